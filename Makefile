@@ -184,7 +184,7 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_
 	$(MAKE) --no-print-directory site pythons
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
-	$(BIN)/python -m pytest tests/controller/centres/engines/test_engines.py
+	$(BIN)/python -m pytest tests/controller/workloads/centres/engines/test_engines.py
 	MILLRACE_EXAMPLES=500 $(BIN)/python -m pytest tests/decoders tests/dataplane/program/test_fuzz.py tests/dataplane/switch/p4runtime
 	MILLRACE_EXAMPLES=100 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/test_pipelines_agree.py tests/dataplane/nic/buffers
 	MILLRACE_EXAMPLES=40 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/compiled/test_memory_safety.py tests/dataplane/native/test_guarded_arrays.py

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from controller.centres.engines.local.isolation import problem_of_sandboxes
-from controller.centres.settings import LocalSettings
+from controller.workloads.centres.engines.local.isolation import problem_of_sandboxes
+from controller.workloads.centres.settings import LocalSettings
 
 _ROOT: Final = Path(__file__).parents[1]
 

@@ -17,7 +17,7 @@ def _centre() -> None:
 @centre.command()
 def serve(settings: SettingsFile) -> None:
     """Run a centre's agent: it divides what there is into units, reports them, and runs what is dispatched to them."""
-    from controller.centres import process  # noqa: PLC0415
+    from controller.workloads.centres import process  # noqa: PLC0415
 
     log_to_stderr("centre")
     process.run(settings, ready("centre"))

@@ -17,7 +17,7 @@ def _node() -> None:
 @node.command()
 def serve(settings: SettingsFile) -> None:
     """Run a node's container manager: what is bound to the node runs, what nobody wants does not."""
-    from controller.nodes import process  # noqa: PLC0415
+    from controller.workloads.nodes import process  # noqa: PLC0415
 
     log_to_stderr("node")
     process.run(process.load_settings(settings), ready("node"))

@@ -19,7 +19,7 @@ def _group() -> None:
 @placement.command()
 def serve(settings: SettingsFile) -> None:
     """Run the main controller: pods of groups' templates, nodes that are silent, what nobody wants any more."""
-    from controller.placement import process  # noqa: PLC0415
+    from controller.workloads.placement import process  # noqa: PLC0415
 
     log_to_stderr("placement")
     process.run(process.load_settings(settings), ready("placement"))

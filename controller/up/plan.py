@@ -19,8 +19,6 @@ from collectors.process import CollectorProcessSettings
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
-from controller.centres.settings import CentreSettings
-from controller.centres.settings import OnStop as OnStopOfCentre
 from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.demo.scenario import ScenarioSettings, with_buffers
@@ -31,13 +29,15 @@ from controller.network.paths.telemetry_load import TelemetryLoad
 from controller.network.tables.base import WATCH_ALL
 from controller.network.tables.sources import check_networks
 from controller.network.tables.telemetry.int_watch import Watch
-from controller.nodes.settings import NodeSettings, OnStop
-from controller.placement.settings import PlacementSettings
 from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.settings import SchedulerSettings
 from controller.up.errors import UpError
 from controller.up.settings import BalanceSection, UpSettings
 from controller.up.state import StateFolder, write_private
+from controller.workloads.centres.settings import CentreSettings
+from controller.workloads.centres.settings import OnStop as OnStopOfCentre
+from controller.workloads.nodes.settings import NodeSettings, OnStop
+from controller.workloads.placement.settings import PlacementSettings
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import FabricSettings, Time
 from dataplane.rpc.access import Role

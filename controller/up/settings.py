@@ -16,8 +16,6 @@ from controller.apiserver.settings import ApiLimits, AuditSettings, Retention, S
 from controller.balance.rules import TABLE, IntervalTable
 from controller.balance.settings import MetricsSettings as BalanceMetrics
 from controller.balance.settings import MovingSettings
-from controller.centres.settings import LocalSettings, TrialSettings, UnitSettings
-from controller.centres.settings import MetricsSettings as CentreMetrics
 from controller.common.tracing import TraceSettings
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings
@@ -30,15 +28,17 @@ from controller.network.paths.settings import MetricsSettings as PathsMetrics
 from controller.network.tables.sources import RoutedNetworks
 from controller.network.tables.telemetry.int_watch import Watch
 from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
-from controller.nodes.runtimes.settings import RuntimeSettings
-from controller.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
-from controller.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
-from controller.placement.settings import MetricsSettings as PlacementMetrics
 from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.framework.profiles import ProfileSettings
 from controller.scheduling.settings import MetricsSettings as SchedulerMetrics
 from controller.scheduling.settings import QueueSettings
 from controller.up.state import StateFolder, default_run
+from controller.workloads.centres.settings import LocalSettings, TrialSettings, UnitSettings
+from controller.workloads.centres.settings import MetricsSettings as CentreMetrics
+from controller.workloads.nodes.runtimes.settings import RuntimeSettings
+from controller.workloads.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
+from controller.workloads.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
+from controller.workloads.placement.settings import MetricsSettings as PlacementMetrics
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import Time
 from dataplane.rpc.access.settings import TlsSettings as ServiceTls

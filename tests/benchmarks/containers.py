@@ -25,11 +25,11 @@ from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from controller.nodes.runtimes.base import ContainerOrder, Runtime
-from controller.nodes.runtimes.podman import PodmanRuntime
-from controller.nodes.runtimes.runc import RuncRuntime
-from controller.nodes.runtimes.security import HostFolders
-from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
+from controller.workloads.nodes.runtimes.base import ContainerOrder, Runtime
+from controller.workloads.nodes.runtimes.podman import PodmanRuntime
+from controller.workloads.nodes.runtimes.runc import RuncRuntime
+from controller.workloads.nodes.runtimes.security import HostFolders
+from tests.controller.workloads.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
 COMMAND = ("/bin/sleep", "1000")
 Side = Callable[[int], Awaitable[float]]

@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from controller.apiserver.resources import Metadata, Node, Pod, Resource
 from controller.apiserver.resources.node import Share
 from controller.apiserver.resources.pod_group import GroupPhase, PodGroupStatus
-from controller.placement.settings import PlacementSettings, SilenceSettings
-from controller.placement.view import View
 from controller.scheduling.process import serve as serve_scheduler
 from controller.scheduling.settings import QueueSettings, SchedulerSettings
-from tests.controller.placement.knowing import S, decide, member, node, pod, share_of, view_of
-from tests.controller.placement.serving_placement import TEMPLATE, Cluster, group_of, play
+from controller.workloads.placement.settings import PlacementSettings, SilenceSettings
+from controller.workloads.placement.view import View
+from tests.controller.workloads.placement.knowing import S, decide, member, node, pod, share_of, view_of
+from tests.controller.workloads.placement.serving_placement import TEMPLATE, Cluster, group_of, play
 
 NODES, PODS, GROUPS, SIZE = 1523, 8152, 400, 8
 LEASE_S, MARGIN_S, TIMES, PODS_ON_IT = 1.0, 0.5, 7, 20

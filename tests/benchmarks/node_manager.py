@@ -28,13 +28,13 @@ from controller.apiserver.registry.placements import Binding, BindingRequest
 from controller.apiserver.resources import Metadata, Node, Pod
 from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
 from controller.common.errors import NotFoundError
-from controller.nodes.runtimes.base import ContainerOrder, Runtime
-from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
-from controller.nodes.settings import NodeSettings, OnStop
-from controller.nodes.state_folder import NodeFolder
+from controller.workloads.nodes.runtimes.base import ContainerOrder, Runtime
+from controller.workloads.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
+from controller.workloads.nodes.settings import NodeSettings, OnStop
+from controller.workloads.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import remove_empty
 from tests.controller.apiserver.api_server import serving, settings_in
-from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
+from tests.controller.workloads.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
 _WAIT_S = 300.0
 _SLEEP = ("sleep", "1000")
@@ -158,7 +158,7 @@ def _pss_mib(process: int) -> float:
 
 def _guard_start_ms(folder: Path) -> float:
     """Return how long a guard needs from its start until it holds its lock (the median of ten)."""
-    script = Path(__file__).parents[2] / "controller/nodes/guard/__main__.py"
+    script = Path(__file__).parents[2] / "controller/workloads/nodes/guard/__main__.py"
     lease, lock = folder / "none", folder / "none.lock"
     took = []
     for _ in range(10):

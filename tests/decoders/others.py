@@ -27,10 +27,6 @@ from controller.apiserver.sessions.frames import (
     resize_of,
 )
 from controller.apiserver.sessions.values import TerminalSize
-from controller.centres.engines.containers.parcels import files_in
-from controller.centres.engines.jobs.keeping import Ended, read_record
-from controller.centres.engines.slurm.answers import jobs_in, nodes_in
-from controller.centres.errors import EngineError
 from controller.cluster.alto.requests import read as read_alto
 from controller.cluster.alto.values import EndpointCostRequest, NetworkFilter, PropertyRequest
 from controller.common.errors import AltoError, InvalidError
@@ -43,12 +39,16 @@ from controller.learning.values import COMMON, Experience, Observation
 from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.network.paths.service import paths_pb2
 from controller.network.paths.service.messages import route_set_message, route_set_of
-from controller.nodes.guard import lease_file
 from controller.probing.errors import ProbeError
 from controller.probing.running import reading, results
 from controller.probing.running.report import Outcome
 from controller.scheduling.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
 from controller.up.lines import LineSplitter
+from controller.workloads.centres.engines.containers.parcels import files_in
+from controller.workloads.centres.engines.jobs.keeping import Ended, read_record
+from controller.workloads.centres.engines.slurm.answers import jobs_in, nodes_in
+from controller.workloads.centres.errors import EngineError
+from controller.workloads.nodes.guard import lease_file
 from dataplane.errors import WireError
 from dataplane.nic.flows.reference.flow_key import read_fields
 from dataplane.rpc.errors import MessageError
@@ -210,34 +210,34 @@ OTHERS = (
         "controller.up.lines.LineSplitter.feed", lambda data: LineSplitter().feed(data), (b"a\nb",), (), may_be_cut=True
     ),
     Decoder(
-        "controller.nodes.guard.lease_file.decode",
+        "controller.workloads.nodes.guard.lease_file.decode",
         lease_file.decode,
         (lease_file.encode(17, "boot", ("/a", "/b")),),
         refuses=(lease_file.LeaseFileError,),
         write=lambda lease: lease_file.encode(*lease),
     ),
     Decoder(
-        "controller.centres.engines.containers.parcels.files_in",
+        "controller.workloads.centres.engines.containers.parcels.files_in",
         lambda data: files_in(data, 1 << 20),
         (_parcel(b'{"out": "YQ=="}'),),
         refuses=(EngineError,),
         harmful=(_parcel(DEEP), _parcel(b'{"\\ud800": ""}'), _parcel(bytes(1 << 24))),
     ),
     _json(
-        "controller.centres.engines.jobs.keeping.read_record",
+        "controller.workloads.centres.engines.jobs.keeping.read_record",
         _of_a_file(lambda path: read_record(path, Ended)),
         ValueError,
         msgspec.json.encode(_ENDED),
         harmful=(b'{"reason": "\xff"}',),
     ),
     _json(
-        "controller.centres.engines.slurm.answers.nodes_in",
+        "controller.workloads.centres.engines.slurm.answers.nodes_in",
         lambda data: [(node, node.works, node.why_not) for node in nodes_in(data)],
         EngineError,
         json.dumps(_NODES).encode(),
     ),
     _json(
-        "controller.centres.engines.slurm.answers.jobs_in",
+        "controller.workloads.centres.engines.slurm.answers.jobs_in",
         lambda data: [(job, job.phase, job.code, job.why, job.token) for job in jobs_in(data)],
         EngineError,
         json.dumps(_JOBS).encode(),

@@ -22,11 +22,11 @@ from collectors.metrics.families import StateCollector
 from controller.network.aggregation.service import metrics as jobs
 from controller.network.paths.service import metrics as paths
 from controller.network.status import metrics as status
-from controller.placement.metrics import Metrics as PlacementMetrics
 from controller.scheduling.serving.metrics import Metrics as SchedulerMetrics
 from controller.up.plan import make_plan
 from controller.up.settings import UpSettings
 from controller.up.state import StateFolder
+from controller.workloads.placement.metrics import Metrics as PlacementMetrics
 from dataplane.config import load
 from dataplane.load.metrics import load_families
 from dataplane.load.values import DaemonLoad, DropRate, Overload, QueueLoad, ThreadLoad

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.nodes.runtimes.security import CAPABILITIES
+from controller.workloads.nodes.runtimes.security import CAPABILITIES
 
 UNITS = sorted((Path(__file__).parents[2] / "deploy" / "systemd").glob("*.service"))
 DANGEROUS = {"CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_BOOT", "CAP_SYS_TIME", "CAP_SYSLOG", "CAP_MAC_ADMIN"}

@@ -17,7 +17,7 @@ from random import Random
 
 ROOT = Path(__file__).parents[2]
 FOUND = ROOT / ".pytest_cache" / "fuzzing"
-_IMAGES = ["controller.nodes.runtimes", "beneath", "copying", "measuring", "renaming"]
+_IMAGES = ["controller.workloads.nodes.runtimes", "beneath", "copying", "measuring", "renaming"]
 COVERED = {
     "images": _IMAGES,
     "archives": [*_IMAGES, "tarfile"],

@@ -30,15 +30,15 @@ from collectors.decode.payloads import payloads_of
 from collectors.ingest.replay import Replay
 from collectors.settings import CollectorSettings, Core, StateSettings
 from controller.apiserver.resources.probe_result import ProbeRun
-from controller.nodes.runtimes import bundle
-from controller.nodes.runtimes.base import ContainerOrder
-from controller.nodes.runtimes.errors import ContainerError, ImageError, OrderError
-from controller.nodes.runtimes.images.layout import Layout
-from controller.nodes.runtimes.images.reference import parse_reference
-from controller.nodes.runtimes.reading import child
-from controller.nodes.runtimes.security import HostFolders
 from controller.probing.errors import ProbeError
 from controller.probing.running import results
+from controller.workloads.nodes.runtimes import bundle
+from controller.workloads.nodes.runtimes.base import ContainerOrder
+from controller.workloads.nodes.runtimes.errors import ContainerError, ImageError, OrderError
+from controller.workloads.nodes.runtimes.images.layout import Layout
+from controller.workloads.nodes.runtimes.images.reference import parse_reference
+from controller.workloads.nodes.runtimes.reading import child
+from controller.workloads.nodes.runtimes.security import HostFolders
 from dataplane.clock import VirtualClock
 from dataplane.errors import PortError, ProgramError
 from dataplane.nic import PcapReader

@@ -29,17 +29,17 @@ from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.apiserver.tokens import TokenRequest
 from controller.cli.app import app
 from controller.network.daemon_settings import DaemonSettings, RetrySettings
-from controller.nodes.runtimes.settings import RuntimeSettings
-from controller.nodes.settings import NodeSettings, OnStop, RestartSection
-from controller.placement.process import serve as serve_placement
-from controller.placement.settings import PlacementSettings
 from controller.scheduling.process import serve as serve_scheduler
 from controller.scheduling.settings import SchedulerSettings
+from controller.workloads.nodes.runtimes.settings import RuntimeSettings
+from controller.workloads.nodes.settings import NodeSettings, OnStop, RestartSection
+from controller.workloads.placement.process import serve as serve_placement
+from controller.workloads.placement.settings import PlacementSettings
 from dataplane.errors import MillraceError
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.rpc.access import Role
 from dataplane.topology.file import load_topology
-from tests.controller.nodes.conftest import PodmanStorage
+from tests.controller.workloads.nodes.conftest import PodmanStorage
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]

@@ -13,17 +13,17 @@ import pytest
 
 from controller.apiserver.resources import Node, Pod
 from controller.apiserver.resources.pod import Phase
-from controller.nodes.process import serve as serve_node
-from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
-from controller.nodes.settings import NodeSettings
+from controller.workloads.nodes.process import serve as serve_node
+from controller.workloads.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
+from controller.workloads.nodes.settings import NodeSettings
 from dataplane.fabric.kernel import KernelFabric
-from tests.controller.nodes.busybox_image import (
+from tests.controller.workloads.nodes.busybox_image import (
     podman_environment,
     remove_podman_storage,
     skip_without_containers,
     write_layout,
 )
-from tests.controller.nodes.conftest import PodmanStorage
+from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.integration.placement_world import PlacementWorld, Said, fabric_of
 from tests.waiting import HANG_S
 

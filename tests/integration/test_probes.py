@@ -23,11 +23,6 @@ from controller.apiserver.resources.centre import CentreSpec, UnitType
 from controller.apiserver.resources.hardware import Request
 from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.apiserver.tokens import TokenRequest
-from controller.centres.engines.base import JOB_ENDED, Engine, JobPhase, JobState
-from controller.centres.engines.local.engine import LocalEngine
-from controller.centres.engines.local.machine import look
-from controller.centres.process import serve as serve_centre
-from controller.centres.settings import CentreSettings, TrialSettings, UnitSettings
 from controller.cluster.estimates import Basis, Estimate
 from controller.common.errors import StaleError
 from controller.probing import files
@@ -37,6 +32,11 @@ from controller.probing.prediction import predicted
 from controller.probing.values import Implementation, KernelUse, Library
 from controller.probing.values import ProbeTask as Probe
 from controller.scheduling.dispatch.settings import TaskSettings
+from controller.workloads.centres.engines.base import JOB_ENDED, Engine, JobPhase, JobState
+from controller.workloads.centres.engines.local.engine import LocalEngine
+from controller.workloads.centres.engines.local.machine import look
+from controller.workloads.centres.process import serve as serve_centre
+from controller.workloads.centres.settings import CentreSettings, TrialSettings, UnitSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind

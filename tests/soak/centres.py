@@ -31,11 +31,11 @@ from controller.apiserver.resources import Centre, Metadata, ProbeResult, ProbeT
 from controller.apiserver.resources.centre import CentreSpec
 from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.apiserver.settings import ApiSettings, StoragePlace
-from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.probing import files
 from controller.probing.expert import loads
 from controller.probing.library import KernelLibrary
+from controller.workloads.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
 from dataplane.config import Strict
 from tests.sandboxes import local_settings
 from tests.soak.killing import main

@@ -17,13 +17,20 @@ from pathlib import Path
 
 import pytest
 
-from controller.nodes.runtimes.base import Runtime
-from controller.nodes.runtimes.errors import ImageError
-from controller.nodes.runtimes.settings import RuntimeKind
-from tests.controller.nodes.busybox_image import skip_without_containers, write_layout
-from tests.controller.nodes.conftest import PodmanStorage, storage_in
-from tests.controller.nodes.runtimes.hanging_runc import hang
-from tests.controller.nodes.runtimes.real_containers import DEADLINE_S, container, run_with, said, started, until_ended
+from controller.workloads.nodes.runtimes.base import Runtime
+from controller.workloads.nodes.runtimes.errors import ImageError
+from controller.workloads.nodes.runtimes.settings import RuntimeKind
+from tests.controller.workloads.nodes.busybox_image import skip_without_containers, write_layout
+from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
+from tests.controller.workloads.nodes.runtimes.hanging_runc import hang
+from tests.controller.workloads.nodes.runtimes.real_containers import (
+    DEADLINE_S,
+    container,
+    run_with,
+    said,
+    started,
+    until_ended,
+)
 from tests.free_ports import free_ports
 
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]

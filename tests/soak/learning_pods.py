@@ -30,10 +30,10 @@ import yaml
 
 from controller.apiserver.resources import Decision, Pod
 from controller.apiserver.resources.pod import Phase
-from controller.nodes.process import serve as serve_node
-from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
-from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
-from tests.controller.nodes.conftest import PodmanStorage
+from controller.workloads.nodes.process import serve as serve_node
+from controller.workloads.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
+from tests.controller.workloads.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
+from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.integration.placement_world import PlacementWorld, fabric_of
 
 SERVER_NODE: Final = "h1"

@@ -33,11 +33,11 @@ from controller.apiserver.manifests import read_text
 from controller.apiserver.resources import Node, Pod, PodGroup
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.common.errors import ApiError, NotFoundError, StaleError
-from controller.nodes.runtimes.settings import RuntimeSettings
-from controller.nodes.settings import NodeSettings, RestartSection
-from controller.placement.settings import PlacementSettings
 from controller.scheduling.settings import SchedulerSettings
-from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
+from controller.workloads.nodes.runtimes.settings import RuntimeSettings
+from controller.workloads.nodes.settings import NodeSettings, RestartSection
+from controller.workloads.placement.settings import PlacementSettings
+from tests.controller.workloads.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
 NODES = ("h1", "h2", "h3")
 PODS = 8

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controller.nodes.busybox_image import skip_without_containers
+from tests.controller.workloads.nodes.busybox_image import skip_without_containers
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)

@@ -25,7 +25,7 @@ from controller.apiserver.resources.pod import Phase
 from controller.common.errors import ApiError
 from controller.scheduling.process import serve as serve_scheduler
 from controller.scheduling.settings import QueueSettings, SchedulerSettings
-from tests.controller.placement.serving_placement import HARDWARE, Cluster, group_of, play
+from tests.controller.workloads.placement.serving_placement import HARDWARE, Cluster, group_of, play
 
 pytestmark = pytest.mark.slow
 

@@ -95,7 +95,7 @@ def test_daemons_find_one_another_and_packets_are_told_of(started: SystemdMachin
 
 
 def test_a_nodes_manager_reports(started: SystemdMachine) -> None:
-    """It starts podman's service; pods are tests/controller/nodes'."""
+    """It starts podman's service; pods are tests/controller/workloads/nodes'."""
     missing = [name for name in ("podman", "conmon") if shutil.which(name) is None]
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}")

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.adversary.tenants.besieged import besieged
-from tests.controller.centres.engines.slurm_cluster import skip_without_slurm
-from tests.controller.nodes.busybox_image import skip_without_containers
-from tests.controller.nodes.conftest import PodmanStorage, storage_in
+from tests.controller.workloads.centres.engines.slurm_cluster import skip_without_slurm
+from tests.controller.workloads.nodes.busybox_image import skip_without_containers
+from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
 from tests.left_processes import kill_those_of
 
 SECONDS = float(os.environ.get("MILLRACE_SOAK_S", "600"))

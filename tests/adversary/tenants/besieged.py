@@ -23,7 +23,7 @@ from tests.adversary.tenants.besieged_engines import add_containers, add_slurm, 
 from tests.adversary.tenants.daemons import Daemons, daemon
 from tests.adversary.tenants.engine_attacks import PodAttack, TaskAttack
 from tests.adversary.tenants.siege import CANARY, TenantSiege
-from tests.controller.nodes.conftest import PodmanStorage
+from tests.controller.workloads.nodes.conftest import PodmanStorage
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from tests.adversary.tenants.engine_attacks import (
     forging_in,
 )
 from tests.adversary.tenants.siege import TenantSiege
-from tests.controller.centres.engines.slurm_cluster import SlurmCluster
+from tests.controller.workloads.centres.engines.slurm_cluster import SlurmCluster
 
 _PYTHON: Final = "/usr/bin/python3"
 _PROFILE: Final = "engines"

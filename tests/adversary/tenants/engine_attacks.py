@@ -24,11 +24,11 @@ from controller.apiserver.registry.placements import Binding, BindingRequest
 from controller.apiserver.resources import Metadata, Pod, Task
 from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
 from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
-from controller.centres.engines.containers.boot import BEGIN, END
-from controller.centres.engines.containers.pods import CENTRE
 from controller.common.errors import ApiError
+from controller.workloads.centres.engines.containers.boot import BEGIN, END
+from controller.workloads.centres.engines.containers.pods import CENTRE
 from tests.adversary.tenants.siege import CANARY, TenantSiege, pod_named, task_named
-from tests.controller.nodes.conftest import PodmanStorage
+from tests.controller.workloads.nodes.conftest import PodmanStorage
 
 ATTACK: Final = Path(__file__).with_name("task_attack.py")
 OWN: Final = frozenset({"writes its own", "writes scratch"})

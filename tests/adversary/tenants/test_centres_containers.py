@@ -12,9 +12,9 @@ from controller.apiserver.resources.hardware import Hardware
 from controller.apiserver.resources.node import NodeSpec, NodeStatus
 from controller.apiserver.resources.pod import Container, PodSpec
 from controller.apiserver.tokens import TokenRequest
-from controller.centres.engines.base import JobMark, JobOrder, JobPhase
-from controller.centres.engines.containers import ContainersEngine, ContainersSettings
 from controller.common.errors import ForbiddenError
+from controller.workloads.centres.engines.base import JobMark, JobOrder, JobPhase
+from controller.workloads.centres.engines.containers import ContainersEngine, ContainersSettings
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Play, Served
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from controller.centres.engines.base import JOB_ENDED, JobMark, JobOrder, JobPhase, JobState
-from controller.centres.engines.jobs.keeping import SANDBOXING
-from controller.centres.engines.jobs.places import make_folder, read_end, read_file, remove
-from controller.centres.engines.local.engine import LocalEngine
-from controller.centres.engines.local.isolation import Isolation, problem_of_sandboxes
-from controller.centres.engines.local.users import free_uid, uids_of
-from controller.centres.errors import CentreError, EngineError
-from controller.centres.settings import ControlGroups, LocalSettings, UnitSettings
-from controller.centres.units import Found
+from controller.workloads.centres.engines.base import JOB_ENDED, JobMark, JobOrder, JobPhase, JobState
+from controller.workloads.centres.engines.jobs.keeping import SANDBOXING
+from controller.workloads.centres.engines.jobs.places import make_folder, read_end, read_file, remove
+from controller.workloads.centres.engines.local.engine import LocalEngine
+from controller.workloads.centres.engines.local.isolation import Isolation, problem_of_sandboxes
+from controller.workloads.centres.engines.local.users import free_uid, uids_of
+from controller.workloads.centres.errors import CentreError, EngineError
+from controller.workloads.centres.settings import ControlGroups, LocalSettings, UnitSettings
+from controller.workloads.centres.units import Found
 from dataplane.local.deadline import local_timeout
 from tests.left_processes import kill_those_of
 from tests.sandboxes import local_settings

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from controller.nodes.runtimes.base import Mount
-from controller.nodes.runtimes.bundle import Bundle, hold_mounts, read_bundle
-from controller.nodes.runtimes.errors import ContainerError, OrderError
-from controller.nodes.runtimes.runc.copying import Room, copy_tree
-from controller.nodes.runtimes.runc.overlay import mount_binds, mount_root, unmount_all
-from controller.nodes.runtimes.security import HostFolders
+from controller.workloads.nodes.runtimes.base import Mount
+from controller.workloads.nodes.runtimes.bundle import Bundle, hold_mounts, read_bundle
+from controller.workloads.nodes.runtimes.errors import ContainerError, OrderError
+from controller.workloads.nodes.runtimes.runc.copying import Room, copy_tree
+from controller.workloads.nodes.runtimes.runc.overlay import mount_binds, mount_root, unmount_all
+from controller.workloads.nodes.runtimes.security import HostFolders
 
 pytestmark = pytest.mark.root
 

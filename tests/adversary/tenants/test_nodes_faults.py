@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from controller.apiserver.resources.pod import Phase, Restart
-from controller.nodes.runtimes.base import ContainerOrder, Image
-from controller.nodes.runtimes.errors import RuntimeTimeoutError
-from controller.nodes.runtimes.processes import in_thread
-from controller.nodes.serving.attempts import MOST_DEATHS, Attempts
-from controller.nodes.watchdog import feed_watchdog, interval_s
-from tests.controller.nodes.memory_runtime import MemoryRuntime
-from tests.controller.nodes.node_world import World, play
+from controller.workloads.nodes.runtimes.base import ContainerOrder, Image
+from controller.workloads.nodes.runtimes.errors import RuntimeTimeoutError
+from controller.workloads.nodes.runtimes.processes import in_thread
+from controller.workloads.nodes.serving.attempts import MOST_DEATHS, Attempts
+from controller.workloads.nodes.watchdog import feed_watchdog, interval_s
+from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
+from tests.controller.workloads.nodes.node_world import World, play
 
 UNFORESEEN = (
     OSError(36, "File name too long", "/" + "a" * 300),

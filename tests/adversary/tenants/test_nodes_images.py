@@ -19,17 +19,17 @@ import pytest
 
 from controller.apiserver.resources import Pod
 from controller.apiserver.resources.pod import Phase, Restart
-from controller.nodes.runtimes.base import Runtime
-from controller.nodes.runtimes.errors import ImageError
-from controller.nodes.runtimes.images.limits import ImageLimits, Taken, held_to, taken_by
-from controller.nodes.runtimes.images.reference import parse_reference
-from controller.nodes.runtimes.images.staging import ImageFiles, work_folder
-from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
-from controller.nodes.settings import OnStop
-from tests.controller.nodes.busybox_image import skip_without_containers
-from tests.controller.nodes.conftest import PodmanStorage, storage_in
-from tests.controller.nodes.node_world import World, play
-from tests.controller.nodes.runtimes.real_containers import run_with
+from controller.workloads.nodes.runtimes.base import Runtime
+from controller.workloads.nodes.runtimes.errors import ImageError
+from controller.workloads.nodes.runtimes.images.limits import ImageLimits, Taken, held_to, taken_by
+from controller.workloads.nodes.runtimes.images.reference import parse_reference
+from controller.workloads.nodes.runtimes.images.staging import ImageFiles, work_folder
+from controller.workloads.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
+from controller.workloads.nodes.settings import OnStop
+from tests.controller.workloads.nodes.busybox_image import skip_without_containers
+from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
+from tests.controller.workloads.nodes.node_world import World, play
+from tests.controller.workloads.nodes.runtimes.real_containers import run_with
 
 LIMITS = ImageLimits(most_bytes=32 << 20, most_files=1000)
 DEADLINE_S = 60

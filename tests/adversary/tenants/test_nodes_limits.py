@@ -12,17 +12,17 @@ import pytest
 from controller.apiserver.resources import Metadata, Pod
 from controller.apiserver.resources.hardware import Request
 from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
-from controller.nodes.deciding.limits import PodLimits
-from controller.nodes.deciding.orders import Place, order_of
-from controller.nodes.runtimes.base import ContainerOrder, Image, Runtime
-from controller.nodes.runtimes.errors import ContainerError, OrderError
-from controller.nodes.runtimes.settings import RuntimeKind
-from controller.nodes.serving.images import ImageCollector, ImageTerms, doomed
-from controller.nodes.settings import LimitsSection
-from tests.controller.nodes.conftest import PodmanStorage, storage_in
-from tests.controller.nodes.memory_runtime import MemoryRuntime
-from tests.controller.nodes.node_world import World, play
-from tests.controller.nodes.runtimes.real_containers import container, run_with, said, until_ended
+from controller.workloads.nodes.deciding.limits import PodLimits
+from controller.workloads.nodes.deciding.orders import Place, order_of
+from controller.workloads.nodes.runtimes.base import ContainerOrder, Image, Runtime
+from controller.workloads.nodes.runtimes.errors import ContainerError, OrderError
+from controller.workloads.nodes.runtimes.settings import RuntimeKind
+from controller.workloads.nodes.serving.images import ImageCollector, ImageTerms, doomed
+from controller.workloads.nodes.settings import LimitsSection
+from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
+from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
+from tests.controller.workloads.nodes.node_world import World, play
+from tests.controller.workloads.nodes.runtimes.real_containers import container, run_with, said, until_ended
 
 S = 10**9
 GIB = 1 << 30

@@ -10,9 +10,9 @@ import pytest
 
 from controller.apiserver.resources import Metadata, Pod
 from controller.apiserver.resources.pod import Container, PodSpec
-from controller.nodes.deciding.orders import Place, order_of
-from controller.nodes.guard.killing import kill_all, processes_in
-from controller.nodes.runtimes.base import ContainerOrder
+from controller.workloads.nodes.deciding.orders import Place, order_of
+from controller.workloads.nodes.guard.killing import kill_all, processes_in
+from controller.workloads.nodes.runtimes.base import ContainerOrder
 from tests.waiting import HANG_S
 
 PLACE = Place("h1", "0123")

@@ -12,14 +12,14 @@ import pytest
 from controller.apiserver.resources import Metadata, Pod
 from controller.apiserver.resources.hardware import DeviceShare
 from controller.apiserver.resources.pod import Container, PodSpec, PodStatus
-from controller.nodes.deciding.orders import Place, order_of
-from controller.nodes.runtimes.base import ContainerOrder, Runtime
-from controller.nodes.runtimes.errors import OrderError
-from controller.nodes.runtimes.processes import child_environment
-from controller.nodes.runtimes.settings import RuntimeKind
+from controller.workloads.nodes.deciding.orders import Place, order_of
+from controller.workloads.nodes.runtimes.base import ContainerOrder, Runtime
+from controller.workloads.nodes.runtimes.errors import OrderError
+from controller.workloads.nodes.runtimes.processes import child_environment
+from controller.workloads.nodes.runtimes.settings import RuntimeKind
 from dataplane.topology.values import DeviceKind
-from tests.controller.nodes.conftest import PodmanStorage, storage_in
-from tests.controller.nodes.runtimes.real_containers import container, run_with, said, until_ended
+from tests.controller.workloads.nodes.conftest import PodmanStorage, storage_in
+from tests.controller.workloads.nodes.runtimes.real_containers import container, run_with, said, until_ended
 
 ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "ASCEND_VISIBLE_DEVICES": "0-7", "CUDA_VISIBLE_DEVICES": "0,1,2", "MINE": "1"}
 

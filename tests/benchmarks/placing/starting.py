@@ -29,12 +29,17 @@ from controller.apiserver.resources import Node, Pod
 from controller.apiserver.resources.pod import Phase
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.common.errors import ApiError, NotFoundError
-from controller.nodes.runtimes.base import ContainerOrder, Runtime
-from controller.nodes.runtimes.settings import RuntimeSettings, make_runtime
-from controller.nodes.settings import NodeSettings, OnStop
-from controller.placement.settings import PlacementSettings
 from controller.scheduling.settings import SchedulerSettings
-from tests.controller.nodes.busybox_image import BUSYBOX, podman_environment, remove_podman_storage, write_layout
+from controller.workloads.nodes.runtimes.base import ContainerOrder, Runtime
+from controller.workloads.nodes.runtimes.settings import RuntimeSettings, make_runtime
+from controller.workloads.nodes.settings import NodeSettings, OnStop
+from controller.workloads.placement.settings import PlacementSettings
+from tests.controller.workloads.nodes.busybox_image import (
+    BUSYBOX,
+    podman_environment,
+    remove_podman_storage,
+    write_layout,
+)
 
 NAMES: Final = ("start_overhead_ms", "start_runtime_ms", "start_scheduled_ms")
 _PROGRAMS: Final = ("podman", "runc", "conmon")

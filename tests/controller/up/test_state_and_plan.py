@@ -15,11 +15,8 @@ from msgspec.structs import replace
 from collectors.process import CollectorProcessSettings
 from controller.apiserver.settings import ApiSettings
 from controller.balance.settings import BalanceSettings, MovingSettings
-from controller.centres.settings import CentreSettings, LocalSettings, MetricsSettings
 from controller.network.daemon_settings import DaemonSettings
 from controller.network.paths.settings import PathServerSettings
-from controller.nodes.settings import NodeSettings
-from controller.placement.settings import PlacementSettings
 from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.settings import SchedulerSettings
 from controller.up.command import UpOptions, run, status
@@ -28,6 +25,9 @@ from controller.up.plan import UpPlan, make_plan, settings_file, write_generated
 from controller.up.settings import BalanceSection, CentreSection, NodeSection, UpSettings
 from controller.up.state import StateFolder, default_run, default_state, free_port
 from controller.up.supervisor import changed_daemons
+from controller.workloads.centres.settings import CentreSettings, LocalSettings, MetricsSettings
+from controller.workloads.nodes.settings import NodeSettings
+from controller.workloads.placement.settings import PlacementSettings
 from dataplane.config import Strict, load, loads
 from dataplane.errors import ConfigError, MillraceError
 from dataplane.fabric.live.settings import FabricSettings, Time

@@ -7,7 +7,12 @@ import textwrap
 from collections.abc import Callable
 from typing import Final
 
-from tests.controller.nodes.busybox_image import BUSYBOX, podman_environment, remove_podman_storage, write_layout
+from tests.controller.workloads.nodes.busybox_image import (
+    BUSYBOX,
+    podman_environment,
+    remove_podman_storage,
+    write_layout,
+)
 from tests.docs.shell_blocks import ROOT, File, parts_of
 from tests.soak.pages.place import LackingError, Place
 

@@ -16,10 +16,10 @@ from controller.apiserver.resources.pod import Container, Phase, PodSpec
 from controller.apiserver.resources.unit_pool import Claim, HolderStatus, UnitPoolSpec
 from controller.balance import process as balance
 from controller.balance.settings import BalanceSettings
-from controller.placement import process as placement
-from controller.placement.settings import PlacementSettings
 from controller.scheduling import process as scheduler
 from controller.scheduling.settings import QueueSettings, SchedulerSettings
+from controller.workloads.placement import process as placement
+from controller.workloads.placement.settings import PlacementSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import DeviceKind
 from tests.controller.apiserver.api_server import serving, settings_in

@@ -14,7 +14,7 @@ from controller.probing.errors import ProbeKernelError
 from controller.probing.kernels import container, loading
 from controller.probing.values import Implementation, Library
 from dataplane.topology.values import DeviceKind
-from tests.controller.nodes.busybox_image import (
+from tests.controller.workloads.nodes.busybox_image import (
     podman_environment,
     remove_podman_storage,
     skip_without_containers,

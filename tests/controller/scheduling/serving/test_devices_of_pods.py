@@ -18,8 +18,8 @@ from controller.scheduling.process import serve
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.topology.values import DeviceKind
 from tests.controller.acceleration.policies.test_tasks import GEMM, MEASURED_S
-from tests.controller.nodes.memory_runtime import MemoryRuntime
-from tests.controller.nodes.node_world import World, play
+from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
+from tests.controller.workloads.nodes.node_world import World, play
 
 TOPOLOGY = """\
 millrace: 1

@@ -11,17 +11,17 @@ from msgspec.structs import replace
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.operator_graphs import operators_of
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
-from controller.centres.engines.local.engine import LocalEngine
-from controller.centres.settings import ControlGroups, TrialSettings, UnitSettings
-from controller.centres.units import Found, FoundDevice
 from controller.cluster.operators import Operator, OperatorGraph
 from controller.scheduling.dispatch.profiles import MEASURED, TaskProfileSettings
 from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.framework.profiles import PolicySettings
+from controller.workloads.centres.engines.local.engine import LocalEngine
+from controller.workloads.centres.settings import ControlGroups, TrialSettings, UnitSettings
+from controller.workloads.centres.units import Found, FoundDevice
 from dataplane.topology.values import DeviceKind, NumberFormat
 from tests.controller.acceleration.policies.test_tasks import HARDWARE
-from tests.controller.centres.centre_world import CentreWorld, play_centre, script
 from tests.controller.scheduling.serving.tasks.conftest import Site
+from tests.controller.workloads.centres.centre_world import CentreWorld, play_centre, script
 from tests.sandboxes import local_settings
 
 UNITS = (UnitSettings(name="fast", devices=1, device_kind=DeviceKind.DPU), UnitSettings(name="plain"))

@@ -1,8 +1,0 @@
-"""Jobs by containers: pods that placement puts on nodes, asked for at the service access point."""
-
-from __future__ import annotations
-
-from controller.centres.engines.containers.engine import ContainersEngine
-from controller.centres.engines.containers.settings import ContainersSettings
-
-__all__ = ["ContainersEngine", "ContainersSettings"]

@@ -1,8 +1,0 @@
-"""Jobs by Slurm: `sbatch`, `squeue --json`, `sinfo --json`, `scancel`."""
-
-from __future__ import annotations
-
-from controller.centres.engines.slurm.engine import SlurmEngine
-from controller.centres.engines.slurm.settings import SlurmSettings
-
-__all__ = ["SlurmEngine", "SlurmSettings"]

@@ -1,7 +1,0 @@
-"""Containers by podman's REST service."""
-
-from __future__ import annotations
-
-from controller.nodes.runtimes.podman.runtime import PodmanRuntime
-
-__all__ = ["PodmanRuntime"]

@@ -1,5 +1,0 @@
-"""What the main controller does: pure functions over what it knows and the time."""
-
-from controller.placement.deciding.reconcile import reconcile
-
-__all__ = ["reconcile"]

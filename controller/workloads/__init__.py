@@ -1,0 +1,1 @@
+"""What runs workloads: managers of nodes, agents of compute centres, the workload controller."""

@@ -1,0 +1,431 @@
+"""The agent of a compute centre: reports its units, runs the tasks that are dispatched to it, says how they went.
+
+Jobs outlive the agent. What is to be done is decided anew each time from what the API and the engine say (deciding.py);
+what the agent remembers beside that only spares it questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.apiserver.agents import reporting
+from controller.apiserver.agents.secret_files import SecretError, secrets_of
+from controller.apiserver.agents.server_clock import ServerClock
+from controller.apiserver.client import ApiClient
+from controller.apiserver.client.values import Listing
+from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.resources import Centre, Metadata, Task
+from controller.apiserver.resources import ProbeTask as ProbeTaskResource
+from controller.apiserver.resources.centre import CentreStatus, UnitType
+from controller.apiserver.resources.probe_result import ProbeResultStatus
+from controller.apiserver.resources.task import TaskPhase
+from controller.common.errors import (
+    ApiError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    StaleError,
+    TooLargeError,
+    UnauthorizedError,
+)
+from controller.probing import files
+from controller.probing.errors import ProbeError
+from controller.probing.values import ProbeTask
+from controller.workloads.centres import deciding
+from controller.workloads.centres.configuring import Configurer
+from controller.workloads.centres.deciding import Cause, Step, Terms, View, decide
+from controller.workloads.centres.engines.base import JOB_ENDED, Engine, JobMark, JobState
+from controller.workloads.centres.errors import CentreError, EngineError, OrderError
+from controller.workloads.centres.metrics import Drop, Failure, JobKind, Metrics
+from controller.workloads.centres.outcomes import completion_of
+from controller.workloads.centres.programs import mark_of, order_of
+from controller.workloads.centres.settings import CentreSettings, OnStop
+from controller.workloads.centres.warming import Warmer
+
+LOGGER: Final = logging.getLogger("millrace.centre")
+_LINES: Final = 256
+
+
+class Agent:
+    """See the module; construct it inside the event loop that runs it. `now_ns` is a clock that only goes on."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        engine: Engine,
+        configurer: Configurer,
+        settings: CentreSettings,
+        *,
+        jobs_folder: Path,
+        identity: str,
+        now_ns: Callable[[], int],
+        metrics: Metrics,
+        warmer: Warmer | None = None,
+    ) -> None:
+        self._client, self._engine, self._configurer = client, engine, configurer
+        self.settings, self._folder, self._identity = settings, jobs_folder, identity
+        self._clock, self._metrics, self._warmer = ServerClock(now_ns), metrics, warmer
+        self._tasks: dict[str, Task] | None = None
+        self._jobs: dict[JobMark, JobState] = {}
+        self._probes: dict[str, ProbeTask | None] = {}
+        self._ended: set[tuple[str, int]] = set()
+        self._busy: set[str] = set()
+        self._wake, self._report_now, self._known = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._report_s = settings.report_s or reporting.FIRST_REPORT_S
+        self._problems: dict[str, str] = {}
+        self._signs_off = False
+
+    async def run(self) -> None:
+        """Report, and see to tasks, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._report_for_ever())
+            group.create_task(self._follow())
+            group.create_task(self._listen())
+            group.create_task(self._see_to_all())
+            group.create_task(self._configurer.run(self._engine, self._note_configuration))
+            if self._warmer is not None:
+                group.create_task(self._warmer.run())
+
+    async def sign_off(self) -> None:
+        """Say that no tasks are to come; end jobs where the settings say so, else they run on for the next agent."""
+        self._signs_off = True
+        if self.settings.on_stop is OnStop.STOP:
+            await self._end_all()
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(reporting.SIGN_OFF_S):
+                await self._report()
+
+    async def _end_all(self) -> None:
+        """End all jobs and give their tasks back; what is not done in time is left to the next agent."""
+        tasks = {mark_of(task, self.settings.centre): task for task in (self._tasks or {}).values()}
+
+        async def end(job: JobState) -> None:
+            if job.phase not in JOB_ENDED:
+                await self._engine.cancel(job.id, self.settings.grace_s)
+                if job.mark in tasks:
+                    reason = "its centre has signed off"
+                    await self._give_back(tasks[job.mark], TaskPhase.PENDING, reason, Cause.SIGNED_OFF)
+
+        with suppress(ApiError, EngineError, TimeoutError):
+            async with asyncio.timeout(self.settings.grace_s + reporting.SIGN_OFF_S):
+                jobs = await self._engine.jobs()
+                await asyncio.gather(*(end(job) for job in jobs))
+                self._jobs = {job.mark: job for job in await self._engine.jobs() if job.phase not in JOB_ENDED}
+
+    def reload(self, settings: CentreSettings) -> None:
+        """Take other settings: those of the engine and of the centre's name stay as they were."""
+        self.settings = settings
+        self._report_now.set()
+        self._wake.set()
+
+    @property
+    def problem(self) -> str:
+        """Why no tasks are to come here; empty where they may."""
+        if self._signs_off:
+            return "its agent has stopped"
+        for what in ("engine", "configuration"):
+            if self._problems.get(what):
+                return self._problems[what]
+        if self._configurer.types is None:
+            return "which probe kernels run here is being tried"
+        if not any(unit.count for unit in self._configurer.types):
+            return f"it has no units: {'; '.join(self._engine.notes) or 'the engine has none'}"
+        if self._tasks is None:
+            return "its tasks are not known yet"
+        return ""
+
+    def _note_configuration(self) -> None:
+        self._report_now.set()
+        self._wake.set()
+
+    async def _report_for_ever(self) -> None:
+        while True:
+            self._report_now.clear()
+            wait_s = self._report_s
+            try:
+                async with asyncio.timeout(reporting.patience_s(self._report_s)):
+                    centre = await self._report()
+                self._report_s = reporting.report_s(self.settings.report_s, centre.spec.lease_s)
+                self._told("api", "")
+                self._known.set()
+            except (ForbiddenError, UnauthorizedError) as error:
+                if not self._known.is_set():
+                    raise
+                self._failed(Failure.REPORT, str(error))
+                wait_s = min(wait_s, reporting.AGAIN_S)
+            except (ApiError, TimeoutError) as error:
+                self._failed(Failure.REPORT, str(error) or reporting.NO_ANSWER)
+                wait_s = min(wait_s, reporting.AGAIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._report_now.wait()
+
+    async def _report(self) -> Centre:
+        """Write the centre's status, having made the centre where it is not there."""
+        if self._configurer.types is not None:
+            self._told("units", "" if any(unit.count for unit in self._configurer.types) else self.problem)
+        centres, name = self._client.of(Centre), self.settings.centre
+        report = Centre(metadata=Metadata(name=name), status=self._status())
+        try:
+            written = await centres.replace_status(report)
+        except NotFoundError:
+            await centres.create(Centre(metadata=Metadata(name=name, labels=self.settings.labels)))
+            LOGGER.info("centre %s is made", name)
+            written = await centres.replace_status(report)
+        if written.status.heartbeat_ns is not None:
+            self._clock.learn(written.status.heartbeat_ns)
+            self._configurer.reported(written.status.heartbeat_ns)
+        self._metrics.reported()
+        return written
+
+    def _status(self) -> CentreStatus:
+        configurer = self._configurer
+        notes = tuple(note[:1024] for note in (*self._engine.notes, *configurer.notes))
+        self._metrics.is_ready = not self.problem
+        self._metrics.drops.labels(Drop.NOTE).inc(max(0, len(notes) - _LINES))
+        return CentreStatus(
+            ready=not self.problem,
+            reason=self.problem[:1024],
+            engine=self._engine.name,
+            hosts=self.settings.hosts,
+            units=configurer.types or (),
+            asks_for_probe=configurer.asks_for_probe,
+            agent=self._identity,
+            signed_off=self._signs_off and not self._jobs,
+            notes=notes[:_LINES],
+        )
+
+    async def _follow(self) -> None:
+        """Know the tasks that hold units here, as they change."""
+        await self._known.wait()
+        fields = f"centre={self.settings.centre},phase!=succeeded,phase!=failed"
+        while True:
+            try:
+                async for told in self._client.of(Task).follow(fields=fields):
+                    if isinstance(told, Listing):
+                        if told.age_s is not None:
+                            break  # what the server remembers, while its storage is away, is not what is
+                        self._tasks = {task.metadata.name: task for task in told.items if task.is_held}
+                        self._report_now.set()
+                    elif told.type is EventType.BOOKMARK:
+                        continue
+                    elif told.type is EventType.DELETE or told.resource is None or not told.resource.is_held:
+                        (self._tasks or {}).pop(told.name, None)
+                    elif self._tasks is not None:
+                        self._tasks[told.name] = told.resource
+                    self._wake.set()
+            except ApiError as error:
+                self._failed(Failure.API, str(error))
+            await asyncio.sleep(reporting.AGAIN_S)
+
+    async def _listen(self) -> None:
+        """Look again whenever the engine says that something has changed."""
+        while True:
+            try:
+                async for _ in self._engine.changes():
+                    self._wake.set()
+            except EngineError as error:
+                self._failed(Failure.ENGINE, str(error))
+            await asyncio.sleep(reporting.AGAIN_S)
+
+    async def _see_to_all(self) -> None:
+        """Do what is to be done, again and again; what takes long does not keep the rest waiting."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._wake.clear()
+                for step in await self._steps():
+                    key = _key(step)
+                    if key not in self._busy:
+                        self._busy.add(key)
+                        group.create_task(self._do(key, step))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.settings.look_s):
+                        await self._wake.wait()
+
+    async def _steps(self) -> tuple[Step, ...]:
+        if self._tasks is None or self._configurer.types is None:
+            return ()
+        try:
+            jobs = await self._engine.jobs()
+        except EngineError as error:
+            self._metrics.is_away()
+            self._failed(Failure.ENGINE, str(error))
+            self._report_now.set()
+            return ()
+        if self._problems.get("engine"):
+            self._report_now.set()
+        self._told("engine", "")
+        self._jobs = {job.mark: job for job in jobs}
+        units, trials = self._configurer.types, self._configurer.trials
+        self._metrics.stands(units, jobs, trials)
+        tasks = tuple(self._tasks.values())
+        self._ended &= {(task.metadata.uid, task.status.epoch) for task in tasks}
+        await self._read_probes(tasks)
+        view = View(
+            self.settings.centre,
+            tasks,
+            self._jobs,
+            units,
+            self._probes,
+            self._clock.now_ns(),
+            Terms(self.settings.most_waiting, self.settings.wait_s),
+            frozenset(self._ended),
+            trials,
+        )
+        return decide(view)
+
+    async def _read_probes(self, tasks: tuple[Task, ...]) -> None:
+        """Know the probe tasks that are to be run: each is written once, so each is read once."""
+        wanted = {task.spec.program.entry for task in tasks if task.spec.is_probe}
+        self._probes = {name: probe for name, probe in self._probes.items() if name in wanted}
+        for name in wanted - self._probes.keys():
+            try:
+                found = await self._client.of(ProbeTaskResource).get(name)
+                self._probes[name] = files.of_spec(name, found.spec)
+            except (NotFoundError, InvalidError):
+                self._probes[name] = None
+            except ProbeError as error:
+                LOGGER.warning("ProbeTask %s: %s", name, error)
+                self._probes[name] = None
+            except ApiError as error:
+                self._failed(Failure.API, str(error))
+
+    async def _do(self, key: str, step: Step) -> None:
+        try:
+            await self._take(step)
+        except (StaleError, NotFoundError) as error:
+            LOGGER.debug("%s: %s", key, error)
+            self._metrics.drops.labels(Drop.STEP).inc()
+        except ApiError as error:
+            self._failed(Failure.API, str(error))
+            await asyncio.sleep(reporting.AGAIN_S)
+        except (EngineError, OSError) as error:  # a full disk, for one, is no reason to end
+            LOGGER.warning("%s: %s", key, error)
+            self._metrics.failures.labels(Failure.ENGINE).inc()
+            await asyncio.sleep(reporting.AGAIN_S)
+        finally:
+            self._busy.discard(key)
+            self._wake.set()
+
+    async def _take(self, step: Step) -> None:
+        match step:
+            case deciding.Answer(task, could_run, reasons):
+                item = Completion(
+                    task=task.metadata.name,
+                    epoch=task.status.epoch,
+                    phase=TaskPhase.SUCCEEDED,
+                    result=NewResult(status=ProbeResultStatus(could_run=could_run)) if task.spec.is_probe else None,
+                    could_run=could_run,
+                    reasons=reasons,
+                )
+                await self._complete(task, item)
+            case deciding.PickUnit(task, unit, could_run):
+                name, epoch = task.metadata.name, task.status.epoch
+                await self._client.pick(Pick(task=name, epoch=epoch, unit=unit, could_run=could_run))
+            case deciding.Begin(task, unit, probe):
+                await self._begin(task, unit, probe)
+            case deciding.NoteRunning(task, job):
+                status = replace(task.status, phase=TaskPhase.RUNNING, engine_id=job.id[:1024])
+                await self._client.of(Task).replace_status(replace(task, status=status))
+            case deciding.Complete(task, job):
+                await self._tell(task, job)
+            case deciding.GiveBack(task, phase, reason, cause):
+                await self._give_back(task, phase, reason, cause)
+            case deciding.Cancel(job, why, task, then, cause):
+                LOGGER.info("job %s is ended: %s", job.id, why)
+                await self._engine.cancel(job.id, self.settings.grace_s)
+                if task is not None:
+                    await self._give_back(task, then, why, cause)
+            case deciding.Forget(job):
+                await self._engine.forget(job.id)
+
+    async def _begin(self, task: Task, unit: UnitType, probe: ProbeTask | None) -> None:
+        try:
+            order = order_of(task, unit, self.settings, self._folder, probe, await self._secrets_of(task))
+            if self._warmer is not None and task.spec.is_probe:
+                order = dataclasses.replace(order, environment={**order.environment, **self._warmer.environment})
+            job = await self._engine.submit(order)
+        except (CentreError, SecretError, OSError) as error:
+            if isinstance(error, EngineError) and not isinstance(error, OrderError):
+                raise  # it is tried again
+            await self._give_back(task, TaskPhase.FAILED, str(error), Cause.UNFIT)
+            return
+        self._metrics.begun.labels(_kind(task)).inc()
+        LOGGER.info("task %s is job %s on %d units of type %s", task.metadata.name, job, task.status.units, unit.name)
+
+    async def _secrets_of(self, task: Task) -> Mapping[str, str]:
+        """Return the secrets that a task's program names; what a probe measures is not its user's to influence."""
+        wanted = {} if task.spec.is_probe else task.spec.program.secrets
+        folder = None if self.settings.secrets is None else Path(self.settings.secrets)
+        return await asyncio.to_thread(secrets_of, folder, task.metadata.project, wanted)
+
+    async def _tell(self, task: Task, job: JobState) -> None:
+        """Say how a task went, with what it has measured; what cannot be taken is said without that."""
+        folder = job.folder or self._folder / job.mark.job_name
+        probe = self._probes.get(task.spec.program.entry) if task.spec.is_probe else None
+        item = await asyncio.to_thread(completion_of, task, job, folder, probe)
+        try:
+            counts = await self._complete(task, item)
+        except (InvalidError, TooLargeError) as error:
+            reason = f"its result cannot be kept: {error}"[:1000]
+            self._metrics.drops.labels(Drop.RESULT).inc()
+            item = replace(item, phase=TaskPhase.FAILED, result=None, reasons=(reason,))
+            counts = await self._complete(task, item)
+        if counts:
+            self._metrics.ended.labels(_kind(task), item.phase).inc()
+        if task.spec.is_probe and item.phase is TaskPhase.SUCCEEDED:
+            self._configurer.probed(task.metadata.created_ns)
+            self._report_now.set()
+        await self._engine.forget(job.id)
+
+    async def _give_back(self, task: Task, phase: TaskPhase, reason: str, cause: Cause) -> None:
+        LOGGER.info("task %s is given back: %s", task.metadata.name, reason)
+        name, epoch = task.metadata.name, task.status.epoch
+        item = Completion(task=name, epoch=epoch, phase=phase, reasons=(reason[:1000],))
+        if await self._complete(task, item):
+            self._metrics.given_back.labels(_kind(task), cause).inc()
+
+    async def _complete(self, task: Task, item: Completion) -> bool:
+        """Complete a task; return False for one that was dispatched anew, or is gone: it is none of ours any more."""
+        counts = True
+        try:
+            await self._client.complete(CompletionRequest(completions=(item,)))
+        except (StaleError, NotFoundError, ForbiddenError) as error:
+            LOGGER.info("task %s, epoch %d: its end counts no more: %s", item.task, item.epoch, error)
+            self._metrics.drops.labels(Drop.COMPLETION).inc()
+            counts = False
+        self._ended.add((task.metadata.uid, task.status.epoch))
+        return counts
+
+    def _failed(self, what: Failure, problem: str) -> None:
+        """Count what has failed, and log it once."""
+        self._metrics.failures.labels(what).inc()
+        self._told("engine" if what is Failure.ENGINE else "api", problem)
+
+    def _told(self, what: str, problem: str) -> None:
+        """Log a problem once, and its end."""
+        if problem != self._problems.get(what, ""):
+            LOGGER.warning("%s", problem) if problem else LOGGER.info("%s: it is well again", what)
+        self._problems[what] = problem
+
+
+def _kind(task: Task) -> JobKind:
+    return JobKind.PROBE if task.spec.is_probe else JobKind.TASK
+
+
+def _key(step: Step) -> str:
+    """Return what a step is about: there is one at a time for each."""
+    task = getattr(step, "task", None)
+    if task is not None:
+        return f"task {task.metadata.name}"
+    job = getattr(step, "job")  # noqa: B009 - all that have no task have a job
+    return f"task {job.mark.task}"

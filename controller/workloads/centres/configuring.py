@@ -1,0 +1,143 @@
+"""The resource configuration as it is reported: unit types with the kernels that really run there, and its changes.
+
+Kernels are tried at start and whenever a unit type has changed: a job of our own on one free unit of each type runs
+each kernel once, in a process of its own. While all units of a type are busy nothing is tried there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.apiserver.agents.reporting import AGAIN_S
+from controller.apiserver.resources.centre import UnitType
+from controller.probing.errors import ProbeError
+from controller.probing.values import ProbeKernel
+from controller.workloads.centres.engines.base import Engine
+from controller.workloads.centres.errors import CentreError
+from controller.workloads.centres.folder import CentreFolder, Configuration
+from controller.workloads.centres.settings import CentreSettings
+from controller.workloads.centres.trying.trials import Trials
+
+LOGGER: Final = logging.getLogger("millrace.centre")
+
+
+class Configurer:
+    """Keeps `types`, None until all that can be tried was; of one event loop. `kernels` returns what is to be tried."""
+
+    def __init__(
+        self,
+        settings: CentreSettings,
+        folder: CentreFolder,
+        kernels: Callable[[CentreSettings], Awaitable[Sequence[ProbeKernel]]],
+    ) -> None:
+        self._settings, self._folder, self._kernels = settings, folder, kernels
+        self._trials = Trials(settings, folder)
+        self._known: dict[str, UnitType] = {}
+        """What was tried, by type, as it was then."""
+        self._why: dict[str, tuple[str, ...]] = {}
+        """Which kernels do not run there."""
+        self._tried: tuple[ProbeKernel, ...] = ()
+        self._due: set[str] = set()
+        """Types on which the library, which has changed, is to be tried again; until then what ran there counts."""
+        self._kept = folder.configuration()
+        self._again = asyncio.Event()
+        self._is_new = False
+        self.types: tuple[UnitType, ...] | None = None
+        self.notes: tuple[str, ...] = ()
+
+    @property
+    def asks_for_probe(self) -> bool:
+        """Whether what was measured here may hold no more."""
+        return self._kept is not None and self._kept.changed_ns is not None
+
+    @property
+    def trials(self) -> frozenset[str]:
+        """The tasks, of nobody else, that our own jobs are said to be of."""
+        return self._trials.names
+
+    def reload(self, settings: CentreSettings) -> None:
+        """Take other settings, and try everything again."""
+        self._settings = settings
+        self._trials = Trials(settings, self._folder)
+        self._known.clear()
+        self._again.set()
+
+    async def run(self, engine: Engine, on_change: Callable[[], None]) -> None:
+        """Follow the engine's resources until cancelled."""
+        await self._trials.clear(engine)
+        while True:
+            self._again.clear()
+            try:
+                if await self._look(engine):
+                    on_change()
+            except (CentreError, ProbeError) as error:
+                LOGGER.warning("%s", error)
+                self.notes = (str(error),)
+                on_change()
+                await asyncio.sleep(AGAIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.look_s):
+                    await self._again.wait()
+
+    def reported(self, server_ns: int) -> None:
+        """Take note that a report was acknowledged at a time: a change counts from then."""
+        if self.types is None:
+            return
+        kept = self._kept
+        if kept is None or self._is_new:
+            changed_ns = None if kept is None else server_ns
+            self._keep(Configuration(units=_lasting(self.types), changed_ns=changed_ns))
+            self._is_new = False
+
+    def probed(self, created_ns: int) -> None:
+        """Take note that a probe has succeeded that was asked for at a time: one after the change answers it."""
+        if self._kept is not None and self._kept.changed_ns is not None and created_ns >= self._kept.changed_ns:
+            self._keep(replace(self._kept, changed_ns=None))
+
+    async def _look(self, engine: Engine) -> bool:
+        """Ask the engine what there is, try what is new; return whether anything is to be reported."""
+        found, kernels = await engine.resources(), tuple(await self._kernels(self._settings))
+        if kernels != self._tried:
+            self._tried = kernels
+            self._due.update(self._known)
+        notes: list[str] = []
+        for unit in found:
+            known = self._known.get(unit.name)
+            is_new = known is None or known.unit != unit.unit or known.count > unit.count
+            if unit.count and (is_new or unit.name in self._due):
+                tried = await self._trials.operators_of(engine, unit, kernels)
+                if tried is None:
+                    notes.append(f"unit type {unit.name}: no unit was free to try its kernels")
+                    continue
+                self._due.discard(unit.name)
+                self._known[unit.name] = replace(unit, operators=tried.operators)
+                self._why[unit.name] = tried.notes
+            notes += self._why.get(unit.name, ())
+        types = tuple(replace(unit, operators=self._operators(unit)) for unit in found)
+        is_change = types != self.types or tuple(notes) != self.notes
+        if self._kept is not None and _lasting(types) != self._kept.units:
+            self._is_new = True
+        self.types, self.notes = types, tuple(notes)
+        return is_change
+
+    def _operators(self, unit: UnitType) -> tuple[str, ...]:
+        known = self._known.get(unit.name)
+        return () if known is None or not unit.count else known.operators
+
+    def _keep(self, configuration: Configuration) -> None:
+        self._kept = configuration
+        try:
+            self._folder.keep(configuration)
+        except CentreError as error:
+            LOGGER.warning("%s", error)
+
+
+def _lasting(types: Sequence[UnitType]) -> tuple[UnitType, ...]:
+    """Return unit types without what changes from hour to hour by others' work."""
+    return tuple(replace(unit, free=None) for unit in types)

@@ -1,0 +1,249 @@
+"""What is to be done for each task and each job, from what the API and the engine say; pure.
+
+A task holds units in an epoch; its job bears task, uid and epoch. Whatever happened in between (the agent was killed,
+the API was away, the engine has lost a job), the next step follows from these alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import TaskPhase
+from controller.probing.values import ProbeTask
+from controller.workloads.centres.choosing import can_run, missing_kernels, pick
+from controller.workloads.centres.engines.base import JOB_ENDED, JobMark, JobPhase, JobState
+from controller.workloads.centres.programs import mark_of
+
+_NS_PER_S: Final = 1_000_000_000
+
+
+class Cause(StrEnum):
+    """Why a task is given back, as it is counted."""
+
+    NO_PROBE_TASK = "no-probe-task"
+    CANNOT_RUN = "cannot-run"
+    """No unit type here, or not the one that it has, runs its kernels, or has as many units."""
+    NO_UNITS = "no-units"
+    """So many of its type are not here."""
+    QUEUE_FULL = "queue-full"
+    WAITED = "waited"
+    UNFIT = "unfit"
+    """The engine can never run it."""
+    LOST = "lost"
+    """Nobody knows how its job ended."""
+    DELETED = "deleted"
+    SIGNED_OFF = "signed-off"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How many tasks wait here, and for how long, before they are given back."""
+
+    most_waiting: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known: tasks that hold units here, jobs by mark, unit types as reported, probes by their names.
+
+    A probe that is None is not there. `now_ns` is the server's time. `ended` are tasks (uid, epoch) whose completion
+    is acknowledged; `trials` are jobs of our own, which belong to no task.
+    """
+
+    centre: str
+    tasks: Sequence[Task]
+    jobs: Mapping[JobMark, JobState]
+    types: Sequence[UnitType]
+    probes: Mapping[str, ProbeTask | None]
+    now_ns: int
+    terms: Terms
+    ended: frozenset[tuple[str, int]] = frozenset()
+    trials: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The task asks: say which unit types could run it."""
+
+    task: Task
+    could_run: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PickUnit:
+    """The task leaves its unit type to the centre: say which one it gets."""
+
+    task: Task
+    unit: str
+    could_run: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Have the engine run the task."""
+
+    task: Task
+    unit: UnitType
+    probe: ProbeTask | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRunning:
+    """Say that the task runs."""
+
+    task: Task
+    job: JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The job has ended: say how, with what it has left."""
+
+    task: Task
+    job: JobState
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """The task has no job, or none that will be: end it, or have it dispatched again."""
+
+    task: Task
+    phase: TaskPhase
+    reason: str
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Have a job end that nobody wants any more, or that has waited too long; its task is then as `then` says."""
+
+    job: JobState
+    why: str
+    task: Task | None = None
+    then: TaskPhase = TaskPhase.FAILED
+    cause: Cause = Cause.DELETED
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Drop a job that has ended and of which nobody wants to know."""
+
+    job: JobState
+
+
+Step = Answer | PickUnit | Begin | NoteRunning | Complete | GiveBack | Cancel | Forget
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Units by type that tasks hold here, and how many tasks wait."""
+
+    taken: dict[str, int] = field(default_factory=dict)
+    waiting: int = 0
+
+
+def decide(view: View) -> tuple[Step, ...]:
+    """Return what is to be done now, at most one step for each task and for each job without one."""
+    counts = _Counts()
+    for task in view.tasks:
+        if task.status.unit is not None:
+            counts.taken[task.status.unit] = counts.taken.get(task.status.unit, 0) + (task.status.units or 0)
+    steps: list[Step] = []
+    wanted: set[JobMark] = set()
+    for task in sorted(view.tasks, key=lambda task: (task.status.dispatched_ns or 0, task.metadata.name)):
+        mark = mark_of(task, view.centre)
+        wanted.add(mark)
+        if (task.metadata.uid, task.status.epoch) in view.ended:
+            continue
+        step = _step_of(view, task, view.jobs.get(mark), counts)
+        if step is not None:
+            steps.append(step)
+    for mark, job in view.jobs.items():
+        gone = (mark.uid, mark.epoch) in view.ended or mark not in wanted
+        if gone and mark.task not in view.trials:
+            why = "its task is not here any more, or was dispatched anew"
+            steps.append(Forget(job) if job.phase in JOB_ENDED else Cancel(job, why))
+    return tuple(steps)
+
+
+def _step_of(view: View, task: Task, job: JobState | None, counts: _Counts) -> Step | None:
+    if task.metadata.deleting_ns is not None:
+        if job is not None and job.phase not in JOB_ENDED:
+            return Cancel(job, "the task is being deleted", task)
+        return GiveBack(task, TaskPhase.FAILED, "it was deleted", Cause.DELETED)
+    if job is None:
+        return _begin(view, task, counts)
+    if job.phase is JobPhase.LOST:
+        reason = f"its job is lost: {job.reason or 'the engine does not know it'}"
+        return GiveBack(task, TaskPhase.PENDING, reason, Cause.LOST)
+    if job.phase in JOB_ENDED:
+        return Complete(task, job)
+    if job.phase is JobPhase.QUEUED:
+        return _wait(view, task, job, counts)
+    return NoteRunning(task, job) if task.status.phase is TaskPhase.DISPATCHED else None
+
+
+def _begin(view: View, task: Task, counts: _Counts) -> Step | None:
+    """Return the first step of a task that has no job."""
+    if task.status.phase is TaskPhase.RUNNING:
+        return GiveBack(task, TaskPhase.PENDING, "its job is lost: the engine does not know it", Cause.LOST)
+    entry, probe, units = task.spec.program.entry, None, task.status.units or 0
+    if task.spec.is_probe:
+        if entry not in view.probes:
+            return None  # it is being read
+        probe = view.probes[entry]
+        if probe is None:
+            return GiveBack(task, TaskPhase.FAILED, f"there is no ProbeTask {entry}", Cause.NO_PROBE_TASK)
+    able = can_run(view.types, probe, units)
+    if task.spec.asks:
+        return Answer(task, able, _why_none(view, probe, able))
+    if task.status.unit is None:
+        chosen = pick(view.types, able, counts.taken, units)
+        if chosen is not None:
+            counts.taken[chosen] = counts.taken.get(chosen, 0) + units
+            return PickUnit(task, chosen, able)
+        if able:
+            return _wait(view, task, None, counts)
+        reasons = _why_none(view, probe, able)
+        return GiveBack(task, TaskPhase.FAILED, reasons[0], Cause.CANNOT_RUN)
+    unit = next((one for one in view.types if one.name == task.status.unit), None)
+    if unit is None or unit.count < units:
+        has = 0 if unit is None else unit.count
+        reason = f"{units} units of type {task.status.unit} are not here, {has} are"
+        return GiveBack(task, TaskPhase.PENDING, reason, Cause.NO_UNITS)
+    if probe is not None and unit.name not in able:
+        lacks = sorted(set(probe.kernels) - set(unit.operators)) or ["the devices that its kernels need"]
+        reason = f"units of type {unit.name} cannot run {', '.join(lacks)}"
+        return GiveBack(task, TaskPhase.FAILED, reason, Cause.CANNOT_RUN)
+    return Begin(task, unit, probe)
+
+
+def _wait(view: View, task: Task, job: JobState | None, counts: _Counts) -> Step | None:
+    """Have a task wait for units, within the bounds of the queue."""
+    counts.waiting += 1
+    waited_s = (view.now_ns - (task.status.dispatched_ns or view.now_ns)) / _NS_PER_S
+    if counts.waiting > view.terms.most_waiting:
+        reason, cause = f"{view.terms.most_waiting} tasks wait here already", Cause.QUEUE_FULL
+    elif waited_s > view.terms.wait_s:
+        reason, cause = f"it has waited for units for longer than {view.terms.wait_s:g} s", Cause.WAITED
+    else:
+        return None
+    if job is None:
+        return GiveBack(task, TaskPhase.PENDING, reason, cause)
+    return Cancel(job, reason, task, TaskPhase.PENDING, cause)
+
+
+def _why_none(view: View, probe: ProbeTask | None, able: Sequence[str]) -> tuple[str, ...]:
+    if able:
+        return ()
+    missing = () if probe is None else missing_kernels(view.types, probe)
+    if missing:
+        return (f"no unit type of this centre runs kernel {', '.join(missing)}",)
+    return ("no unit type of this centre can run it",)

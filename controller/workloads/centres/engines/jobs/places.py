@@ -1,0 +1,164 @@
+"""Folders that jobs write into: made and read through descriptors, so that no link of a job's leads anywhere else.
+
+A job's folder is made exclusively for one attempt, filled while nobody else may enter it, and given to the job's user
+last. What jobs leave is read as if an attacker had written it: regular files, no links, nothing that blocks, bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from controller.workloads.centres.errors import CentreError
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OTHERS_WRITE: Final = 0o022
+_REMOVING_S: Final = 600
+
+
+@contextmanager
+def opened(path: Path, parent: int | None = None) -> Iterator[int]:
+    """Open a folder that is no link; raise OSError."""
+    descriptor = os.open(path, _FOLDER, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def opened_root(path: Path) -> Iterator[int]:
+    """Open the folder that has jobs' folders, made where it is not there; raise OSError.
+
+    PermissionError is for one in which somebody else could put a link in a folder's place.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with opened(path) as descriptor:
+        found = os.fstat(descriptor)
+        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & _OTHERS_WRITE:
+            raise PermissionError(0, f"other users may write into it: chmod go-w {path}", str(path))
+        yield descriptor
+
+
+def make_folder(path: Path, files: Mapping[str, bytes], owner: tuple[int, int] | None) -> None:
+    """Make a job's folder with its files, which `owner` (user, group) gets last; raise OSError.
+
+    What an attempt before this one has left in its place is removed. Names may have folders in them, but no dots.
+    """
+    with opened_root(path.parent) as root:
+        remove(path)
+        os.mkdir(path.name, 0o700, dir_fd=root)
+        with opened(Path(path.name), root) as folder:
+            for name, content in files.items():
+                _write_below(folder, name.split("/"), content, owner)
+            os.fchmod(folder, 0o700)
+            if owner is not None:
+                os.fchown(folder, *owner)
+
+
+def replace_file(folder: Path, name: str, content: bytes) -> None:
+    """Write a file into a job's folder, all at once or not at all, making the folders that lead to it; raise OSError.
+
+    What the job has put in its place is replaced, and no link of its is followed. The file is its folder's owner's.
+    """
+    *parts, last = name.split("/")
+    with _opened_below(folder, parts, makes=True) as place:
+        new, found = f".{secrets.token_hex(8)}.new", os.fstat(place)
+        write_file(place, new, content, (found.st_uid, found.st_gid) if os.geteuid() == 0 else None)
+        try:
+            os.rename(new, last, src_dir_fd=place, dst_dir_fd=place)
+        except OSError:  # a folder is there
+            os.unlink(new, dir_fd=place)
+            raise
+
+
+def write_file(folder: int, name: str, content: bytes, owner: tuple[int, int] | None = None) -> None:
+    """Write a file that is not there yet, executable where it says by what it is run; raise OSError."""
+    descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        os.fchmod(descriptor, 0o700 if content.startswith(b"#!") else 0o600)
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+
+
+def read_file(folder: Path, name: str, most: int) -> bytes:
+    """Return a regular file's content; raise CentreError for a link, a pipe, a device, or more than so many bytes."""
+    with _opened_file(folder, name) as (descriptor, size):
+        if size > most:
+            raise CentreError(f"{name}: has more than {most} bytes")
+        return _read(descriptor, most)
+
+
+def read_end(folder: Path, name: str, most: int) -> bytes:
+    """Return the last bytes of a regular file; raise CentreError for what is none."""
+    with _opened_file(folder, name) as (descriptor, size):
+        os.lseek(descriptor, max(0, size - most), os.SEEK_SET)
+        return _read(descriptor, most)
+
+
+def remove(path: Path) -> None:
+    """Remove a job's folder as far as that can be done, however deep it is; links in it are not followed."""
+    if os.path.lexists(path):  # a link is removed, too
+        # Not shutil.rmtree: its recursion ends at a thousand folders in one another.
+        command = ["rm", "-rf", "--one-file-system", "--", str(path)]
+        subprocess.run(  # noqa: S603 - the path is the agent's own
+            command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REMOVING_S
+        )
+
+
+@contextmanager
+def _opened_below(folder: Path, parts: Sequence[str], *, makes: bool = False) -> Iterator[int]:
+    """Open a folder that is reached over folders alone, no links; raise OSError."""
+    with ExitStack() as stack:
+        place = stack.enter_context(opened(folder))
+        for part in parts:
+            if makes:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=place)
+            place = stack.enter_context(opened(Path(part), place))
+        yield place
+
+
+@contextmanager
+def _opened_file(folder: Path, name: str) -> Iterator[tuple[int, int]]:
+    *parts, last = name.split("/")
+    try:
+        with _opened_below(folder, parts) as place:
+            descriptor = os.open(last, _READ, dir_fd=place)
+    except OSError as error:
+        raise CentreError(f"{name}: {error.strerror or error}") from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise CentreError(f"{name}: is no file")
+        yield descriptor, found.st_size
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, most: int) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read(most)
+
+
+def _write_below(folder: int, parts: Sequence[str], content: bytes, owner: tuple[int, int] | None) -> None:
+    """Write a file, making the folders that lead to it."""
+    first, *rest = parts
+    if not rest:
+        write_file(folder, first, content, owner)
+        return
+    with suppress(FileExistsError):  # it was made for a file before this one
+        os.mkdir(first, 0o700, dir_fd=folder)
+    with opened(Path(first), folder) as below:
+        if owner is not None:
+            os.fchown(below, *owner)
+        _write_below(below, rest, content, owner)

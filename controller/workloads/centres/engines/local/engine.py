@@ -1,0 +1,371 @@
+"""Jobs as processes of this machine: each has units of its own, and waits in line while none is free."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from controller.apiserver.resources.centre import UnitType
+from controller.workloads.centres.engines.base import EXIT_FILE, JOB_ENDED, JobOrder, JobPhase, JobState, Usage
+from controller.workloads.centres.engines.jobs.keeping import KEEPER, START_FILE, Ended, Start
+from controller.workloads.centres.engines.jobs.places import make_folder, remove
+from controller.workloads.centres.engines.local.isolation import Isolation
+from controller.workloads.centres.engines.local.limits import Groups
+from controller.workloads.centres.engines.local.processes import Watched, end_all_of
+from controller.workloads.centres.engines.local.records import Order, Record
+from controller.workloads.centres.errors import EngineError, OrderError
+from controller.workloads.centres.settings import LocalSettings, UnitSettings
+from controller.workloads.centres.units import MILLI, Division, Found, Unit, divide
+
+LOGGER: Final = logging.getLogger("millrace.centre")
+NAME: Final = "local"
+MARKER: Final = "MILLRACE_JOB"
+"""In the environment of all of a job's processes, by which those are found whose keeper was killed."""
+_BEYOND_GRACE_S: Final = 15.0
+_POLL_S: Final = 0.02
+_CANCELLED: Final = "it was cancelled before it began"
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class LocalEngine:
+    """See the module; `look` returns what the machine has now, and takes some ms."""
+
+    def __init__(
+        self,
+        settings: LocalSettings,
+        units: Sequence[UnitSettings],
+        folder: Path,
+        group: str,
+        look: Callable[[LocalSettings], Found],
+        *,
+        isolation: Callable[[LocalSettings], Isolation] | None = None,
+        network_namespace: Path | None = None,
+    ) -> None:
+        self._isolation_of = isolation or (lambda now: Isolation(now, (folder,), Path(sys.executable)))
+        self._isolation = self._isolation_of(settings)
+        self._settings, self._units, self._folder, self._look = settings, tuple(units), folder, look
+        self._namespace = network_namespace
+        self._groups = Groups(group, settings)
+        self._found = Found((), 0)
+        self._division = Division((), (), None, ())
+        self._changed = asyncio.Event()
+        self._keepers: dict[str, Watched] = {}
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._numbers = itertools.count(1)
+
+    @property
+    def name(self) -> str:
+        """As CentreStatus.engine says it."""
+        return NAME
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is in no unit, what is missing, and which limits do not hold."""
+        return (*self._division.notes, *self._groups.notes, *self._isolation.notes)
+
+    async def start(self) -> None:
+        """Look at the machine, find the jobs that are here; raise EngineError."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            await asyncio.to_thread(self._isolation.prepare)
+            self._groups.prepare()
+        except OSError as error:
+            raise EngineError(NAME, f"{error.filename or self._folder}: {error.strerror or error}") from None
+        if self._namespace is not None and not self._namespace.exists():
+            raise EngineError(NAME, f"network namespace {self._namespace} is not there")
+        # Before anything waits for units: those of jobs that run are taken.
+        for record in self._records():
+            self._adopt(record)
+        last = max((order.number for record in self._records() if (order := record.order) is not None), default=0)
+        self._numbers = itertools.count(last + 1)
+        await self.resources()
+
+    async def reload(self, settings: LocalSettings, units: Sequence[UnitSettings]) -> None:
+        """Take other settings; jobs that run keep what they have. Raise EngineError for what cannot be."""
+        divide(Found((), 0), units)
+        isolation = self._isolation_of(settings)
+        await asyncio.to_thread(isolation.prepare)
+        self._groups.reload(settings)
+        self._isolation = isolation
+        self._settings, self._units, self._found = settings, tuple(units), Found((), 0)
+        await self.resources()
+
+    async def close(self) -> None:
+        """Let go of the jobs; they run on."""
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+        if not self._keepers:
+            self._groups.remove_all()
+        for keeper in self._keepers.values():
+            keeper.close()
+        self._keepers.clear()
+
+    async def resources(self) -> tuple[UnitType, ...]:
+        """Return the unit types as they are now."""
+        found = await asyncio.to_thread(self._look, self._settings)
+        if found != self._found:
+            self._found, self._division = found, divide(found, self._units)
+            self._start_waiting()
+        return tuple(each.unit_type() for each in self._division.types)
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield whenever a job has ended, or the machine has changed."""
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.look_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                before = self._found
+                await self.resources()
+                if before == self._found:
+                    continue
+            self._changed.clear()
+            yield
+
+    async def submit(self, order: JobOrder) -> str:
+        """Start a job, or have it wait for units; the same mark twice is one job."""
+        record = self._record(order.mark.job_name)
+        if record.order is not None:
+            return record.id
+        self._check(order)
+        try:
+            record.path.mkdir(mode=0o700, exist_ok=True)
+            user = self._isolation.user(self._taken_uids())
+            make_folder(order.folder, order.files, user)
+            record.write("order.json", Order.of(order, next(self._numbers), user))
+        except OSError as error:
+            raise EngineError(NAME, f"{record.id}: {error.filename}: {error.strerror or error}") from None
+        self._start_waiting()
+        return record.id
+
+    async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
+        """Return the jobs with these ids that were ordered here."""
+        found = {each: self._record(each).state() for each in ids}
+        return {each: state for each, state in found.items() if state is not None}
+
+    async def jobs(self) -> tuple[JobState, ...]:
+        """Return all jobs that are kept."""
+        return tuple(state for record in self._records() if (state := record.state()) is not None)
+
+    async def cancel(self, job: str, grace_s: float) -> None:
+        """Have a job end, and return once it has."""
+        record = self._record(job)
+        state = record.state()
+        if state is None or state.phase in JOB_ENDED:
+            return
+        if state.phase is JobPhase.QUEUED and job not in self._keepers:
+            record.write(EXIT_FILE, Ended(reason=_CANCELLED))
+            self._changed.set()
+            return
+        record.grace_file.write_text(f"{grace_s:g}", encoding="ascii")
+        due_s = time.monotonic() + grace_s + _BEYOND_GRACE_S
+        asked = False
+        while time.monotonic() < due_s:
+            keeper = record.keeper()
+            if keeper is None and (record.ended is not None or job not in self._keepers):
+                return
+            if keeper and not asked:
+                _signal(keeper, signal.SIGTERM)
+                asked = True
+            await asyncio.sleep(_POLL_S)
+        LOGGER.warning("job %s does not end: its keeper is killed, too", job)
+        keeper = record.keeper()
+        if keeper:
+            _signal(keeper, signal.SIGKILL)
+        else:
+            await self._end_rest(record)
+
+    async def forget(self, job: str) -> None:
+        """Drop a job that has ended, and its folders."""
+        record = self._record(job)
+        state = record.state()
+        if state is not None and state.phase not in JOB_ENDED:
+            raise EngineError(NAME, f"{job}: is {state.phase.value}, it cannot be forgotten")
+        self._groups.remove(job)
+        if state is not None and state.folder is not None:
+            await asyncio.to_thread(remove, state.folder)
+        shutil.rmtree(record.path, ignore_errors=True)
+
+    async def usage(self, job: str) -> Usage | None:
+        """Return what a job has used."""
+        ended = self._record(job).ended
+        if ended is not None and ended.started_ns is not None:
+            return Usage(ended.cpu_s or 0.0, ended.memory_peak_bytes)
+        return self._groups.usage(job)
+
+    def _check(self, order: JobOrder) -> None:
+        """Raise OrderError for what can never run here."""
+        if order.image is not None:
+            raise OrderError(
+                NAME, f"task {order.mark.task}: runs no containers, {order.image} needs an engine that does"
+            )
+        units = self._division.of(order.unit)
+        if units is None:
+            known = ", ".join(each.name for each in self._division.types)
+            raise OrderError(NAME, f"task {order.mark.task}: there is no unit type {order.unit}; known: {known}")
+        if not 1 <= order.units <= len(units.units):
+            has = len(units.units)
+            raise OrderError(
+                NAME, f"task {order.mark.task}: wants {order.units} units of type {order.unit}, not 1 to {has}"
+            )
+        if not order.argv:
+            raise OrderError(NAME, f"task {order.mark.task}: has no command")
+        for name in order.files:
+            if "/" in name or name in ("", ".", ".."):
+                raise OrderError(NAME, f"task {order.mark.task}: {name!r} is no name of a file")
+
+    def _taken_uids(self) -> set[int]:
+        """Return the users of all jobs that are kept: of one that has ended, its folder is its user's."""
+        return {order.user[0] for each in self._records() if (order := each.order) is not None and order.user}
+
+    def _start_waiting(self) -> None:
+        """Start what waits, the oldest first; one that finds no units keeps its type for itself."""
+        waiting = [(order.number, record, order) for record in self._records() if (order := self._waits(record))]
+        blocked: set[str] = set()
+        for _, record, order in sorted(waiting, key=lambda each: each[0]):
+            units = () if order.unit in blocked else self._free(order.unit)
+            if len(units) < order.units:
+                blocked.add(order.unit)
+                continue
+            try:
+                self._begin(record, order, units[: order.units])
+            except OSError as error:
+                problem = f"it cannot be started: {error.filename or record.path}: {error.strerror or error}"
+                record.write(EXIT_FILE, Ended(reason=problem))
+                self._changed.set()
+
+    def _waits(self, record: Record) -> Order | None:
+        if record.id in self._keepers or record.was_kept or record.ended is not None:
+            return None
+        return record.order
+
+    def _free(self, name: str) -> tuple[Unit, ...]:
+        """Return the units of a type of which no running job has a core or a device."""
+        units = self._division.of(name)
+        starts = [start for job in (*self._keepers, *self._ending) if (start := self._record(job).start) is not None]
+        cores = {core for start in starts for core in start.cores}
+        devices = {device for start in starts for device in start.devices}
+        return tuple(
+            unit
+            for unit in (units.units if units is not None else ())
+            if cores.isdisjoint(unit.cores) and devices.isdisjoint(unit.devices)
+        )
+
+    def _begin(self, record: Record, order: Order, units: Sequence[Unit]) -> None:
+        cores = tuple(sorted(core for unit in units for core in unit.cores))
+        devices = tuple(sorted(device for unit in units for device in unit.devices))
+        milli, memory = sum(unit.cpu_milli for unit in units), sum(unit.memory_bytes for unit in units)
+        limits = self._groups.make(record.id, milli if milli < len(cores) * MILLI else None, memory or None)
+        handles = {device.number: device.handle for device in self._found.devices}
+        environment = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": order.folder, "TMPDIR": order.folder}
+        environment |= dict(order.environment)
+        environment |= {
+            MARKER: record.id,
+            "MILLRACE_CORES": ",".join(map(str, cores)),
+            "CUDA_VISIBLE_DEVICES": ",".join(handles.get(number, str(number)) for number in devices),
+        }
+        start = Start(
+            argv=order.argv,
+            environment=environment,
+            folder=order.folder,
+            cores=cores,
+            devices=devices,
+            group=limits.group,
+            group_files=limits.group_files,
+            oom_files=limits.oom_files,
+            network_namespace=None if self._namespace is None else str(self._namespace),
+            user=order.user,
+            sandbox=self._isolation.sandbox(Path(order.folder), order.user),
+            resource_limits=dict(limits.resource_limits) | self._isolation.resource_limits(limits.group),
+            limit_s=order.limit_s,
+            grace_s=order.grace_s,
+            output_limit_bytes=order.output_limit_bytes,
+            ended_file=EXIT_FILE,
+            takes_lock=True,
+        )
+        record.write(START_FILE, start)
+        self._spawn(record)
+
+    def _spawn(self, record: Record) -> None:
+        """Start a keeper, which outlives us, for a job that has its units."""
+        words = [sys.executable, "-I", "-S", str(KEEPER), str(record.path)]
+        log = str(record.path / "keeper.log")
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        keeper = os.posix_spawn(sys.executable, words, {}, file_actions=actions, setsid=True)
+        self._watch(record, keeper)
+
+    def _adopt(self, record: Record) -> None:
+        """Find the keeper of a job that an agent before this one has started."""
+        keeper = record.keeper()
+        while keeper == 0:  # it is about to write its number down
+            time.sleep(_POLL_S)
+            keeper = record.keeper()
+        if keeper is not None:
+            self._watch(record, keeper)
+        elif record.was_kept and record.ended is None:
+            self._end_soon(record)
+        elif record.start is not None and record.ended is None:
+            self._spawn(record)  # beside one that is about to begin, perhaps: the first to take the lock runs it
+
+    def _watch(self, record: Record, keeper: int) -> None:
+        self._keepers[record.id] = Watched(keeper, lambda: self._kept(record))
+
+    def _kept(self, record: Record) -> None:
+        """Take note that a keeper has ended."""
+        self._keepers.pop(record.id).close()
+        if record.keeper() is not None:
+            self._adopt(record)  # another one was faster
+            return
+        if record.ended is None and record.order is not None:
+            if not record.was_kept:
+                log = record.path / "keeper.log"
+                said = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
+                record.write(EXIT_FILE, Ended(reason=f"its keeper does not start: {''.join(said)[:500]}"))
+            self._end_soon(record)
+        else:
+            self._free_units(record)
+
+    def _free_units(self, record: Record) -> None:
+        """Have others get the units of a job of which nothing is left."""
+        self._groups.remove(record.id)
+        self._start_waiting()
+        self._changed.set()
+
+    def _end_soon(self, record: Record) -> None:
+        """Kill what a job has left whose keeper was killed; until then it has its units."""
+        self._ending[record.id] = asyncio.create_task(self._end_rest(record))
+
+    async def _end_rest(self, record: Record) -> None:
+        marker, group = f"{MARKER}={record.id}", self._groups.path(record.id)
+        if not await asyncio.to_thread(end_all_of, marker, group):
+            LOGGER.warning("job %s: not all of its processes end", record.id)
+        self._ending.pop(record.id, None)
+        self._free_units(record)
+
+    def _records(self) -> tuple[Record, ...]:
+        with suppress(FileNotFoundError):
+            return tuple(Record(path) for path in sorted(self._folder.iterdir()) if path.is_dir())
+        return ()
+
+    def _record(self, job: str) -> Record:
+        if "/" in job or job in ("", ".", ".."):
+            raise EngineError(NAME, f"{job[:100]!r} is no id of a job")
+        return Record(self._folder / job)
+
+
+def _signal(process: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process, number)

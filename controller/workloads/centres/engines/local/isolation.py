@@ -1,0 +1,150 @@
+"""As whom jobs run, and what of the machine they see: never as the agent's user unless the settings say so."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import controller
+from controller.workloads.centres.engines.jobs.keeping import SANDBOXING, Sandbox
+from controller.workloads.centres.engines.jobs.users import named_user
+from controller.workloads.centres.engines.local.users import free_uid, uids_of
+from controller.workloads.centres.errors import EngineError
+from controller.workloads.centres.settings import LocalSettings
+from dataplane.rpc.own_folder import own_folders
+
+_TRYING_S: Final = 120.0
+_HIDDEN: Final = (Path("/run"), Path("/var/run"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - they are not used
+"""/run has the sockets of the machine's daemons; of the others a job has its own."""
+_PREFIX: Final = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
+"""Of an interpreter's folder what jobs need, should that folder be the user's home."""
+_PACKAGES: Final = ("controller", "collectors", "dataplane")
+_SHOWN_BELOW_RUN: Final = (Path("/run/current-system"), Path("/run/opengl-driver"))
+"""Programs and libraries of NixOS."""
+
+
+class Isolation:
+    """What keeps jobs from the agent, and from one another.
+
+    `hidden` are files and folders of the agent's own; `interpreter` is what runs jobs' Python, `paths` are where it
+    looks for modules.
+    """
+
+    def __init__(
+        self, settings: LocalSettings, hidden: Sequence[Path], interpreter: Path, paths: Sequence[Path] = ()
+    ) -> None:
+        self._settings, self._own = settings, tuple(hidden)
+        self._interpreter, self._paths = interpreter, tuple(paths)
+        self._user: tuple[int, int] | None = None
+        self._uids = range(0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What does not hold."""
+        if not self._settings.unsafe_same_user:
+            return ()
+        return ("unsafe_same_user: jobs run as the agent's user, and may do all that it may",)
+
+    def prepare(self) -> None:
+        """Look whether jobs can be kept apart here; raise EngineError, which says what to set, where they cannot."""
+        settings = self._settings
+        self._user = None if settings.user is None else named_user("local", "local.user", settings.user)
+        if settings.unsafe_same_user:
+            return
+        if os.geteuid() == 0 and self._user is None:
+            self._uids = uids_of(settings.uids)
+        if (problem := problem_of_sandboxes()) is not None:
+            raise EngineError(
+                "local", f"jobs cannot have namespaces of their own here ({problem}): set local.unsafe_same_user: true"
+            )
+
+    def user(self, taken: Collection[int]) -> tuple[int, int] | None:
+        """Return the user and group of a new job, of which `taken` are those that others have; None: the agent's."""
+        if self._user is not None or not self._uids:
+            return self._user
+        uid = free_uid(self._uids, taken)
+        return uid, uid
+
+    def resource_limits(self, group: str | None) -> dict[str, int]:
+        """Return what limits a job whose user has no other processes, where no control group counts them."""
+        return {"RLIMIT_NPROC": self._settings.processes} if group is None and self._uids else {}
+
+    def sandbox(self, folder: Path, user: tuple[int, int] | None) -> Sandbox | None:
+        """Return what a job of a folder sees; None where the settings want it to see all. Raises PermissionError."""
+        if self._settings.unsafe_same_user:
+            return None
+        if user is None and os.geteuid() == 0:
+            raise PermissionError(0, "it was ordered without a user of its own, by an agent of another version")
+        own = (*_HIDDEN, *self._own, folder.parent, *own_folders(), *_homes(), *map(Path, self._settings.hidden))
+        writable = [_real(path) for path in (folder, *map(Path, self._settings.writable))]
+        shown = {path for path in map(_real, self._shown()) if path.exists()}
+        # Through a folder that is closed to others the job's user would not come: an open one lies over it.
+        hidden = {_real(path) for path in own} | _closed_above([*writable, *shown])
+        return Sandbox(
+            maps_user=user is None,
+            user=user,
+            hidden=_sorted(hidden),
+            shown=_sorted({path for path in shown if _is_below(path, hidden)}),
+            writable=_sorted(writable),
+            scratch_bytes=self._settings.scratch_bytes,
+        )
+
+    def _shown(self) -> tuple[Path, ...]:
+        """Return what jobs need that may be below what is hidden: interpreter, our packages, the resolver's file."""
+        packages = [Path(path).parent / name for path in controller.__path__ for name in _PACKAGES]
+        resolver = Path(os.path.realpath("/etc/resolv.conf")).parent
+        # The interpreter's own folder, and that of the one from which its environment was made.
+        prefixes = [Path(sys.prefix), Path(sys.base_prefix)]
+        prefixes += [path.parent.parent for path in (self._interpreter, _real(self._interpreter))]
+        parts = [prefix / name for prefix in prefixes for name in _PREFIX]
+        return (*parts, *packages, resolver, *self._paths, *_SHOWN_BELOW_RUN, *map(Path, self._settings.shown))
+
+
+def problem_of_sandboxes() -> str | None:
+    """Return in a line why this process can make no sandboxes, None if it can: one is made to see."""
+    try:
+        ended = subprocess.run(  # noqa: S603 - a program of our own
+            [sys.executable, "-I", "-S", str(SANDBOXING)],
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_TRYING_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return " ".join(str(error).split())
+    if ended.returncode == 0:
+        return None
+    lines = (ended.stdout or ended.stderr).decode("utf-8", "replace").split("\n")
+    return next((line.strip()[:200] for line in lines if line.strip()), f"exit code {ended.returncode}")
+
+
+def _homes() -> tuple[Path, ...]:
+    """Return the home of this user, which has more than jobs are to see."""
+    try:
+        home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        return ()
+    return (home,) if home.is_absolute() and len(home.parts) > 1 else ()
+
+
+def _closed_above(paths: Iterable[Path]) -> set[Path]:
+    """Return the folders above paths that only their owners may pass through."""
+    return {parent for path in paths for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH}
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_below(path: Path, folders: Collection[Path]) -> bool:
+    return any(folder in path.parents for folder in folders)
+
+
+def _sorted(paths: Collection[Path]) -> tuple[str, ...]:
+    return tuple(sorted({str(path) for path in paths}))

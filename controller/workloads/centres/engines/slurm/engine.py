@@ -1,0 +1,236 @@
+"""The engine that has Slurm run the jobs.
+
+A job is one process of one node with the CPUs of all its units, or one task for each unit (`spans_nodes`). That it has
+ended, and with which exit code, is for Slurm to say; its folder, in which all jobs may write, adds why and how long it
+took. What Slurm knows of a job it forgets some minutes after its end: what it has said until then is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from controller.apiserver.resources.centre import UnitType
+from controller.workloads.centres.engines.base import JobOrder, JobPhase, JobState, Usage
+from controller.workloads.centres.engines.jobs.engine import POLL_S, ClusterEngine
+from controller.workloads.centres.engines.jobs.folders import OWN, keeper_command, unknown_job
+from controller.workloads.centres.engines.jobs.keeping import Ended
+from controller.workloads.centres.engines.jobs.users import named_user
+from controller.workloads.centres.engines.slurm.answers import Label, Node, QueuedJob
+from controller.workloads.centres.engines.slurm.commands import SlurmCommands, job_text_in
+from controller.workloads.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
+from controller.workloads.centres.engines.slurm.units import divided, largest, memory_mib, room, unit_types
+from controller.workloads.centres.errors import EngineError
+
+_OUTPUT: Final = "engine"
+"""Of a job's own folder: what Slurm, or what watches over the job, has to say."""
+_MARGIN_S: Final = 30.0
+"""Slurm's own limit comes after ours, which tells why."""
+_LONGEST: Final = 4096
+_RANKED: Final = 'MILLRACE_RANK="$SLURM_PROCID" MILLRACE_WORLD_SIZE="$SLURM_NTASKS" exec "$@"'
+
+
+class SlurmEngine(ClusterEngine[QueuedJob]):
+    """Jobs of a centre on a cluster; `records` is a folder of the agent's own."""
+
+    name = "slurm"
+
+    def __init__(self, settings: SlurmSettings, *, centre: str, records: Path) -> None:
+        trusts = settings.unsafe_trust_folders
+        super().__init__(centre=centre, records=records, poll_s=settings.poll_s, trusts_folders=trusts)
+        self._settings, self._commands = settings, SlurmCommands(settings)
+        self._owner: tuple[int, int] | None = None
+
+    async def start(self) -> None:
+        """Look whether the cluster answers; raise EngineError in one line if it does not, or jobs would be root's."""
+        self._owner = self._user()
+        await self._commands.nodes()
+        self._read_records()
+
+    async def close(self) -> None:
+        """Nothing is held: jobs run on."""
+
+    async def resources(self) -> tuple[UnitType, ...]:
+        """Return the unit types with what works of them now."""
+        nodes, queue = await self._commands.nodes(), await self._commands.queue()
+        self.notes = tuple(f"node {node.name} {node.why_not}" for node in nodes if not node.works)
+        own: dict[str, int] = {}
+        for number, job in self._ours(queue).items():
+            if job.phase is JobPhase.RUNNING:
+                folder = self._known[number]
+                own[folder.unit] = own.get(folder.unit, 0) + folder.units
+        return unit_types(divided(self._settings, nodes), nodes, own)
+
+    async def submit(self, order: JobOrder) -> str:
+        """Queue a job; the same mark twice is one job."""
+        before = self._folders.find(order.mark)
+        if before is not None:
+            found = before.id or await self._queued_as(before.token)
+            if found is not None:
+                return self._bind(before, found)
+        nodes = await self._commands.nodes()
+        unit = self._unit(order, divided(self._settings, nodes))
+        # Of what the cluster never has room for nothing is started, whichever of its nodes work now.
+        all_up = [_up(node) for node in nodes]
+        if unit.spans_nodes:
+            self._check_room(order, sum(room(unit, node) for node in all_up), "the cluster has")
+        else:
+            self._check_room(order, largest(unit, all_up))
+        folder = self._folders.prepare(self._spread(order, unit), passes="SLURM_", owner=self._owner)
+        command = keeper_command(str(self._settings.python), folder.path)
+        options = self._options(order, unit, nodes, folder.token)
+        return self._bind(folder, await self._commands.submit(options, command))
+
+    async def cancel(self, job: str, grace_s: float) -> None:
+        """Ask, wait for the grace, kill; a job that waits is taken off the queue at once."""
+        folder = self._known.get(job)
+        if folder is None:
+            return  # it is none of ours, whatever has that number
+        folder.say_grace(grace_s)
+        await self._commands.ask_to_end(job)
+        if not await self._ends(job, grace_s + _MARGIN_S / 10):
+            await self._commands.kill(job)
+
+    async def forget(self, job: str) -> None:
+        """Drop its record, once Slurm has noticed its end too, which is a little later: it would be told of again."""
+
+        async def has_noticed() -> bool:
+            return not any(str(each.job_id) == job and each.phase in _GOING for each in await self._commands.queue())
+
+        await self._until(has_noticed, self._settings.deadline_s, f"job {job}: Slurm does not notice its end")
+        self._forget(job)
+
+    async def usage(self, job: str) -> Usage | None:
+        """Return what it has used: of one that runs where the cluster counts that, of one that has ended always."""
+        return await super().usage(job) or await self._commands.usage(job)
+
+    def _user(self) -> tuple[int, int] | None:
+        """Return user and group of jobs, None for the agent's; raise EngineError where they would be root's."""
+        name = self._settings.user
+        if name is None:
+            if os.geteuid() == 0 and not self._settings.unsafe_same_user:
+                problem = "jobs would run as root: run the agent as another user, or set slurm.user"
+                raise EngineError(self.name, f"{problem} (slurm.unsafe_same_user: true has them run as root)")
+            return None
+        return named_user(self.name, "slurm.user", name)
+
+    def _ours(self, queue: Collection[QueuedJob]) -> dict[str, QueuedJob]:
+        """Return the jobs of a queue that were submitted here; another one may have got the number of one of them."""
+        told = {str(job.job_id): job for job in queue}
+        ours = {number: job for number in self._known if (job := told.get(number)) is not None}
+        return {number: job for number, job in ours.items() if job.token == self._known[number].token}
+
+    async def _queued_as(self, token: str) -> str | None:
+        """Return the number of a job with a token: sbatch may have done what it had no time to say.
+
+        The first one: who has seen the token in the queue may queue others with it.
+        """
+        numbers = [job.job_id for job in await self._commands.queue() if job.token == token]
+        return str(min(numbers)) if numbers else None
+
+    async def _told(self) -> Mapping[str, QueuedJob]:
+        return self._ours(await self._commands.queue())
+
+    def _sign(self, told: QueuedJob) -> object:
+        return told.job_state
+
+    async def _state(self, number: str, job: QueuedJob | None) -> JobState:
+        """Return a job as its record and Slurm say."""
+        folder = self._known.get(number)
+        if folder is None:
+            return unknown_job(number, self._centre)
+        if (ended := folder.ended_state) is not None:
+            return ended
+        if job is None:
+            return self._forgotten(folder, "Slurm")
+        if job.phase in _GOING:
+            return folder.state(job.phase, "" if job.phase is JobPhase.RUNNING else job.why)
+        said = ": ".join(part for part in (job.why, job_text_in(folder.path, f"{OWN}/{_OUTPUT}")) if part)
+        if job.phase is JobPhase.LOST:
+            return folder.state(JobPhase.LOST, said)
+        return folder.settled(_ended(job, folder.told, said))
+
+    def _spread(self, order: JobOrder, unit: SlurmUnit) -> JobOrder:
+        """Return the order with its program started once for each unit, where the type says so."""
+        if not unit.spans_nodes or not order.argv:
+            return order
+        options = ("--kill-on-bad-exit=1", "--export=ALL", f"--cpus-per-task={unit.cpus}", f"--ntasks={order.units}")
+        ranked = ("/bin/sh", "-c", _RANKED, "sh", *order.argv)
+        return replace(order, argv=(self._commands.path("srun"), *options, "--", *ranked))
+
+    def _options(self, order: JobOrder, unit: SlurmUnit, nodes: Collection[Node], token: str) -> list[str]:
+        """Return what sbatch is told of a job."""
+        settings = self._settings
+        memory = memory_mib(unit, [_up(node) for node in nodes])
+        label = Label(order.mark.labels, order.unit, order.units, token)
+        options = [
+            f"--job-name={order.mark.job_name}",
+            f"--comment={label.text}",
+            f"--chdir={order.folder}",
+            f"--output={str(order.folder / OWN / _OUTPUT).replace('%', '%%')}",
+            "--export=ALL",  # of an environment that has nothing of the agent's but where Slurm is
+            "--no-requeue",
+            f"--partition={unit.partition}",
+        ]
+        if self._owner is not None:
+            options += [f"--uid={self._owner[0]}", f"--gid={self._owner[1]}"]
+        if unit.spans_nodes:
+            options += [f"--ntasks={order.units}", f"--cpus-per-task={unit.cpus}"]
+            options += [f"--mem-per-cpu={memory // unit.cpus}M"] if memory else []
+        else:
+            options += ["--nodes=1", "--ntasks=1", f"--cpus-per-task={unit.cpus * order.units}"]
+            options += [f"--mem={memory * order.units}M"] if memory else []
+        if unit.features:
+            options.append(f"--constraint={'&'.join(unit.features)}")
+        if unit.gres:
+            options.append(f"--gres={','.join(f'{kind}:{count * order.units}' for kind, count in unit.gres.items())}")
+        if order.limit_s is not None:
+            options.append(f"--time={math.ceil((order.limit_s + order.grace_s + _MARGIN_S) / 60)}")
+        chosen = {"account": settings.account, "qos": settings.qos, "reservation": settings.reservation}
+        return options + [f"--{name}={value}" for name, value in chosen.items() if value is not None]
+
+    async def _ends(self, job: str, within_s: float) -> bool:
+        """Wait for a job's end; return whether it has come."""
+        try:
+            async with asyncio.timeout(within_s):
+                while (await self.states((job,)))[job].phase in _GOING:
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            return False
+        return True
+
+
+_GOING: Final = (JobPhase.QUEUED, JobPhase.RUNNING)
+
+
+def _up(node: Node) -> Node:
+    """Return a node as it would be if it worked."""
+    return Node(
+        name=node.name,
+        state="idle",
+        cpus=node.cpus,
+        idle_cpus=node.cpus,
+        real_memory=node.real_memory,
+        alloc_memory=0,
+        partitions=node.partitions,
+        features=node.features,
+        gres=node.gres,
+    )
+
+
+def _ended(job: QueuedJob, told: Ended | None, said: str) -> Ended:
+    """Return how a job has ended: as Slurm says, and as its folder says where that does not contradict Slurm."""
+    ended_by_itself = job.job_state in ("COMPLETED", "FAILED")
+    if told is None or (ended_by_itself and told.exit_code != job.code):
+        return Ended(job.code, "" if job.phase is JobPhase.SUCCEEDED else said[:_LONGEST])
+    if ended_by_itself:
+        return told
+    reason = f"{told.why} ({job.why})" if told.why else job.why
+    return structs.replace(told, reason=reason[:_LONGEST])

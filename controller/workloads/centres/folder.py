@@ -1,0 +1,64 @@
+"""The state folder of a centre's agent, and what of the centre was reported last."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from controller.apiserver.agents.state_folder import StateFolder
+from controller.apiserver.resources.base import TimeNs
+from controller.apiserver.resources.centre import UnitType
+from controller.workloads.centres.errors import CentreError
+from dataplane.config import Strict
+from dataplane.malformed import MALFORMED
+
+
+class Configuration(Strict, frozen=True):
+    """The resource configuration as it was reported last, and since when a probe is wanted because it has changed."""
+
+    units: Annotated[tuple[UnitType, ...], Meta(max_length=256)] = ()
+    changed_ns: TimeNs | None = None
+    """By the server's clock; None where no probe is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CentreFolder(StateFolder):
+    """A folder that only its user can enter, of one centre."""
+
+    kind: ClassVar = "centre"
+    holder: ClassVar = "an agent"
+    error: ClassVar = CentreError
+
+    @property
+    def jobs(self) -> Path:
+        """Where jobs have their folders."""
+        return self.path / "jobs"
+
+    @property
+    def engine(self) -> Path:
+        """What the engine keeps."""
+        return self.path / "engine"
+
+    def configuration(self) -> Configuration | None:
+        """Return what was reported last; None where nothing is known of it."""
+        try:
+            return msgspec.json.decode((self.path / "configuration.json").read_bytes(), type=Configuration)
+        except (OSError, *MALFORMED):
+            return None
+
+    def keep(self, configuration: Configuration) -> None:
+        """Write down what is reported; raise CentreError."""
+        part = self.path / ".configuration.json.part"
+        try:
+            with part.open("wb") as file:
+                file.write(msgspec.json.encode(configuration))
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self.path / "configuration.json")
+        except OSError as error:
+            raise CentreError(f"state: {part}: {error.strerror or error}") from None

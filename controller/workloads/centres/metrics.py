@@ -1,0 +1,150 @@
+"""What a centre's agent counts, for Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import TASK_ENDED
+from controller.workloads.centres.deciding import Cause
+from controller.workloads.centres.engines.base import JobPhase, JobState
+
+_NS_PER_S: Final = 1_000_000_000
+
+
+class JobKind(StrEnum):
+    """What a job is for."""
+
+    TASK = "task"
+    PROBE = "probe"
+    TRIAL = "trial"
+    """Of our own: which kernels run here."""
+
+
+class Failure(StrEnum):
+    """What has failed, and is tried again."""
+
+    REPORT = "report"
+    """The centre's status was not written in time."""
+    API = "api"
+    """Another request to the service access point."""
+    ENGINE = "engine"
+    """The engine did not do what was asked, or did not answer."""
+
+
+class Drop(StrEnum):
+    """What was dropped, for good."""
+
+    COMPLETION = "completion"
+    """The end of a task that was dispatched anew meanwhile, or is gone."""
+    RESULT = "result"
+    """What a probe has measured, as the service access point did not take it: the probe has failed."""
+    STEP = "step"
+    """What was to be done about a task that had changed meanwhile: it is decided again."""
+    NOTE = "note"
+    """A line for people, of a report that has too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What there is now; replaced as a whole, as it is read in another thread."""
+
+    units: tuple[UnitType, ...]
+    held: tuple[tuple[str, int], ...]
+    jobs: tuple[tuple[tuple[str, str], int], ...]
+
+
+class Metrics(Collector):
+    """Counters and what there is now, in a registry of their own; `now_ns` is a clock that only goes on."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self.is_ready = False
+        """Whether tasks may come."""
+        self._now_ns = now_ns
+        self._standing: _Standing | None = None
+        self._reported_ns: int | None = None
+        self.registry = CollectorRegistry()
+        kinds = (JobKind.TASK, JobKind.PROBE)
+        ways, causes = product(kinds, TASK_ENDED), product(kinds, Cause)
+        self.begun = self._counter("jobs_begun", "Jobs that the engine has taken.", ("kind",), product(kinds))
+        self.ended = self._counter("tasks_ended", "Tasks that were told as ended.", ("kind", "phase"), ways)
+        says = "Tasks that were refused, or have no job any more, by why."
+        self.given_back = self._counter("tasks_given_back", says, ("kind", "cause"), causes)
+        self.failures = self._counter("failures", "What has failed, and is tried again.", ("of",), product(Failure))
+        self.drops = self._counter("drops", "What was dropped for good.", ("what",), product(Drop))
+        self.registry.register(self)
+
+    def reported(self) -> None:
+        """Take note that a report was acknowledged just now."""
+        self._reported_ns = self._now_ns()
+
+    def is_away(self) -> None:
+        """Take note that the engine does not say what there is."""
+        self._standing = None
+
+    def stands(self, units: Collection[UnitType], jobs: Collection[JobState], trials: Collection[str]) -> None:
+        """Take what there is now; `trials` are the names of tasks that are our own."""
+        held, number = Counts[str](), Counts[tuple[str, str]]()
+        for job in jobs:
+            number[kind_of(job, trials), job.phase] += 1
+            if job.phase is JobPhase.RUNNING and job.unit is not None:
+                held[job.unit] += job.units
+        self._standing = _Standing(tuple(units), tuple(held.items()), tuple(number.items()))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what there is now, for a scrape; what is not known is absent."""
+        now, reported_ns = self._standing, self._reported_ns
+        yield GaugeMetricFamily("millrace_centre_ready", "1 while tasks may come.", float(self.is_ready))
+        if now is not None:
+            yield _units(now)
+            yield _jobs(now)
+        age = GaugeMetricFamily("millrace_centre_report_age_seconds", "Since a report was acknowledged last.")
+        if reported_ns is not None:
+            age.add_metric((), (self._now_ns() - reported_ns) / _NS_PER_S)
+        yield age
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is asked before the first scrape."""
+        return ()
+
+    def _counter(self, name: str, says: str, labels: tuple[str, ...], values: Iterable[tuple[str, ...]]) -> Counter:
+        """Return a counter that is there from the beginning with all values of its labels, at 0."""
+        counter = Counter(f"millrace_centre_{name}", says, labels, registry=self.registry)
+        for each in values:
+            counter.labels(*each)
+        return counter
+
+
+def _units(now: _Standing) -> Metric:
+    found = GaugeMetricFamily("millrace_centre_units", "Units by who has them.", labels=("unit", "state"))
+    held = dict(now.held)
+    for unit in now.units:
+        own = min(held.get(unit.name, 0), unit.for_tasks)
+        parts = {"held": own, "free": unit.for_tasks - own, "others": unit.count - unit.for_tasks}
+        for state, count in parts.items():
+            found.add_metric((unit.name, state), count)
+    return found
+
+
+def _jobs(now: _Standing) -> Metric:
+    found = GaugeMetricFamily("millrace_centre_jobs", "Jobs that the engine knows.", labels=("kind", "phase"))
+    number = dict(now.jobs)
+    for kind, phase in product(JobKind, JobPhase):
+        found.add_metric((kind, phase), number.get((kind, phase), 0))
+    return found
+
+
+def kind_of(job: JobState, trials: Collection[str]) -> JobKind:
+    """Return what a job is for."""
+    if job.mark.task in trials:
+        return JobKind.TRIAL
+    return JobKind.PROBE if job.mark.is_probe else JobKind.TASK

@@ -1,0 +1,98 @@
+"""How a job went, from what it has left in its folder; that is taken for what an attacker has written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller.apiserver.registry.dispatches import Completion, NewResult
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.task import TaskPhase
+from controller.probing.errors import ProbeError
+from controller.probing.running.report import Outcome
+from controller.probing.running.results import MAX_BYTES, decode, to_probe_run
+from controller.probing.values import ProbeTask
+from controller.workloads.centres.engines.base import ERRORS_FILE, JobPhase, JobState
+from controller.workloads.centres.engines.jobs.places import read_end, read_file
+from controller.workloads.centres.errors import CentreError
+from controller.workloads.centres.programs import counts_of, result_file
+
+_TAIL_BYTES: Final = 4096
+_TAIL_LINES: Final = 5
+_LINE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What a probe has measured, and what is wrong with that."""
+
+    runs: tuple[ProbeRun, ...]
+    problems: tuple[str, ...]
+
+
+def completion_of(task: Task, job: JobState, folder: Path, probe: ProbeTask | None) -> Completion:
+    """Return what is to be said of a task whose job has ended."""
+    phase = TaskPhase.SUCCEEDED if job.phase is JobPhase.SUCCEEDED else TaskPhase.FAILED
+    reasons = [job.reason] if job.reason else []
+    result = None
+    if probe is not None and task.spec.is_probe:
+        measured = _measured(task, folder, probe)
+        reasons += [problem for problem in measured.problems if problem not in reasons]
+        if measured.problems:
+            phase = TaskPhase.FAILED
+        status = ProbeResultStatus(runs=measured.runs, could_run=task.status.could_run, problems=_lines(reasons))
+        result = NewResult(status=status, kernels={use.name: use.repetitions for use in probe.uses})
+    elif phase is TaskPhase.FAILED:
+        reasons += _tail(folder)
+    return Completion(
+        task=task.metadata.name,
+        epoch=task.status.epoch,
+        phase=phase,
+        exit_code=job.exit_code,
+        run_time_s=_run_time_s(job),
+        result=result,
+        could_run=task.status.could_run,
+        reasons=_lines(reasons),
+    )
+
+
+def _run_time_s(job: JobState) -> float | None:
+    if job.started_ns is None or job.finished_ns is None:
+        return None
+    return min(max(job.finished_ns - job.started_ns, 0) / 1e9, 1e9)
+
+
+def _measured(task: Task, folder: Path, probe: ProbeTask) -> _Measured:
+    """Return the runs on each number of units; one that is not what was asked for is a problem, not a run."""
+    runs, problems = [], []
+    for units in counts_of(task):
+        file = result_file(units)
+        try:
+            found = decode(read_file(folder, file, MAX_BYTES), source=file)
+        except (CentreError, ProbeError) as error:
+            problems.append(f"on {units} units: {error}")
+            continue
+        if (found.probe, found.units) != (probe.name, units):
+            problems.append(f"{file}: is of probe {found.probe} on {found.units} units, not as it was asked for")
+            continue
+        if found.outcome is not Outcome.SUCCEEDED:
+            problems.append(f"on {units} units: {found.outcome.value}: {found.problem}")
+        runs.append(to_probe_run(found, unit=task.status.unit))
+    return _Measured(tuple(runs), tuple(problems))
+
+
+def _tail(folder: Path) -> list[str]:
+    """Return the last lines of a job's errors."""
+    try:
+        text = read_end(folder, ERRORS_FILE, _TAIL_BYTES).decode("utf-8", "replace")
+    except CentreError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+
+
+def _lines(lines: Sequence[str]) -> tuple[str, ...]:
+    printable = ("".join(char if char.isprintable() else " " for char in line) for line in lines)
+    return tuple(line[:_LINE] for line in printable if line.strip())[:256]

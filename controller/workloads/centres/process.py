@@ -1,0 +1,162 @@
+"""What `millrace centre serve` runs: the agent of a compute centre, until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from collectors.devices.nvml import open_nvml
+from controller.apiserver.agents.access import api_place
+from controller.apiserver.agents.reporting import TRIES
+from controller.apiserver.agents.server_clock import boot_time_ns
+from controller.apiserver.client import ApiClient
+from controller.workloads.centres.agent import Agent
+from controller.workloads.centres.configuring import Configurer
+from controller.workloads.centres.engines.base import Engine
+from controller.workloads.centres.engines.local.engine import LocalEngine
+from controller.workloads.centres.errors import CentreError
+from controller.workloads.centres.folder import CentreFolder
+from controller.workloads.centres.metrics import Metrics
+from controller.workloads.centres.programs import python_of, python_path
+from controller.workloads.centres.selecting import ServedCentre, make_engine
+from controller.workloads.centres.settings import CentreSettings
+from controller.workloads.centres.trying.kernels import Kernels
+from controller.workloads.centres.warming import Warmer
+from dataplane.blas_threads import VARIABLES
+from dataplane.config import load
+from dataplane.errors import MillraceError
+from dataplane.metrics_server import serve_metrics
+from dataplane.running import run_until, stop_on_signals
+from dataplane.topology.file import load_topology
+
+LOGGER: Final = logging.getLogger("millrace.centre")
+
+
+def load_settings(path: Path) -> CentreSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, ServedCentre)
+
+
+def run(path: Path, on_ready: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; SIGHUP has the settings read again."""
+
+    async def main() -> None:
+        again = asyncio.Event()
+        await serve(load_settings(path), stop_on_signals(again.set), on_ready=on_ready, again=again, path=path)
+
+    asyncio.run(main())
+
+
+async def serve(
+    settings: CentreSettings,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    again: asyncio.Event | None = None,
+    path: Path | None = None,
+    engine: Engine | None = None,
+) -> None:
+    """Serve until `stop` is set; raise MillraceError for settings that cannot be.
+
+    The service access point need not be there yet; the engine must. `on_ready` gets one line.
+    """
+    _check_hosts(settings)
+    folder = CentreFolder(Path(settings.state).absolute(), settings.centre)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(folder.held())
+        nvml = stack.enter_context(open_nvml())
+        client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=TRIES))
+        identity = folder.identity()
+        jobs = _jobs_folder(settings, folder)
+        engine = engine or make_engine(settings, folder, jobs, identity, nvml)
+        stack.push_async_callback(engine.close)
+        await engine.start()
+        configurer = Configurer(settings, folder, Kernels(client).wanted)
+        metrics = Metrics(boot_time_ns)
+        where = serve_metrics(metrics.registry, settings.metrics, stack, CentreError)
+        agent = Agent(
+            client,
+            engine,
+            configurer,
+            settings,
+            jobs_folder=jobs,
+            identity=identity,
+            now_ns=boot_time_ns,
+            metrics=metrics,
+            warmer=_warmer(settings, folder),
+        )
+        if on_ready is not None:
+            on_ready(f"centre {settings.centre}, engine {engine.name}, API at {client.place.address}{where}")
+        reloading = asyncio.create_task(_reload(agent, configurer, engine, again or asyncio.Event(), path))
+        try:
+            await run_until(agent.run(), stop)
+            await agent.sign_off()
+        finally:
+            reloading.cancel()
+            await asyncio.gather(reloading, return_exceptions=True)
+
+
+def _jobs_folder(settings: CentreSettings, folder: CentreFolder) -> Path:
+    """Return where jobs have their folders; one that the settings name can be passed through, and not be listed."""
+    if settings.jobs_folder is None:
+        return folder.jobs
+    path = Path(settings.jobs_folder).absolute()
+    try:
+        path.mkdir(mode=0o711, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CentreError(f"jobs_folder: {path}: {error.strerror or error}") from None
+    return path
+
+
+def _warmer(settings: CentreSettings, folder: CentreFolder) -> Warmer | None:
+    """Return what keeps a warm process, None where the settings name no modules."""
+    if not settings.local.warm:
+        return None
+    environment = {"PATH": os.defpath, "LANG": "C.UTF-8"} | dict.fromkeys(VARIABLES, "1") | python_path(settings)
+    return Warmer(python_of(settings), settings.local.warm, folder.path / "warm.sock", environment)
+
+
+def _check_hosts(settings: CentreSettings) -> None:
+    """Raise CentreError for a host that the topology does not have."""
+    if settings.topology is None:
+        return
+    topology = load_topology(settings.topology)
+    known = {host.name for host in topology.hosts}
+    stranger = next((name for name in settings.hosts if name not in known), None)
+    if stranger is not None:
+        raise CentreError(f"hosts: {stranger}: topology {topology.name} has no such host")
+
+
+async def _reload(
+    agent: Agent, configurer: Configurer, engine: Engine, again: asyncio.Event, path: Path | None
+) -> None:
+    """Read the settings again whenever `again` is set; those that cannot be are said, and the old ones hold."""
+    while True:
+        await again.wait()
+        again.clear()
+        if path is None:
+            continue
+        try:
+            settings = load_settings(path)
+            _check_same(agent.settings, settings)
+            _check_hosts(settings)
+            if isinstance(engine, LocalEngine):
+                await engine.reload(settings.local, settings.units)
+        except MillraceError as error:
+            LOGGER.warning("the settings stay as they were: %s", error)
+            continue
+        agent.reload(settings)
+        configurer.reload(settings)
+        LOGGER.info("the settings are read again")
+
+
+def _check_same(before: CentreSettings, after: CentreSettings) -> None:
+    """Raise CentreError for what cannot change while the agent runs."""
+    for name in ("centre", "state", "api", "token_file", "metrics"):
+        if getattr(before, name) != getattr(after, name):
+            raise CentreError(f"{name}: cannot change while the agent runs")

@@ -1,0 +1,196 @@
+"""From a task to what its engine runs: a command, files, an environment, limits; pure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.operator_devices import VARIABLE as DEVICES
+from controller.apiserver.resources.operator_devices import text_of
+from controller.apiserver.resources.task import Program, ProgramKind
+from controller.probing import files
+from controller.probing.values import ProbeTask
+from controller.workloads.centres.engines.base import JobMark, JobOrder
+from controller.workloads.centres.errors import CentreError
+from controller.workloads.centres.settings import CentreSettings
+from dataplane.blas_threads import VARIABLES
+
+PROBE_FILE: Final = "probe.json"
+_MILLI: Final = 1000
+_ROOT: Final = str(Path(__file__).resolve().parents[3])
+_PYTHONPATH: Final = "PYTHONPATH"
+
+_CALL: Final = """\
+import importlib, json, sys
+
+module, _, function = sys.argv[1].partition(":")
+result = getattr(importlib.import_module(module), function)(*sys.argv[2:])
+if result is not None:
+    with open("result.json", "w", encoding="utf-8") as file:
+        json.dump(result, file)
+"""
+_QUERY: Final = """\
+import sys
+
+import duckdb
+
+with open("query.sql", encoding="utf-8") as file:
+    text = file.read()
+rows = duckdb.connect(sys.argv[1] or ":memory:").execute(text, sys.argv[2:] or None)
+for row in iter(rows.fetchone, None) if rows.description else ():
+    print(*row, sep="\t")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A command with the files beside it; `image` where it runs in a container."""
+
+    argv: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+
+
+def python_of(settings: CentreSettings) -> str:
+    """Return the interpreter where jobs run."""
+    return settings.python or sys.executable
+
+
+def python_path(settings: CentreSettings) -> dict[str, str]:
+    """Return where what runs probes finds our own packages, then those of users' kernels as the settings say.
+
+    An interpreter that the settings name has ours itself.
+    """
+    parts = ("" if settings.python else _ROOT, settings.environment.get(_PYTHONPATH, ""))
+    path = ":".join(part for part in parts if part)
+    return {_PYTHONPATH: path} if path else {}
+
+
+def cores_of(unit: UnitType, units: int) -> int:
+    """Return how many cores units have together; a part of one is one that is shared in time."""
+    return max(1, -(-unit.unit.cpu_milli // _MILLI)) * units
+
+
+def mark_of(task: Task, centre: str) -> JobMark:
+    """Return whose the job of a task is, in the epoch that it is in now."""
+    return JobMark(centre, task.metadata.name, task.metadata.uid, task.status.epoch, task.spec.is_probe)
+
+
+def counts_of(task: Task) -> tuple[int, ...]:
+    """Return on how many units a probe runs, one run each; what it holds where nothing is said."""
+    held = task.status.units or 1
+    return tuple(sorted({count for count in task.spec.units if 1 <= count <= held})) or (held,)
+
+
+def result_file(units: int) -> str:
+    """Return where a probe leaves what it has measured on so many units."""
+    return f"result-{units}.json"
+
+
+def order_of(  # noqa: PLR0917 - the last two are for few tasks
+    task: Task,
+    unit: UnitType,
+    settings: CentreSettings,
+    folder: Path,
+    probe: ProbeTask | None = None,
+    secrets: Mapping[str, str] | None = None,
+) -> JobOrder:
+    """Return what an engine is to run for a task; raise CentreError for a task that cannot be run.
+
+    `secrets` are the values of those that its program names, by variable.
+    """
+    spec, mark, units = task.spec, mark_of(task, settings.centre), task.status.units or 1
+    run = (
+        _probe(task, unit, probe, settings)
+        if spec.program.kind is ProgramKind.PROBE
+        else _run_of(task, spec.program, python_of(settings))
+    )
+    # What a probe measures is the centre's: whoever submits it does not say in which environment.
+    own = {} if spec.is_probe else spec.program.environment
+    most_s = settings.probe_limit_s if spec.is_probe else settings.limit_s
+    threads = dict.fromkeys(VARIABLES, str(cores_of(unit, units)))
+    told = {
+        "MILLRACE_TASK": task.metadata.name,
+        "MILLRACE_UNIT": unit.name,
+        "MILLRACE_UNITS": str(units),
+        DEVICES: text_of(task.status.operator_devices),
+    }
+    return JobOrder(
+        mark=mark,
+        argv=run.argv,
+        folder=folder / mark.job_name,
+        unit=unit.name,
+        units=units,
+        files=run.files,
+        environment={**threads, **settings.environment, **own, **(secrets or {}), **run.environment, **told},
+        has_secrets=bool(secrets),
+        image=run.image,
+        limit_s=min(spec.limit_s or most_s, most_s),
+        grace_s=settings.grace_s,
+        output_limit_bytes=settings.output_limit_bytes,
+    )
+
+
+def _run_of(task: Task, program: Program, python: str) -> Run:
+    name, text = task.metadata.name, program.text.encode()
+    match program.kind:
+        case ProgramKind.SCRIPT if text:
+            argv = ("./script",) if text.startswith(b"#!") else ("/bin/sh", "script")
+            return Run((*argv, *program.arguments), {"script": text})
+        case ProgramKind.CONTAINER if program.entry:
+            return Run(program.arguments, image=program.entry)
+        case ProgramKind.PYTHON if program.entry:
+            files_ = {"call.py": _CALL.encode()} | ({f"{_module(program.entry)}.py": text} if text else {})
+            return Run((python, "call.py", program.entry, *program.arguments), files_)
+        case ProgramKind.PYTHON if text:
+            return Run((python, "task.py", *program.arguments), {"task.py": text})
+        case ProgramKind.SQL if text:
+            files_ = {"query.py": _QUERY.encode(), "query.sql": text}
+            return Run((python, "query.py", program.entry, *program.arguments), files_)
+    raise CentreError(f"task {name}: a program of kind {program.kind.value} needs {_NEEDS[program.kind]}")
+
+
+_NEEDS: Final = {
+    ProgramKind.PYTHON: "an entry, module:function, or a text",
+    ProgramKind.SCRIPT: "a text",
+    ProgramKind.CONTAINER: "an entry: its image",
+    ProgramKind.SQL: "a text",
+    ProgramKind.PROBE: "a probe task",
+}
+
+
+def _module(entry: str) -> str:
+    """Return the file's name, without its ending, that an entry's module is to have; raise CentreError."""
+    module = entry.partition(":")[0]
+    if not module.isidentifier():
+        raise CentreError(f"entry {entry!r}: a text is a module of one name, such as task:main")
+    return module
+
+
+def _probe(task: Task, unit: UnitType, probe: ProbeTask | None, settings: CentreSettings) -> Run:
+    """Return a run of a probe, once for each number of units; the worst exit code is the job's."""
+    if probe is None:
+        raise CentreError(f"task {task.metadata.name}: there is no ProbeTask {task.spec.program.entry}")
+    counts = counts_of(task)
+    limit_s = min(task.spec.limit_s or settings.probe_limit_s, settings.probe_limit_s)
+    lines = ["worst=0"]
+    for units in counts:
+        words = [
+            "-m controller.probing.running",
+            PROBE_FILE,
+            f"--units {units} --cores {cores_of(unit, units)} --repeat {task.spec.repetitions}",
+            # A kernel that hangs is told of by name before the engine ends the whole job.
+            f"--deadline-s {0.9 * limit_s / len(counts):g} --out {result_file(units)}",
+        ]
+        lines.append(f'"$MILLRACE_PYTHON" {" ".join(words)} || worst=$?')
+    content = {
+        "run.sh": "\n".join((*lines, "exit $worst\n")).encode(),
+        PROBE_FILE: files.dumps(probe, as_json=True).encode(),
+    }
+    return Run(("/bin/sh", "run.sh"), content, {"MILLRACE_PYTHON": python_of(settings)} | python_path(settings))

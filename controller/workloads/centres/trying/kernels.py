@@ -1,0 +1,57 @@
+"""The probe kernels that a centre tries: those that come with Millrace, and those of the API's store over them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import ProbeKernel as ProbeKernelResource
+from controller.common.errors import ApiError
+from controller.probing.errors import ProbeError
+from controller.probing.kernel_files import of_spec
+from controller.probing.library import KernelLibrary
+from controller.probing.values import ProbeKernel
+from controller.workloads.centres.settings import CentreSettings
+
+LOGGER: Final = logging.getLogger("millrace.centre")
+_AGAIN_S: Final = 10.0
+
+
+class Kernels:
+    """The library as it was read last; it is read again now and then, as kernels are added and changed."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._stored: tuple[ProbeKernel, ...] = ()
+        self._read_s: float | None = None
+
+    async def wanted(self, settings: CentreSettings) -> tuple[ProbeKernel, ...]:
+        """Return the kernels that are to be tried, sorted; raise ProbeKernelError for one that is nowhere.
+
+        While the API is away those that were known last count, at first those that come with Millrace.
+        """
+        if settings.trial.kernels == ():
+            return ()
+        if self._read_s is None or time.monotonic() - self._read_s > _AGAIN_S:
+            try:
+                found = (await self._client.of(ProbeKernelResource).list()).items
+            except ApiError as error:
+                LOGGER.debug("kernels: %s", error)
+            else:
+                self._stored, self._read_s = tuple(_values(found)), time.monotonic()
+        library = KernelLibrary(self._stored)
+        names = settings.trial.kernels
+        return library.kernels() if names is None else tuple(library.kernel(name) for name in sorted(set(names)))
+
+
+def _values(found: tuple[ProbeKernelResource, ...]) -> list[ProbeKernel]:
+    """Return stored kernels as values; one that is none, whoever has written it, is left out and said."""
+    values = []
+    for one in found:
+        try:
+            values.append(of_spec(one.spec))
+        except ProbeError as error:
+            LOGGER.warning("ProbeKernel %s: %s", one.metadata.name, error)
+    return values

@@ -1,0 +1,200 @@
+"""What a machine has, divided into units of the types that the settings name; pure.
+
+Cores and devices by number are taken first, then each type takes what is left in the order of the settings. What fits
+no unit is left over, and both that and units that are wanted and are not there are said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.workloads.centres.errors import CentreError
+from controller.workloads.centres.settings import UnitSettings
+from dataplane.cgroups import parse_cpus
+from dataplane.topology.values import DeviceKind
+
+MILLI: Final = 1000
+_GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDevice:
+    """A device of the machine; `handle` is its maker's name for it, by which a program is given it."""
+
+    number: int
+    kind: DeviceKind
+    model: str = ""
+    memory_bytes: int = 0
+    handle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is to divide: cores by number, CPU time in thousandths of a core, memory (None: unknown), devices."""
+
+    cores: tuple[int, ...]
+    cpu_milli: int
+    memory_bytes: int | None = None
+    devices: tuple[FoundDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One unit: the smallest slice that a task gets."""
+
+    cores: tuple[int, ...]
+    cpu_milli: int
+    memory_bytes: int = 0
+    devices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsOfType:
+    """All units of a type."""
+
+    name: str
+    units: tuple[Unit, ...]
+    request: Request
+    """What each of them has, as the API says it."""
+
+    def unit_type(self, free: int | None = None) -> UnitType:
+        """Return it as the API says it; operators are yet to be tried."""
+        return UnitType(name=self.name, count=len(self.units), free=free, unit=self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Units by type, what of the machine is in none, and what is wanted and not there, a line each."""
+
+    types: tuple[UnitsOfType, ...]
+    spare_cores: tuple[int, ...]
+    spare_memory_bytes: int | None
+    spare_devices: tuple[int, ...]
+    problems: tuple[str, ...] = ()
+
+    def of(self, name: str) -> UnitsOfType | None:
+        """Return the units of a type, None where there is no such type."""
+        return next((each for each in self.types if each.name == name), None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is left over and what is missing, a line each."""
+        spare = []
+        if self.spare_cores:
+            spare.append(f"{len(self.spare_cores)} cores ({', '.join(map(str, self.spare_cores))})")
+        if self.spare_memory_bytes:
+            spare.append(f"{self.spare_memory_bytes / _GIB:.1f} GiB of memory")
+        if self.spare_devices:
+            spare.append(f"{len(self.spare_devices)} devices ({', '.join(map(str, self.spare_devices))})")
+        return ((f"in no unit: {', '.join(spare)}",) if spare else ()) + self.problems
+
+
+@dataclass(slots=True)
+class _Left:
+    """What is left while units are made."""
+
+    cores: list[int]
+    cpu_milli: int
+    memory_bytes: int | None
+    devices: list[FoundDevice]
+
+    def take(self, settings: UnitSettings, cores: Sequence[int] | None, devices: Sequence[int] | None) -> Unit | str:
+        """Take a unit out of it, or return why that cannot be."""
+        chosen = list(cores) if cores is not None else self.cores[: settings.cores]
+        missing = [core for core in chosen if core not in self.cores]
+        if missing:
+            return f"core {missing[0]} is not there"
+        if cores is None and len(chosen) < settings.cores:
+            return f"{settings.cores} cores each, {len(chosen)} are left"
+        milli = min(settings.cpu_milli or len(chosen) * MILLI, len(chosen) * MILLI)
+        if milli > self.cpu_milli:
+            return f"{milli} thousandths of a core each, {self.cpu_milli} are left"
+        if self.memory_bytes is not None and settings.memory_bytes > self.memory_bytes:
+            return f"{settings.memory_bytes} bytes of memory each, {self.memory_bytes} are left"
+        found = self._devices(settings, devices)
+        if isinstance(found, str):
+            return found
+        self.cores = [core for core in self.cores if core not in chosen]
+        self.cpu_milli -= milli
+        if self.memory_bytes is not None:
+            self.memory_bytes -= settings.memory_bytes
+        self.devices = [device for device in self.devices if device.number not in found]
+        return Unit(tuple(chosen), milli, settings.memory_bytes, found)
+
+    def _devices(self, settings: UnitSettings, numbers: Sequence[int] | None) -> tuple[int, ...] | str:
+        left = {device.number for device in self.devices}
+        if numbers is not None:
+            missing = next((number for number in numbers if number not in left), None)
+            return tuple(numbers) if missing is None else f"device {missing} is not there"
+        fitting = [device.number for device in self.devices if device.kind is settings.device_kind]
+        if len(fitting) < settings.devices:
+            return f"{settings.devices} devices each ({settings.device_kind.value}), {len(fitting)} are left"
+        return tuple(fitting[: settings.devices])
+
+
+def divide(found: Found, settings: Sequence[UnitSettings]) -> Division:
+    """Return units of each type; raise CentreError where two units are to have one core or device by number."""
+    _check_numbers(settings)
+    left = _Left(sorted(found.cores), found.cpu_milli, found.memory_bytes, list(found.devices))
+    made: dict[str, list[Unit]] = {each.name: [] for each in settings}
+    problems: list[str] = []
+    # Those by number come first: others would take their cores.
+    for each in sorted(settings, key=lambda one: not (one.core_numbers or one.device_numbers)):
+        problems += _make(each, left, made[each.name])
+    types = tuple(UnitsOfType(each.name, tuple(made[each.name]), _request(each, found)) for each in settings)
+    return Division(
+        types, tuple(left.cores), left.memory_bytes, tuple(device.number for device in left.devices), tuple(problems)
+    )
+
+
+def _make(settings: UnitSettings, left: _Left, made: list[Unit]) -> list[str]:
+    """Make the units of a type; return what is missing."""
+    wanted, problems = settings.wanted, []
+    for place in range(left.cpu_milli + 1 if wanted is None else wanted):
+        cores = sorted(parse_cpus(settings.core_numbers[place])) if settings.core_numbers else None
+        devices = settings.device_numbers[place] if settings.device_numbers else None
+        unit = left.take(settings, cores, devices)
+        if isinstance(unit, Unit):
+            made.append(unit)
+            continue
+        if wanted is None:
+            if not made:
+                problems.append(f"unit type {settings.name}: no unit: {unit}")
+            break
+        problems.append(f"unit type {settings.name}: unit {place + 1} of {wanted} is not there: {unit}")
+        if cores is None and devices is None:
+            break
+    return problems
+
+
+def _request(settings: UnitSettings, found: Found) -> Request:
+    """Return what each unit of a type has, as the API says it."""
+    cores = len(parse_cpus(settings.core_numbers[0])) if settings.core_numbers else settings.cores
+    milli = min(settings.cpu_milli or cores * MILLI, cores * MILLI)
+    kinds = {device.number: device for device in found.devices}
+    count, kind = settings.devices, settings.device_kind
+    if settings.device_numbers and settings.device_numbers[0]:
+        count = len(settings.device_numbers[0])
+        first = kinds.get(settings.device_numbers[0][0])
+        kind = kind if first is None else first.kind
+    need = (DeviceNeed(kind=kind, count=count),) if count else ()
+    return Request(cpu_milli=milli, memory_bytes=settings.memory_bytes, devices=need)
+
+
+def _check_numbers(settings: Sequence[UnitSettings]) -> None:
+    owner: dict[tuple[str, int], str] = {}
+    for each in settings:
+        numbers = [("core", core) for text in each.core_numbers for core in sorted(parse_cpus(text))]
+        numbers += [("device", number) for one in each.device_numbers for number in one]
+        for number in numbers:
+            if number in owner:
+                raise CentreError(f"units: {number[0]} {number[1]} is of {owner[number]} and of {each.name}")
+            owner[number] = each.name
+        if len({len(parse_cpus(text)) for text in each.core_numbers}) > 1:
+            raise CentreError(f"units: {each.name}: not all lists of cores are equally long")
+        if len({len(one) for one in each.device_numbers}) > 1:
+            raise CentreError(f"units: {each.name}: not all lists of devices are equally long")

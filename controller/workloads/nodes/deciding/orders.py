@@ -1,0 +1,153 @@
+"""What a runtime is asked to make for a container of a pod; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from controller.apiserver.resources.hardware import DeviceShare
+from controller.apiserver.resources.operator_devices import VARIABLE as OPERATOR_DEVICES
+from controller.apiserver.resources.operator_devices import text_of
+from controller.apiserver.resources.pod import Container, Pod
+from controller.workloads.nodes.deciding.limits import PodLimits
+from controller.workloads.nodes.deciding.values import ATTEMPT_LABEL, MANAGER_LABEL
+from controller.workloads.nodes.runtimes.base import (
+    CONTAINER_LABEL,
+    EPOCH_LABEL,
+    NODE_LABEL,
+    POD_LABEL,
+    UID_LABEL,
+    ContainerOrder,
+)
+from controller.workloads.nodes.runtimes.devices import HOOK_VARIABLES, DeviceUse, device_environment
+from controller.workloads.nodes.runtimes.errors import OrderError
+from dataplane.topology.values import DeviceKind
+
+PARENT: Final = "/millrace"
+"""The control group below which each node has one, with one for each of its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What all containers of a node have in common.
+
+    `devices` are files or CDI names by the number of a device, `known` the kinds of those that there are; with
+    `is_stated` devices are the topology's word, and those without files are granted as they are.
+    """
+
+    node: str
+    identity: str
+    """Of the manager's state folder: a machine may have several nodes, even of one name."""
+    network_namespace: Path | None = None
+    devices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    known: Mapping[int, DeviceKind] = field(default_factory=dict)
+    is_stated: bool = False
+    limits: PodLimits = field(default_factory=PodLimits)
+
+    @property
+    def cgroup(self) -> str:
+        """The control group that all of the node's containers are below."""
+        return f"{PARENT}/{self.node}-{self.identity}"
+
+    def cgroup_of(self, pod: str) -> str:
+        """Return the control group of a pod: no pod's name makes it that of anything else."""
+        return f"{self.cgroup}/pod-{pod}"
+
+
+def order_of(
+    place: Place,
+    pod: Pod,
+    container: Container,
+    *,
+    attempt: int,
+    image: str | None,
+    secrets: Mapping[str, str] | None = None,
+) -> ContainerOrder:
+    """Return the order for a container, its image being `image`; raise OrderError for a device that is not there.
+
+    `secrets` are the values of those that the container names, by variable. Limits are the pod's request, or the
+    node's; what holds several containers together is not in an order.
+    """
+    name, request = pod.metadata.name, pod.spec.request
+    return ContainerOrder(
+        # Names have hyphens themselves: pod a-b with container c is not pod a with container b-c.
+        name=f"millrace_{place.node}_{place.identity}_{name}_{container.name}",
+        labels={
+            NODE_LABEL: place.node,
+            MANAGER_LABEL: place.identity,
+            POD_LABEL: name,
+            UID_LABEL: pod.metadata.uid,
+            EPOCH_LABEL: str(pod.status.epoch),
+            CONTAINER_LABEL: container.name,
+            ATTEMPT_LABEL: str(attempt),
+        },
+        image=image,
+        bundle=None if container.bundle is None else Path(container.bundle),
+        command=container.command,
+        environment={
+            **_environment(place, pod),
+            **container.environment,
+            **(secrets or {}),
+            **_devices_told(place, pod),
+            **_chosen(pod),
+        },
+        working_folder=container.working_folder,
+        hostname=name[:63],
+        cpu_milli=request.cpu_milli or None,
+        memory_bytes=place.limits.memory_of(pod),
+        disk_bytes=place.limits.disk_bytes,
+        processes=place.limits.processes,
+        devices=_devices(place, pod),
+        network_namespace=place.network_namespace,
+        cgroup_parent=place.cgroup_of(name),
+    )
+
+
+def _environment(place: Place, pod: Pod) -> dict[str, str]:
+    found = {
+        "MILLRACE_NODE": place.node,
+        "MILLRACE_POD": pod.metadata.name,
+        "MILLRACE_EPOCH": str(pod.status.epoch),
+    }
+    held = pod.status.devices
+    return found | ({"MILLRACE_DEVICES": ",".join(str(share.number) for share in held)} if held else {})
+
+
+def _devices_told(place: Place, pod: Pod) -> dict[str, str]:
+    """Return the variables that say which devices a pod has.
+
+    They are not for its user or image to say: by some of them hooks of runtimes give a container devices.
+    """
+    held = pod.status.devices
+    if held and place.is_stated:  # no maker's library knows these
+        return dict.fromkeys(HOOK_VARIABLES, "void")
+    return device_environment([_use(place, share) for share in held])
+
+
+def _chosen(pod: Pod) -> dict[str, str]:
+    """Return where the pod's operators are to run, if anybody has decided that: then it is not its user's to say."""
+    chosen = pod.status.operator_devices
+    return {OPERATOR_DEVICES: text_of(chosen)} if chosen else {}
+
+
+def _use(place: Place, share: DeviceShare) -> DeviceUse:
+    """Return a device as its maker's library counts it: among those of its kind."""
+    kind = place.known.get(share.number, DeviceKind.XPU)
+    index = sum(1 for number, other in place.known.items() if other is kind and number < share.number)
+    return DeviceUse(kind, index, share.thousandths)
+
+
+def _devices(place: Place, pod: Pod) -> tuple[str, ...]:
+    found: list[str] = []
+    for share in pod.status.devices:
+        number = share.number
+        if number not in place.known:
+            raise OrderError(f"pod {pod.metadata.name}: node {place.node} has no device {number}")
+        if number not in place.devices and not place.is_stated:
+            raise OrderError(
+                f"pod {pod.metadata.name}: device {number} of node {place.node} has no files: say them in `devices`"
+            )
+        found += place.devices.get(number, ())
+    return tuple(dict.fromkeys(found))

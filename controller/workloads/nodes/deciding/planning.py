@@ -1,0 +1,172 @@
+"""What to do next about each pod of a node; pure.
+
+Containers are known by their labels alone, so that a manager that was restarted decides as the one before it: what is
+wanted and runs is left alone, what nobody wants goes. A container is made only where none of its name and pod is left,
+dead or alive, of this binding or an older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from controller.apiserver.resources.pod import Phase, Restart
+from controller.workloads.nodes.deciding.values import (
+    NO_RECORD,
+    Action,
+    Actual,
+    Lease,
+    Plan,
+    Record,
+    Release,
+    Remove,
+    Run,
+    Step,
+    Stop,
+    Terms,
+    Wanted,
+    by_pod,
+)
+from controller.workloads.nodes.runtimes.base import ContainerPhase
+
+_MOST_REASONS = 16
+
+
+def plan(
+    wanted: Mapping[str, Wanted] | None,
+    actual: Sequence[Actual],
+    lease: Lease,
+    now_ns: int,
+    *,
+    terms: Terms,
+    busy: Set[str] = frozenset(),
+) -> Plan:
+    """Return what to do now about pods by name that are not `busy`, about which something is being done already.
+
+    `wanted` is None while that is not known: then nothing is touched, until the lease ends.
+    """
+    containers = by_pod(actual)
+    names = sorted((containers.keys() | (wanted or {}).keys()) - busy)
+    steps, wakes = list[Step](), list[int]()
+    for name in names:
+        mine = containers.get(name, [])
+        if wanted is None:
+            found = _unknown(mine, lease, now_ns, terms)
+        else:
+            found = _of_pod(wanted.get(name), mine, lease, now_ns, terms)
+        if found.actions:
+            steps.append(Step(name, found.actions))
+        if found.wake_ns is not None:
+            wakes.append(found.wake_ns)
+    return Plan(tuple(steps), min(wakes, default=None))
+
+
+def is_done(restart: Restart, container: Actual | None, record: Record) -> bool:
+    """Return whether a container is not to be started again on this node."""
+    if container is None:
+        return restart is Restart.NEVER and record.failures > 0 and not record.is_fenced
+    if container.phase is not ContainerPhase.EXITED or record.is_fenced:
+        return False
+    return restart is Restart.NEVER or (restart is Restart.ON_FAILURE and container.has_succeeded)
+
+
+def own_containers(wanted: Wanted, containers: Iterable[Actual]) -> dict[str, Actual]:
+    """Return a pod's containers by name; of two of one name the one that runs, else the newer one."""
+    found: dict[str, Actual] = {}
+    for one in sorted(containers, key=lambda one: (not one.runs, -one.attempt, one.id)):
+        if one.is_of(wanted):
+            found.setdefault(one.container, one)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    actions: tuple[Action, ...] = ()
+    wake_ns: int | None = None
+
+
+def _unknown(containers: Sequence[Actual], lease: Lease, now_ns: int, terms: Terms) -> _Next:
+    """Leave everything as it is; where the lease ends, that ends, too."""
+    running = [one for one in containers if one.runs]
+    return _closing(running, terms.stranger_grace_ns, lease, now_ns)
+
+
+def _of_pod(wanted: Wanted | None, containers: Sequence[Actual], lease: Lease, now_ns: int, terms: Terms) -> _Next:
+    own = {} if wanted is None else own_containers(wanted, containers)
+    kept = {one.id for one in own.values()}
+    strangers = [one for one in containers if one.id not in kept]
+    if strangers:
+        return _Next(_away_with(strangers, terms.stranger_grace_ns))
+    if wanted is None:
+        return _Next()
+    running = [one for one in own.values() if one.runs]
+    if wanted.going is not None:
+        if running:
+            return _Next(_stops(running, wanted.grace_ns, lease, now_ns))
+        return _Next((Release(wanted.uid, wanted.epoch, wanted.going, wanted.reasons),))
+    closing = _closing(running, wanted.grace_ns, lease, now_ns)
+    if closing.actions or now_ns >= lease.stop_ns(wanted.grace_ns):
+        return closing
+    found = _running(wanted, own, now_ns)
+    wakes = [wake for wake in (found.wake_ns, closing.wake_ns) if wake is not None]
+    return replace(found, wake_ns=min(wakes, default=None))
+
+
+def _away_with(strangers: Sequence[Actual], grace_ns: int) -> tuple[Action, ...]:
+    """Stop those that run, remove those that do not once none does."""
+    running = [one for one in strangers if one.runs]
+    return tuple(Stop(one.id, grace_ns) for one in running) or tuple(Remove(one.id) for one in strangers)
+
+
+def _closing(running: Sequence[Actual], grace_ns: int, lease: Lease, now_ns: int) -> _Next:
+    begin_ns = lease.stop_ns(grace_ns)
+    if not running:
+        return _Next()
+    return _Next(_stops(running, grace_ns, lease, now_ns)) if now_ns >= begin_ns else _Next(wake_ns=begin_ns)
+
+
+def _stops(running: Sequence[Actual], grace_ns: int, lease: Lease, now_ns: int) -> tuple[Action, ...]:
+    left_ns = max(0, min(grace_ns, lease.kill_ns - now_ns))
+    return tuple(Stop(one.id, left_ns) for one in running)
+
+
+def _running(wanted: Wanted, own: Mapping[str, Actual], now_ns: int) -> _Next:
+    """Start what is missing, clear away what is to be started again; release the pod if nothing is."""
+    records = {name: wanted.records.get(name, NO_RECORD) for name in wanted.containers}
+    done = [is_done(wanted.restart, own.get(name), records[name]) for name in wanted.containers]
+    if all(done):
+        return _Next((_ended(wanted, own, records),))
+    removes, runs, wakes = list[Action](), list[Action](), list[int]()
+    for name, is_finished in zip(wanted.containers, done, strict=True):
+        container, record = own.get(name), records[name]
+        if is_finished or (container is not None and container.runs):
+            continue
+        if container is not None and container.phase is ContainerPhase.CREATED:
+            removes.append(Remove(container.id))
+        elif now_ns < record.not_before_ns:
+            wakes.append(record.not_before_ns)
+        elif container is not None:
+            removes.append(Remove(container.id))
+        else:
+            runs.append(Run(name, record.attempt))
+    return _Next(tuple(removes or runs), min(wakes, default=None))
+
+
+def _ended(wanted: Wanted, own: Mapping[str, Actual], records: Mapping[str, Record]) -> Release:
+    reasons = list[str]()
+    for name in wanted.containers:
+        container, record = own.get(name), records[name]
+        if container is None:
+            reasons.append(f"{name}: {record.problem}")
+        elif not container.has_succeeded:
+            reasons.append(f"{name}: {end_of(container)}")
+    phase = Phase.FAILED if reasons else Phase.SUCCEEDED
+    return Release(wanted.uid, wanted.epoch, phase, tuple(reasons[:_MOST_REASONS]))
+
+
+def end_of(container: Actual) -> str:
+    """Return how a container has ended, for people."""
+    if container.exit_code is None:
+        return "ended, nobody knows how"
+    memory = ", out of memory" if container.state.is_out_of_memory else ""
+    return f"ended with {container.exit_code}{memory}"

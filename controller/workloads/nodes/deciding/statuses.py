@@ -1,0 +1,103 @@
+"""What the manager reports of a pod, from what runs and what is remembered; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.apiserver.resources.hardware import Load
+from controller.apiserver.resources.pod import ContainerStatus, Phase, Pod, PodStatus
+from controller.workloads.nodes.deciding.planning import end_of, is_done, own_containers
+from controller.workloads.nodes.deciding.values import NO_RECORD, Actual, Record, Wanted
+from controller.workloads.nodes.runtimes.base import ContainerPhase
+
+_LINE: Final = 1024
+_LOAD_STEP: Final = 0.05
+
+
+def status_of(
+    pod: Pod, wanted: Wanted, actual: Sequence[Actual], *, now_ns: int, load: Load | None = None
+) -> PodStatus:
+    """Return the status to write, `now_ns` by the server's clock; what bindings and others write of it stays."""
+    own = own_containers(wanted, actual)
+    containers = tuple(
+        container_status(name, own.get(name), wanted.records.get(name, NO_RECORD), before)
+        for name, before in _before(pod, wanted)
+    )
+    phase = _phase(pod, wanted, own)
+    started = pod.status.started_ns
+    if phase is Phase.RUNNING and not (started is not None and started >= (pod.status.bound_ns or 0)):
+        started = now_ns
+    problems = tuple(f"{one.name}: {one.reason}"[:_LINE] for one in containers if one.reason)
+    return replace(
+        pod.status,
+        phase=phase,
+        started_ns=started,
+        containers=containers,
+        load=load if load is not None else pod.status.load,
+        reasons=pod.status.reasons if wanted.going is not None else problems,
+    )
+
+
+def container_status(
+    name: str, container: Actual | None, record: Record, before: ContainerStatus | None
+) -> ContainerStatus:
+    """Return what became of a container."""
+    if container is None:
+        ended = None if before is None else before.exit_code
+        return ContainerStatus(
+            name=name,
+            state="waiting" if record.problem else "starting",
+            exit_code=ended,
+            restarts=record.attempt,
+            reason=record.problem[:_LINE],
+        )
+    state = container.state
+    reason = "" if container.phase is not ContainerPhase.EXITED or container.has_succeeded else end_of(container)
+    return ContainerStatus(
+        name=name,
+        state=container.phase.value,
+        runtime_id=container.id[:_LINE],
+        image_digest=state.image_digest[:_LINE],
+        exit_code=container.exit_code,
+        restarts=container.attempt,
+        started_ns=state.started_ns,
+        reason=reason,
+    )
+
+
+def is_news(status: PodStatus, known: PodStatus) -> bool:
+    """Return whether a status says more than how busy the pod is."""
+    return replace(status, load=None) != replace(known, load=None)
+
+
+def is_other_load(load: Load, known: Load | None) -> bool:
+    """Return whether a load is worth a write: another one by a twentieth of what may be used, or of what was free."""
+    if known is None or (load.busy is None) != (known.busy is None):
+        return True
+    if abs((load.busy or 0.0) - (known.busy or 0.0)) >= _LOAD_STEP:
+        return True
+    free, before = load.memory_free_bytes, known.memory_free_bytes
+    if free is None or before is None:
+        return free is not before
+    return abs(free - before) > _LOAD_STEP * max(free, before)
+
+
+def _before(pod: Pod, wanted: Wanted) -> list[tuple[str, ContainerStatus | None]]:
+    known = {one.name: one for one in pod.status.containers}
+    return [(name, known.get(name)) for name in wanted.containers]
+
+
+def _phase(pod: Pod, wanted: Wanted, own: Mapping[str, Actual]) -> Phase:
+    if wanted.going is not None:
+        return Phase.STOPPING
+    runs = [one.runs for one in own.values()]
+    done = [is_done(wanted.restart, own.get(name), wanted.records.get(name, NO_RECORD)) for name in wanted.containers]
+    is_up = [name in own and own[name].runs for name in wanted.containers]
+    if any(runs) and all(up or is_finished for up, is_finished in zip(is_up, done, strict=True)):
+        return Phase.RUNNING
+    if all(done) and pod.status.phase is Phase.RUNNING:
+        return Phase.RUNNING  # until its release says how it has ended
+    return Phase.STARTING

@@ -1,0 +1,236 @@
+"""What a node's manager decides about: what is wanted, what runs, the lease; and what it decides to do.
+
+Times are nanoseconds of the machine's own clock since its boot (CLOCK_BOOTTIME): no wall clock is ever compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller.apiserver.resources.pod import Phase, Pod, Restart
+from controller.workloads.nodes.runtimes.base import (
+    CONTAINER_LABEL,
+    EPOCH_LABEL,
+    POD_LABEL,
+    UID_LABEL,
+    ContainerPhase,
+    ContainerState,
+)
+
+ATTEMPT_LABEL: Final = "millrace.attempt"
+"""Of a container: how often its predecessors of the same binding were started."""
+
+MANAGER_LABEL: Final = "millrace.manager"
+"""Of a container: the identity of the state folder whose manager has made it; others leave it alone."""
+
+_NS_PER_S: Final = 1_000_000_000
+_LONGEST_MARGIN_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How containers that end or cannot be started are tried again, and what is left to what nobody wants."""
+
+    first_wait_ns: int = _NS_PER_S
+    longest_wait_ns: int = 60 * _NS_PER_S
+    young_ns: int = 30 * _NS_PER_S
+    """A container that ran for so long begins with the first wait again."""
+    stranger_grace_ns: int = 2 * _NS_PER_S
+
+    def wait_ns(self, failures: int) -> int:
+        """Return how long to wait after so many failures in a row."""
+        return min(self.first_wait_ns << min(max(failures - 1, 0), 40), self.longest_wait_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTerms:
+    """What counts as idle (CPU share of one CPU, bit/s), and who may be so for how many times longer."""
+
+    cpu_share: float = 0.01
+    network_bps: int = 10_000
+    slow_start_ns: int = 5 * _NS_PER_S
+    last_copy_factor: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Until when pods may run here: `length_ns` from the beginning of the last report that was acknowledged."""
+
+    end_ns: int
+    length_ns: int
+
+    @property
+    def kill_ns(self) -> int:
+        """When what still runs is killed: so early that nothing is left at the end."""
+        return self.end_ns - min(_LONGEST_MARGIN_NS, self.length_ns // 10)
+
+    def stop_ns(self, grace_ns: int) -> int:
+        """Return when to begin with a graceful stop; it takes at most a quarter of the lease."""
+        return self.kill_ns - min(grace_ns, self.length_ns // 4)
+
+    def is_over(self, now_ns: int) -> bool:
+        """Return whether nothing may run any more."""
+        return now_ns >= self.kill_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is remembered of a container of a pod: how often it failed in a row, and when it may be started again.
+
+    `is_fenced` says that it was the lease that ended it, not it itself. `start_ns` is how long its start took.
+    """
+
+    failures: int = 0
+    not_before_ns: int = 0
+    attempt: int = 0
+    problem: str = ""
+    is_fenced: bool = False
+    start_ns: int | None = None
+
+
+NO_RECORD: Final = Record()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pod that is bound to this node. `going` is what it is to be once it has stopped, None where it is to run."""
+
+    name: str
+    uid: str
+    epoch: int
+    containers: tuple[str, ...]
+    restart: Restart
+    grace_ns: int
+    going: Phase | None = None
+    reasons: tuple[str, ...] = ()
+    records: Mapping[str, Record] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pod: Pod, records: Mapping[str, Record]) -> Wanted:
+        """Return what a pod's resource asks of its node."""
+        status, deleting = pod.status, pod.metadata.deleting_ns is not None
+        going = None
+        if deleting or status.phase is Phase.STOPPING:
+            going = Phase.PENDING if deleting else (status.then or Phase.PENDING)
+        return cls(
+            pod.metadata.name,
+            pod.metadata.uid,
+            status.epoch,
+            tuple(container.name for container in pod.spec.containers),
+            pod.spec.restart,
+            round(getattr(pod.spec, "stop_grace_s", 10.0) * _NS_PER_S),
+            going,
+            status.reasons if going is not None else (),
+            records,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Actual:
+    """A container of this node's that the runtime has, by its labels; empty and 0 where they do not say."""
+
+    id: str
+    pod: str
+    uid: str
+    epoch: int
+    container: str
+    attempt: int
+    phase: ContainerPhase
+    exit_code: int | None
+    state: ContainerState
+
+    @classmethod
+    def of(cls, state: ContainerState) -> Actual:
+        """Return a container as its labels tell it."""
+        labels = state.labels
+        return cls(
+            state.id,
+            labels.get(POD_LABEL, ""),
+            labels.get(UID_LABEL, ""),
+            _number(labels.get(EPOCH_LABEL, "")),
+            labels.get(CONTAINER_LABEL, ""),
+            _number(labels.get(ATTEMPT_LABEL, "")),
+            state.phase,
+            state.exit_code,
+            state,
+        )
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has processes."""
+        return self.phase is ContainerPhase.RUNNING
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether it has ended well."""
+        return self.phase is ContainerPhase.EXITED and self.exit_code == 0
+
+    def is_of(self, wanted: Wanted) -> bool:
+        """Return whether it is one of a pod's, of its present binding."""
+        return (self.uid, self.epoch) == (wanted.uid, wanted.epoch) and self.container in wanted.containers
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Make and start a container."""
+
+    container: str
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ask a container to end, kill it after a time; return when it has."""
+
+    id: str
+    grace_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove a container that does not run."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give back what the pod holds: its containers have ended, and none starts again here."""
+
+    uid: str
+    epoch: int
+    phase: Phase
+    reasons: tuple[str, ...] = ()
+
+
+Action = Run | Stop | Remove | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next about a pod, by name: actions of one sort, all at the same time."""
+
+    pod: str
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A step for each pod that needs one, and when to look again even if nothing happens; None: only then."""
+
+    steps: tuple[Step, ...]
+    wake_ns: int | None = None
+
+
+def by_pod(actual: Sequence[Actual]) -> dict[str, list[Actual]]:
+    """Return containers by the names of their pods."""
+    found: dict[str, list[Actual]] = {}
+    for one in actual:
+        found.setdefault(one.pod, []).append(one)
+    return found
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else 0

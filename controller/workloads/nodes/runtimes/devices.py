@@ -1,0 +1,108 @@
+"""Devices of the machine that a container may use: their files, and the variables that narrow a program to them.
+
+What holds: a container reaches the files that it is given, by path and number, and no others (control group "devices",
+or its BPF program). What does not: a share of a device in thousandths is admitted by the scheduler, and nothing here
+divides a device's time or memory. The variables are what the makers' libraries go by; a program may ignore them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller.workloads.nodes.runtimes.errors import OrderError
+from dataplane.topology.values import DeviceKind
+
+_MEMORY_DEVICES: Final = frozenset({(1, 1), (1, 2), (1, 4), (1, 11)})
+"""/dev/mem, /dev/kmem, /dev/port and /dev/kmsg: the machine itself."""
+_VARIABLES: Final[Mapping[DeviceKind, tuple[str, ...]]] = {
+    DeviceKind.GPU: (
+        *("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        *("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
+    ),
+    DeviceKind.TPU: ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
+    DeviceKind.NPU: ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"),
+}
+HOOK_VARIABLES: Final = ("NVIDIA_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES")
+"""Of those that by which hooks of container runtimes put devices into a container; `void`: none."""
+_SHARE_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+"""What CUDA's multi-process service holds clients to, where that service runs on the machine."""
+_WHOLE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFile:
+    """A character device; `major` and `minor` are its number."""
+
+    path: str
+    major: int
+    minor: int
+    mode: int
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """A device that a pod holds: `index` counts the node's devices of its kind from 0, as its maker's library does."""
+
+    kind: DeviceKind
+    index: int
+    share_milli: int = _WHOLE
+
+
+def is_cdi(name: str) -> bool:
+    """Return whether a device's name is one of the Container Device Interface: vendor.com/class=name."""
+    return not name.startswith("/") and "=" in name
+
+
+def device_files(names: Iterable[str]) -> tuple[DeviceFile, ...]:
+    """Return the files of devices: of a folder such as /dev/dri all that are in it; CDI names are left out.
+
+    Raises OrderError for what is no character device, or is the machine's memory: a disk would be all that is on it.
+    """
+    found = dict[str, DeviceFile]()
+    for name in names:
+        if not is_cdi(name):
+            for path in _paths(name):
+                found[str(path)] = _file(path)
+    return tuple(found.values())
+
+
+def device_environment(uses: Sequence[DeviceUse]) -> dict[str, str]:
+    """Return the variables that narrow a program to its devices; of kinds that it holds none of, to none."""
+    found = dict[str, str]()
+    for kind, names in _VARIABLES.items():
+        numbers = ",".join(str(use.index) for use in uses if use.kind is kind)
+        found.update(dict.fromkeys(names, numbers))
+    found |= {name: "void" for name in HOOK_VARIABLES if not found[name]}
+    shares = [use.share_milli for use in uses if use.kind is DeviceKind.GPU]
+    if len(shares) == 1 and shares[0] < _WHOLE:
+        found[_SHARE_VARIABLE] = f"{shares[0] / 10:g}"
+    return found
+
+
+def _paths(name: str) -> list[Path]:
+    path = Path(os.path.normpath(name))
+    if path.parts[:2] != ("/", "dev") or len(path.parts) < 3:
+        raise OrderError(f"device {name}: is no path below /dev and no CDI name")
+    if not path.is_dir():
+        return [path]
+    return sorted(each for each in path.rglob("*") if each.is_char_device())
+
+
+def _file(path: Path) -> DeviceFile:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise OrderError(f"device {path}: {(error.strerror or str(error)).lower()}") from error
+    if not stat.S_ISCHR(found.st_mode):
+        raise OrderError(f"device {path}: is no character device")
+    major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
+    if (major, minor) in _MEMORY_DEVICES:
+        raise OrderError(f"device {path}: is the machine's memory, or its log")
+    return DeviceFile(str(path), major, minor, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)

@@ -1,0 +1,75 @@
+"""What one image may take on the disk, and how that is held while programs that do not ask us bring or unpack it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from controller.workloads.nodes.runtimes.errors import ImageError
+
+T = TypeVar("T")
+_LOOK_S: Final = 0.5
+_BLOCK_BYTES: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLimits:
+    """The most that one image may take: bytes and files once it is unpacked, and as many bytes before."""
+
+    most_bytes: int = 20 << 30
+    most_files: int = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Bytes and files on a disk."""
+
+    nbytes: int
+    files: int
+
+
+def taken_by(folder: Path) -> Taken:
+    """Return what is in a folder; what goes meanwhile is left out."""
+    nbytes = files = 0
+    for path, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            try:
+                nbytes += os.lstat(f"{path}/{name}").st_blocks * _BLOCK_BYTES
+            except OSError:
+                continue
+            files += 1
+    return Taken(nbytes, files)
+
+
+def taken_on(disk: Path) -> Taken:
+    """Return what is on the whole disk of a folder."""
+    found = os.statvfs(disk)
+    return Taken((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree)
+
+
+async def held_to(
+    limits: Callable[[], ImageLimits], taken: Callable[[], Taken], image: str, work: Coroutine[Any, Any, T]
+) -> T:
+    """Return what `work` returns; cancel it and raise ImageError once it has taken more than `limits` say."""
+    try:
+        before = await asyncio.to_thread(taken)
+    except BaseException:
+        work.close()
+        raise
+    task = asyncio.create_task(work)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=_LOOK_S)
+            now, most = await asyncio.to_thread(taken), limits()
+            if now.nbytes - before.nbytes > most.most_bytes:
+                raise ImageError(f"image {image}: takes more than {most.most_bytes} bytes, the most that may be here")
+            if now.files - before.files > most.most_files:
+                raise ImageError(f"image {image}: has more than {most.most_files} files, the most that may be here")
+        return await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

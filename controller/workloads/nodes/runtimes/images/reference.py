@@ -1,0 +1,73 @@
+"""How users name images: by a name in a registry, by digest, or as a file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from controller.workloads.nodes.runtimes.errors import ImageError
+
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_NAME: Final = re.compile(
+    r"([a-zA-Z0-9][a-zA-Z0-9.-]*(:\d{1,5})?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?",
+    re.ASCII,
+)
+_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_LONGEST: Final = 1024
+
+
+class Transport(StrEnum):
+    """Where an image comes from; the words are those of containers-transports(5)."""
+
+    REGISTRY = "docker"
+    DIGEST = "sha256"
+    OCI = "oci"
+    OCI_ARCHIVE = "oci-archive"
+    DOCKER_ARCHIVE = "docker-archive"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An image's name in parts: `name` is that in a registry with its tag, or a file's path, whose `tag` is apart."""
+
+    text: str
+    transport: Transport
+    name: str = ""
+    tag: str | None = None
+    digest: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it names a folder or a file of this machine."""
+        return self.transport in (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
+
+
+def parse_reference(text: str) -> Reference:
+    """Return a name's parts; raise ImageError for what names no image."""
+    if not text or len(text) > _LONGEST or not text.isprintable():
+        raise ImageError(f"image {text[:80]!r}: is no name of an image")
+    if _DIGEST.fullmatch(text):
+        return Reference(text, Transport.DIGEST, digest=text)
+    name, at, digest = text.partition("@")
+    if at and not _DIGEST.fullmatch(digest):
+        raise ImageError(f"image {text}: {digest!r} is no digest (sha256: and 64 hexadecimal digits)")
+    transport, colon, rest = name.partition(":")
+    if colon and transport in (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE):
+        return _file(text, Transport(transport), rest, digest or None)
+    name = name.removeprefix("docker://")
+    if not _NAME.fullmatch(name):
+        raise ImageError(f"image {text}: is no name of an image")
+    return Reference(text.removeprefix("docker://"), Transport.REGISTRY, name, digest=digest or None)
+
+
+def _file(text: str, transport: Transport, rest: str, digest: str | None) -> Reference:
+    path, colon, tag = rest.rpartition(":")
+    if not colon or "/" in tag:
+        path, tag = rest, ""
+    if not path.startswith("/"):
+        raise ImageError(f"image {text}: the path is to begin with /")
+    if tag and transport is not Transport.DOCKER_ARCHIVE and not _TAG.fullmatch(tag):
+        raise ImageError(f"image {text}: {tag!r} is no tag")
+    return Reference(text, transport, path, tag or None, digest)

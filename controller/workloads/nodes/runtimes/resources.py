@@ -1,0 +1,21 @@
+"""A container's limits in the words of the OCI runtime specification, which podman takes as they are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from controller.workloads.nodes.runtimes.base import ContainerOrder
+
+PERIOD_US: Final = 100_000
+
+
+def resources_of(order: ContainerOrder) -> dict[str, Any]:
+    """Return `linux.resources`: the quota of CPU time, memory without swap, and how many processes there may be."""
+    found: dict[str, Any] = {}
+    if order.cpu_milli is not None:
+        found["cpu"] = {"quota": order.cpu_milli * PERIOD_US // 1000, "period": PERIOD_US}
+    if order.memory_bytes is not None:
+        found["memory"] = {"limit": order.memory_bytes, "swap": order.memory_bytes}
+    if order.processes is not None:
+        found["pids"] = {"limit": order.processes}
+    return found

@@ -1,0 +1,111 @@
+"""A container's root folder: an image's, shared and never written to, under a layer of the container's own (overlayfs).
+
+What is mounted is named by descriptors (/proc/self/fd/N): whoever may write to the folders on the way to it could put
+a link in the place of one. Source: Documentation/filesystems/overlayfs.rst of Linux; mount(2), open(2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from controller.workloads.nodes.runtimes.base import Mount
+from controller.workloads.nodes.runtimes.bundle import Bind
+from controller.workloads.nodes.runtimes.errors import ContainerError
+from controller.workloads.nodes.runtimes.runc.copying import Room, copy_tree
+
+_NODEV: Final = 4
+_BIND: Final = 4096
+_RECURSIVE: Final = 16384
+_PRIVATE: Final = 1 << 18
+_DETACH: Final = 2
+_ESCAPED: Final = ("\\", ":", ",")
+_PAGE_BYTES: Final = 4095
+_MOUNTS_AT_MOST: Final = 4096
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount_root(lower: int, folder: Path, room: Room, *, is_copied: bool = False) -> None:
+    """Mount the folder of a descriptor at folder/rootfs under a layer of its own; copy it where that is impossible.
+
+    With `is_copied` it is copied in any case: what is mounted changes under the container as its owner changes it.
+
+    Raises ContainerError in one line, with the container's folder as it was, if neither can be.
+    """
+    root, upper, work = (folder / name for name in ("rootfs", "upper", "work"))
+    try:
+        for each in (root, upper, work):
+            each.mkdir()
+        # What is in the image is as it is, devices of the image are not.
+        options = f"lowerdir=/proc/self/fd/{lower},upperdir={_escaped(upper)},workdir={_escaped(work)}"
+        if is_copied or len(options) > _PAGE_BYTES or _mount("overlay", root, "overlay", _NODEV, options) != 0:
+            copy_tree(lower, root, room)
+    except OSError as error:
+        raise ContainerError(
+            f"runc: root folder of {folder.name[:12]}: {(error.strerror or str(error)).lower()}"
+        ) from error
+
+
+def mount_binds(binds: Sequence[Bind], folder: Path) -> tuple[Mount, ...]:
+    """Mount folders and files of the machine below folder/mounts, where nobody else can swap them; return them there.
+
+    runc takes paths, and a descriptor's mount would be of another mount namespace than its own. `unmount_all` ends it.
+    """
+    found = []
+    for index, bind in enumerate(binds):
+        place = folder / "mounts" / str(index)
+        try:
+            wanted = os.fstat(bind.descriptor)
+            place.parent.mkdir(exist_ok=True, mode=0o700)
+            place.mkdir() if stat.S_ISDIR(wanted.st_mode) else place.touch()
+            source = f"/proc/self/fd/{bind.descriptor}"
+            if _mount(source, place, None, _BIND | _RECURSIVE) or _mount("none", place, None, _PRIVATE | _RECURSIVE):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            if not os.path.samestat(place.stat(), wanted):
+                raise OSError(0, "another file is mounted than was checked")
+        except OSError as error:
+            raise ContainerError(f"runc: mount at {bind.target}: {(error.strerror or str(error)).lower()}") from error
+        found.append(Mount(place, bind.target, bind.is_writable))
+    return tuple(found)
+
+
+def unmount_all(folder: Path) -> None:
+    """Unmount all that is mounted in a folder; raise ContainerError if something stays.
+
+    What is still mounted there is the machine's own: the folder is not to be removed with it.
+    """
+    for _ in range(_MOUNTS_AT_MOST):
+        points = _mounted_in(folder)
+        if not points:
+            return
+        if _libc.umount2(os.fsencode(points[-1]), _DETACH) != 0:
+            break
+    raise ContainerError(f"runc: {points[-1]} stays mounted: {os.strerror(ctypes.get_errno()).lower()}")
+
+
+def _mounted_in(folder: Path) -> list[str]:
+    """Return mount points below a folder in the order in which they were made (proc_pid_mountinfo(5))."""
+    start, points = f"{folder}/", []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        point = re.sub(rb"\\([0-7]{3})", lambda found: bytes((int(found[1], 8),)), line.split()[4])
+        if os.fsdecode(point).startswith(start):
+            points.append(os.fsdecode(point))
+    return points
+
+
+def _mount(source: str, target: Path, kind: str | None, flags: int, options: str = "") -> int:
+    words = (os.fsencode(source), os.fsencode(target), None if kind is None else kind.encode())
+    result: int = _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(options) if options else None)
+    return result
+
+
+def _escaped(path: Path) -> str:
+    text = str(path)
+    for character in _ESCAPED:
+        text = text.replace(character, f"\\{character}")
+    return text

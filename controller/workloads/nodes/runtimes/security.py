@@ -1,0 +1,94 @@
+"""What containers may do, whichever runtime makes them: capabilities, limits of a process, and what is refused."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller.workloads.nodes.runtimes.base import ContainerOrder, Mount
+from controller.workloads.nodes.runtimes.errors import OrderError
+from controller.workloads.nodes.runtimes.reading.beneath import ANY, FOLDER, RefusedError, open_below
+
+CAPABILITIES: Final = (
+    *("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE"),
+    *("CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT"),
+)
+"""What root in a container keeps: podman's own default."""
+LEAST_QUOTA_MILLI: Final = 10
+"""The kernel takes no quota below 1 ms of a period."""
+LARGEST_QUOTA_MILLI: Final = 1_000_000
+LEAST_MEMORY_BYTES: Final = 6 << 20
+"""With less no container starts: runc's own process needs it."""
+IMAGE_FOLDER: Final = "image-files"
+"""In a runtime's own folder: what is put there may be named as an image file, whatever the settings allow."""
+_MOST_FILES: Final = 65_536
+_MOST_PROCESSES: Final = 32_768
+"""Podman lowers its own limit to pid_max, which is this by default."""
+_UNLIMITED: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class HostFolders:
+    """Folders of the machine that containers may see (`mounts`), and that bundles and image files may lie in."""
+
+    mounts: tuple[Path, ...] = ()
+    bundles: tuple[Path, ...] = ()
+    images: tuple[Path, ...] = ()
+
+    def open_bundle(self, path: Path) -> int:
+        """Return a descriptor of a bundle's folder; raise OrderError if none may lie there."""
+        try:
+            return open_below(_names(self.bundles), str(path), "bundle_folders", kind=FOLDER)
+        except RefusedError as error:
+            raise OrderError(f"bundle {path}: {error}") from None
+
+    def open_mount(self, mount: Mount) -> int:
+        """Return a descriptor of a mount's source; raise OrderError for one that containers may not see."""
+        if not mount.target.is_absolute() or ".." in mount.target.parts or mount.target == Path("/"):
+            raise OrderError(f"mount of {mount.source}: target {mount.target} is no path in a container")
+        try:
+            return open_below(_names(self.mounts), str(mount.source), "mount_folders", kind=ANY)
+        except RefusedError as error:
+            raise OrderError(f"mount of {mount.source}: {error}") from None
+
+
+def rlimits_of(order: ContainerOrder) -> tuple[tuple[str, int], ...]:
+    """Return name ("nofile") and number of the limits of a container's processes, no more than this process may grant.
+
+    Root without CAP_SYS_RESOURCE may lower limits, and never raise its own hard ones. Processes of a container are
+    limited by its control group, as this limit counts all that a user has on the machine.
+    """
+    kinds = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)
+    granted = (resource.getrlimit(kind)[1] for kind in kinds)
+    files, processes, size = (_UNLIMITED if limit == resource.RLIM_INFINITY else limit for limit in granted)
+    found = (("nofile", min(_MOST_FILES, files)), ("nproc", min(_MOST_PROCESSES, processes)))
+    # What a bundle mounts is to be written to as its owner likes.
+    is_held = order.disk_bytes is not None and order.bundle is None and not order.mounts
+    return (*found, ("fsize", min(order.disk_bytes or 0, size))) if is_held else found
+
+
+def check_order(order: ContainerOrder) -> None:
+    """Raise OrderError for what is neither an image nor a bundle, and for limits that no control group can hold."""
+    if (order.image is None) == (order.bundle is None):
+        raise OrderError(f"container {order.name}: has either an image or a bundle")
+    if order.cpu_milli is not None and not LEAST_QUOTA_MILLI <= order.cpu_milli <= LARGEST_QUOTA_MILLI:
+        raise OrderError(
+            f"container {order.name}: cpu_milli is {order.cpu_milli}, it can be {LEAST_QUOTA_MILLI} to "
+            f"{LARGEST_QUOTA_MILLI}"
+        )
+    if order.memory_bytes is not None and order.memory_bytes < LEAST_MEMORY_BYTES:
+        raise OrderError(
+            f"container {order.name}: memory_bytes is {order.memory_bytes}, no container starts with less than "
+            f"{LEAST_MEMORY_BYTES}"
+        )
+    if order.cgroup_parent is not None and (
+        not order.cgroup_parent.startswith("/") or ".." in Path(order.cgroup_parent).parts
+    ):
+        raise OrderError(f"container {order.name}: cgroup_parent {order.cgroup_parent} is no path of a control group")
+
+
+def _names(folders: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(str(folder) for folder in folders)

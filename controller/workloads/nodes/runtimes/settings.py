@@ -1,0 +1,86 @@
+"""Settings of a node's container runtime, and the runtime that they ask for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from controller.workloads.nodes.runtimes.base import Runtime
+from controller.workloads.nodes.runtimes.images.limits import ImageLimits
+from controller.workloads.nodes.runtimes.podman import PodmanRuntime
+from controller.workloads.nodes.runtimes.runc import RuncRuntime
+from controller.workloads.nodes.runtimes.seccomp import PROFILE
+from controller.workloads.nodes.runtimes.security import HostFolders
+from dataplane.config import Strict
+
+Deadline = Annotated[float, Meta(gt=0, le=3600)]
+
+
+class RuntimeKind(StrEnum):
+    """The container runtimes."""
+
+    PODMAN = "podman"
+    RUNC = "runc"
+
+
+class Seccomp(StrEnum):
+    """Which system calls containers of runc may make; podman has a filter of its own."""
+
+    PROFILE = "profile"
+    """Those of the profile that podman and others install; without it no container is run."""
+    NONE = "none"
+    """All."""
+
+
+class RuntimeSettings(Strict, frozen=True):
+    """Which runtime makes a node's containers, and how it is reached."""
+
+    kind: RuntimeKind = RuntimeKind.PODMAN
+    socket: Path | None = None
+    """Of a podman service that runs; without it one is started."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """For the processes that are started, such as CONTAINERS_CONF and CONTAINERS_STORAGE_CONF."""
+    mount_folders: tuple[Path, ...] = ()
+    """Folders of the machine that containers may see; none by default."""
+    bundle_folders: tuple[Path, ...] = ()
+    """Folders of the machine that OCI bundles may lie in; none by default."""
+    image_folders: tuple[Path, ...] = ()
+    """Folders of the machine that image files may lie in, beside `image-files` in the state folder."""
+    image_bytes: Annotated[int, Meta(ge=1)] = 20 << 30
+    """The most that one image may take, unpacked."""
+    image_files: Annotated[int, Meta(ge=1)] = 2_000_000
+    """The most files and folders that one image may have."""
+    seccomp: Seccomp = Seccomp.PROFILE
+    """Filter of system calls, for runc."""
+    deadline_s: Deadline = 30.0
+    """For each thing that the runtime is asked."""
+    pull_deadline_s: Deadline = 600.0
+
+
+def make_runtime(settings: RuntimeSettings, folder: Path) -> Runtime:
+    """Return the runtime, which keeps what is its own in `folder`; nothing is started yet."""
+    folders = HostFolders(settings.mount_folders, settings.bundle_folders, settings.image_folders)
+    limits = ImageLimits(settings.image_bytes, settings.image_files)
+    if settings.kind is RuntimeKind.RUNC:
+        return RuncRuntime(
+            folder,
+            environment=settings.environment,
+            folders=folders,
+            limits=limits,
+            seccomp=PROFILE if settings.seccomp is Seccomp.PROFILE else None,
+            deadline_s=settings.deadline_s,
+            pull_deadline_s=settings.pull_deadline_s,
+        )
+    return PodmanRuntime(
+        folder,
+        socket=settings.socket,
+        environment=settings.environment,
+        folders=folders,
+        limits=limits,
+        deadline_s=settings.deadline_s,
+        pull_deadline_s=settings.pull_deadline_s,
+    )

@@ -1,0 +1,459 @@
+"""Carries out what is decided about the pods of a node: one thing at a time for each pod, many pods at the same time.
+
+It has a view of all containers, taken anew after each action and each end of a container. A pod about which something
+is being done, or has been done since the view was taken, is not decided about: so nothing is decided by what is old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from controller.apiserver.agents.secret_files import secrets_of
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Release as ReleaseItem
+from controller.apiserver.registry.placements import ReleaseRequest
+from controller.apiserver.resources.pod import Container, Phase, Pod
+from controller.common.errors import ApiError, ControllerError, StaleError
+from controller.workloads.nodes.deciding.orders import Place, order_of
+from controller.workloads.nodes.deciding.planning import plan
+from controller.workloads.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
+from controller.workloads.nodes.deciding.values import (
+    MANAGER_LABEL,
+    Action,
+    Actual,
+    Release,
+    Remove,
+    Run,
+    Step,
+    Stop,
+    Wanted,
+)
+from controller.workloads.nodes.errors import reason_of
+from controller.workloads.nodes.lease import LeaseKeeper
+from controller.workloads.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Image, Runtime
+from controller.workloads.nodes.runtimes.errors import ContainerError, OrderError
+from controller.workloads.nodes.serving.attempts import MOST_DEATHS, Attempts
+from controller.workloads.nodes.settings import NodeSettings
+from dataplane.cgroup_limits import limit, remove_empty
+
+LOGGER: Final = logging.getLogger("millrace.node")
+_NS_PER_S: Final = 1_000_000_000
+_REST_NS: Final = 1_000_000_000
+"""After an action that failed its pod is left alone for so long."""
+_LOOK_AGAIN_S: Final = 1.0
+_EMPTY_POLL_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class _Task:
+    """What is being done about a pod; `starts` is the binding whose containers it makes, None if it makes none."""
+
+    task: asyncio.Task[None]
+    starts: tuple[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Dismissal:
+    """A pod is to go though it is bound here: what it is then, why, and how long it may take, None: its own grace."""
+
+    phase: Phase
+    reason: str
+    grace_ns: int | None
+
+
+class Driver:
+    """Pods of one node. Set `pods` by `take`; `run` until cancelled. Of one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        runtime: Runtime,
+        keeper: LeaseKeeper,
+        place: Place,
+        settings: NodeSettings,
+        *,
+        now_ns: Callable[[], int],
+        on_change: Callable[[str], None],
+        on_release: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`on_change` gets the name of each pod of which there may be something new to report.
+
+        `on_release` is called before a pod's release, to report its containers for the last time.
+        """
+        self.pods: dict[str, Pod] | None = None
+        self.view: tuple[Actual, ...] = ()
+        self.memory: Memory = NOTHING
+        self.problem: str | None = "its containers are not known yet"
+        self.is_settled = False
+        """Whether nothing runs that nobody wants."""
+        self.on_pull: Callable[[Image], None] = lambda _: None
+        """Gets each image that a pod is about to run."""
+        self._client, self._runtime, self._keeper = client, runtime, keeper
+        self.place, self._settings, self._terms = place, settings, settings.restart.terms
+        self._secrets = None if settings.secrets is None else Path(settings.secrets)
+        self._now_ns, self._on_change, self._on_release = now_ns, on_change, on_release
+        self._changed, self._dirty = asyncio.Event(), asyncio.Event()
+        self._turns, self._view_turn = count(1), 0
+        self._acted: dict[str, int] = {}
+        self._resting: dict[str, int] = {}
+        self._tasks: dict[str, _Task] = {}
+        self._slots = asyncio.Semaphore(settings.at_once)
+        self._pulls = asyncio.Semaphore(settings.pulls)
+        self._looked = asyncio.Event()
+        self._attempts = Attempts(Path(settings.state).absolute() / "attempts")
+        self._fenced: set[str] = set()
+        self._left: set[str] = set()
+        """Pods without containers whose control groups are still there."""
+        self._released: set[tuple[str, int]] = set()
+        self._failure: BaseException | None = None
+        self._dismissed: dict[tuple[str, int], _Dismissal] = {}
+
+    def take(self, pods: Mapping[str, Pod] | None) -> None:
+        """Take what is wanted; None: nobody knows at present."""
+        known = self.pods or {}
+        if pods is not None:
+            told = {(pod.metadata.uid, pod.status.epoch) for pod in pods.values()}
+            self._released &= told
+            pods = {
+                name: pod for name, pod in pods.items() if (pod.metadata.uid, pod.status.epoch) not in self._released
+            }
+        self.pods = None if pods is None else {name: _newer(known.get(name), pod) for name, pod in pods.items()}
+        if pods is not None:
+            bound = {pod.metadata.uid: pod.status.epoch for pod in pods.values()}
+            self.memory = self.memory.only(bound)
+            self._dismissed = {key: why for key, why in self._dismissed.items() if bound.get(key[0]) == key[1]}
+            self._end_obsolete_starts(pods)
+            self._attempts.keep(bound)
+        self._changed.set()
+
+    def note_written(self, pod: Pod) -> None:
+        """Take a pod as it was just written here, unless a newer one is known."""
+        if self.pods is not None and (known := self.pods.get(pod.metadata.name)) is not None:
+            self.pods[pod.metadata.name] = _newer(pod, known)
+
+    def look(self) -> None:
+        """Have the view taken anew."""
+        self._dirty.set()
+
+    def wanted(self) -> dict[str, Wanted] | None:
+        """Return what is to run, None where nobody knows."""
+        if self.pods is None:
+            return None
+        return {name: self.wanted_of(pod) for name, pod in self.pods.items()}
+
+    def wanted_of(self, pod: Pod) -> Wanted:
+        """Return what a pod asks for."""
+        found = Wanted.of(pod, self.memory.of(pod.metadata.uid, pod.status.epoch))
+        dismissed = self._dismissed.get((found.uid, found.epoch))
+        if dismissed is None:
+            return found
+        if dismissed.grace_ns is not None:
+            found = replace(found, grace_ns=min(found.grace_ns, dismissed.grace_ns))
+        if pod.metadata.deleting_ns is not None or pod.status.then is not None:
+            return found
+        # That it is stopping may be our own word, which does not say what it is to be then.
+        return replace(found, going=dismissed.phase, reasons=(dismissed.reason,))
+
+    def dismiss(self, pod: Pod, phase: Phase, reason: str, *, grace_s: float | None = None) -> None:
+        """Have a pod stop, within `grace_s` if that is shorter than its own grace, and be released with this phase."""
+        most_ns = None if grace_s is None else round(grace_s * _NS_PER_S)
+        self._dismissed[pod.metadata.uid, pod.status.epoch] = _Dismissal(phase, reason, most_ns)
+        self._on_change(pod.metadata.name)
+        self._changed.set()
+
+    def containers_of(self, pod: str) -> list[Actual]:
+        """Return a pod's containers as they were seen last."""
+        return [one for one in self.view if one.pod == pod]
+
+    async def wait_empty(self) -> None:
+        """Return once no pod is bound here any more, and no container is left."""
+        while self.view or self.pods or self._tasks:
+            self._looked.clear()
+            self._dirty.set()
+            await self._looked.wait()
+            await asyncio.sleep(_EMPTY_POLL_S)
+
+    async def run(self) -> None:
+        """Look, decide and act until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._look_for_ever())
+                group.create_task(self._follow_ends())
+                group.create_task(self._decide_for_ever())
+        finally:
+            tasks = [one.task for one in self._tasks.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            self._dirty.clear()
+            turn, ok = next(self._turns), True
+            try:
+                states = await self._runtime.list(self.place.node)
+            except Exception as error:  # noqa: BLE001 - one pod's or one look's trouble, not the manager's
+                if self.problem != reason_of(error):
+                    LOGGER.warning("%s", reason_of(error))
+                self.problem, ok = reason_of(error), False
+            else:
+                self._take_view(states, turn)
+            self._changed.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.look_s if ok and not self._left else _LOOK_AGAIN_S):
+                    await self._dirty.wait()
+
+    def _take_view(self, states: tuple[ContainerState, ...], turn: int) -> None:
+        before = {one.id: one for one in self.view}
+        was_away, self.problem, self._view_turn = self.problem is not None, None, turn
+        self.view = tuple(
+            Actual.of(state) for state in states if state.labels.get(MANAGER_LABEL) == self.place.identity
+        )
+        if was_away:
+            LOGGER.info("%d containers are here", len(self.view))
+        self._note_killed()
+        self.memory = observe(self.memory, self.view, self._now_ns(), self._terms, fenced=self._fenced)
+        self._fenced &= {one.id for one in self.view}
+        now = {one.id: one for one in self.view}
+        changed = {one.pod for one in (*before.values(), *now.values()) if before.get(one.id) != now.get(one.id)}
+        self._acted = {name: acted for name, acted in self._acted.items() if acted > turn}
+        for name in changed:
+            self._on_change(name)
+        self._left |= {one.pod for one in before.values()}
+        self._left -= {one.pod for one in self.view} | self._tasks.keys()
+        # A monitor may take a moment longer than its container.
+        self._left = {name for name in self._left if not remove_empty(self.place.cgroup_of(name))}
+        self._looked.set()
+
+    async def _follow_ends(self) -> None:
+        said = ""
+        while True:
+            try:
+                async with aclosing(self._runtime.events()) as ends:
+                    async for _ in ends:
+                        said = ""
+                        self._dirty.set()
+            except Exception as error:  # noqa: BLE001 - one pod's or one look's trouble, not the manager's
+                if reason_of(error) != said:
+                    LOGGER.warning("ends of containers are not told: %s", reason_of(error))
+                said = reason_of(error)
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            self._dirty.set()
+
+    async def _decide_for_ever(self) -> None:
+        while True:
+            self._changed.clear()
+            if self._failure is not None:
+                raise self._failure
+            wake_ns = self._decide()
+            left = None if wake_ns is None else max(0.0, (wake_ns - self._now_ns()) / _NS_PER_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+
+    def _decide(self) -> int | None:
+        """Begin what is to be done now, and return when to decide again at the latest."""
+        if self._view_turn == 0:
+            return None
+        now_ns, wanted = self._now_ns(), self.wanted()
+        self._resting = {name: until for name, until in self._resting.items() if until > now_ns}
+        busy = {*self._tasks, *self._acted, *self._resting}
+        found = plan(wanted, self.view, self._keeper.lease, now_ns, terms=self._terms, busy=busy)
+        for step in found.steps:
+            self._begin(step, wanted)
+        if wanted is not None and not self.is_settled:
+            self.is_settled = all(one.pod in wanted and one.is_of(wanted[one.pod]) for one in self.view)
+            if self.is_settled:
+                self._keeper.forget_killed()
+                self._on_change("")
+        wakes = [wake for wake in (found.wake_ns, *self._resting.values()) if wake is not None]
+        return min(wakes, default=None)
+
+    def _begin(self, step: Step, wanted: Mapping[str, Wanted] | None) -> None:
+        starts = None
+        if any(isinstance(action, Run) for action in step.actions):
+            assert wanted is not None
+            starts = (wanted[step.pod].uid, wanted[step.pod].epoch)
+        pod = None if self.pods is None else self.pods.get(step.pod)
+        task = asyncio.create_task(self._carry_out(step, pod), name=f"pod {step.pod}")
+        self._tasks[step.pod] = _Task(task, starts)
+        task.add_done_callback(lambda done: self._end(step.pod, done))
+
+    def _end(self, name: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(name, None)
+        if not task.cancelled():
+            self._failure = self._failure or task.exception()
+        self._acted[name] = next(self._turns)
+        self._dirty.set()
+        self._changed.set()
+
+    def _end_obsolete_starts(self, pods: Mapping[str, Pod]) -> None:
+        """Give up starting what is not wanted any more, such as bringing an image for minutes."""
+        for name, busy in self._tasks.items():
+            if busy.starts is None:
+                continue
+            pod = pods.get(name)
+            wanted = None if pod is None else self.wanted_of(pod)
+            if wanted is None or (wanted.uid, wanted.epoch) != busy.starts or wanted.going is not None:
+                busy.task.cancel()
+
+    async def _carry_out(self, step: Step, pod: Pod | None) -> None:
+        if pod is None or not any(isinstance(action, Run) for action in step.actions):
+            await self._carry_out_all(step, pod)
+        elif (deaths := self._attempts.deaths(pod.metadata.uid)) >= MOST_DEATHS:
+            LOGGER.warning("pod %s: held back: its start has ended this manager %d times", step.pod, deaths)
+            self.dismiss(pod, Phase.FAILED, f"held back: its start has ended the node's manager {deaths} times")
+        else:
+            async with self._attempts.counted(pod.metadata.uid):
+                await self._carry_out_all(step, pod)
+
+    async def _carry_out_all(self, step: Step, pod: Pod | None) -> None:
+        done = await asyncio.gather(*(self._act(step.pod, pod, one) for one in step.actions), return_exceptions=True)
+        for error in done:
+            if isinstance(error, Exception):  # of one pod: never the end of the manager, which all pods have
+                LOGGER.warning("pod %s: %s", step.pod, reason_of(error))
+                self._resting[step.pod] = self._now_ns() + _REST_NS
+            elif isinstance(error, BaseException):
+                raise error
+
+    async def _act(self, name: str, pod: Pod | None, action: Action) -> None:
+        match action:
+            case Run():
+                assert pod is not None
+                await self._start(pod, action)
+            case Stop():
+                self._note_fenced(pod, action)
+                LOGGER.info("pod %s: %s is stopped", name, action.id[:12])
+                await self._runtime.stop(action.id, action.grace_ns / _NS_PER_S)
+            case Remove():
+                async with self._slots:
+                    await self._runtime.remove(action.id)
+            case Release():
+                await self._release(name, action)
+
+    def _note_fenced(self, pod: Pod | None, action: Stop) -> None:
+        """Take note of a container that is stopped because the lease ends, though its pod is to run."""
+        lease = self._keeper.lease
+        is_wanted = pod is None or self.wanted_of(pod).going is None
+        if is_wanted and self._now_ns() >= lease.stop_ns(lease.length_ns):
+            self._fenced.add(action.id)
+
+    def _note_killed(self) -> None:
+        """Take note of containers that the guard has killed, perhaps while no manager ran."""
+        seen = self.memory.seen
+        ended = {
+            one.id
+            for one in self.view
+            if one.exit_code == OUT_OF_MEMORY_CODE
+            and not one.state.is_out_of_memory
+            and (one.id not in seen or seen[one.id].ended_ns is None)
+        }
+        if ended and self._keeper.has_killed():
+            self._fenced |= ended
+
+    def fence(self) -> None:
+        """Take note that the lease is over: whatever ends now was ended by it."""
+        self._fenced |= {one.id for one in self.view if one.runs}
+        self.is_settled = False
+        for busy in self._tasks.values():
+            if busy.starts is not None:
+                busy.task.cancel()
+        self.take(None)
+        self._dirty.set()
+
+    async def _start(self, pod: Pod, action: Run) -> None:
+        """Start a container; what keeps it from starting is in its record."""
+        key = (pod.metadata.uid, pod.status.epoch, action.container)
+        container = next(one for one in pod.spec.containers if one.name == action.container)
+        begun_ns = self._now_ns()
+        try:
+            state = await self._make(pod, container, action)
+        except Exception as error:  # noqa: BLE001 - one pod's or one look's trouble, not the manager's
+            LOGGER.warning("pod %s: %s: %s", pod.metadata.name, action.container, reason_of(error))
+            record = after_failure(self.memory.record(key), reason_of(error), self._now_ns(), self._terms)
+            self.memory = self.memory.with_record(key, record)
+        else:
+            took_ns = self._now_ns() - begun_ns
+            LOGGER.info("pod %s: %s runs, started in %.3f s", pod.metadata.name, action.container, took_ns / _NS_PER_S)
+            self.memory = self.memory.with_record(key, after_start(self.memory.record(key), took_ns))
+            # Known at once, for the report; decided about only after the next look.
+            self.view = (*self.view, Actual.of(state))
+        self._on_change(pod.metadata.name)
+
+    async def _make(self, pod: Pod, container: Container, action: Run) -> ContainerState:
+        image = None
+        if container.image is not None:
+            async with self._pulls:
+                image = await self._runtime.pull(container.image)
+                self.on_pull(image)
+        digest = None if image is None else image.digest
+        async with self._slots:
+            secrets = await asyncio.to_thread(secrets_of, self._secrets, pod.metadata.project, container.secrets)
+            order = order_of(self._place_now(), pod, container, attempt=action.attempt, image=digest, secrets=secrets)
+            self._limit(pod)
+            made = await self._runtime.create(order)
+            try:
+                await self._runtime.start_container(made)
+            except Exception:
+                with suppress(ContainerError):
+                    await self._runtime.remove(made)
+                raise
+        return ContainerState(
+            id=made,
+            name=order.name,
+            labels=order.labels,
+            phase=ContainerPhase.RUNNING,
+            image_digest=digest or "",
+        )
+
+    def _limit(self, pod: Pod) -> None:
+        """Hold the containers of a pod to its limits together; one alone is held by its own."""
+        if len(pod.spec.containers) > 1:
+            group, limits = self.place.cgroup_of(pod.metadata.name), self.place.limits
+            cpu_milli = pod.spec.request.cpu_milli or None
+            try:
+                limit(group, cpu_milli, limits.memory_of(pod), processes=limits.processes)
+            except OSError as error:
+                name, reason = pod.metadata.name, error.strerror or error
+                raise OrderError(f"pod {name}: its limits: {error.filename or group}: {reason}") from None
+
+    def _place_now(self) -> Place:
+        """Return where containers go now: a fabric that was started again has other namespaces of the same names."""
+        namespace = self.place.network_namespace
+        if namespace is None:
+            return self.place
+        if not namespace.exists():
+            raise OrderError(f"network namespace {namespace} is not there")
+        return replace(self.place, network_namespace=namespace.resolve())
+
+    async def _release(self, name: str, action: Release) -> None:
+        await self._on_release(name)
+        item = ReleaseItem(pod=name, epoch=action.epoch, phase=action.phase, reasons=action.reasons)
+        try:
+            await self._client.release(ReleaseRequest(releases=(item,)))
+        except StaleError as error:
+            # It is bound anew, or gone, as the watch says in a moment.
+            LOGGER.info("pod %s: %s", name, error)
+            self._resting[name] = self._now_ns() + _REST_NS
+            return
+        except ApiError as error:
+            raise ControllerError(f"its release: {error}") from None
+        LOGGER.info("pod %s: is released, %s", name, action.phase.value)
+        # Known at once: what is left of it is nobody's now, whatever the watch still has to say.
+        self._released.add((action.uid, action.epoch))
+        if self.pods is not None:
+            self.take(self.pods)
+
+
+def _newer(written: Pod | None, told: Pod) -> Pod:
+    """Return what is newer: a pod as it was told, or as it was written here meanwhile."""
+    if written is None or written.metadata.uid != told.metadata.uid:
+        return told
+    return written if written.metadata.revision > told.metadata.revision else told

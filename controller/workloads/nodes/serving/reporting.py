@@ -1,0 +1,115 @@
+"""Reports what becomes of the pods of a node, each time that it has changed.
+
+A status is written only if its pod is still as it was known: whoever has written it meanwhile is read first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.apiserver.agents.server_clock import ServerClock
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.hardware import Load
+from controller.common.errors import ApiError, NotFoundError, StaleError
+from controller.workloads.nodes.deciding.statuses import is_news, is_other_load, status_of
+from controller.workloads.nodes.errors import reason_of
+from controller.workloads.nodes.serving.driver import Driver
+
+LOGGER: Final = logging.getLogger("millrace.node")
+_AT_ONCE: Final = 8
+_LAST_TRIES: Final = 4
+
+
+class PodReporter:
+    """Writes statuses of pods whose names it is told by `wake`; `run` until cancelled."""
+
+    def __init__(self, client: ApiClient, clock: ServerClock) -> None:
+        self._client, self._clock = client, clock
+        self._waiting: dict[str, None] = {}
+        self._writing: set[str] = set()
+        self._woken = asyncio.Event()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self.loads: Mapping[str, Load] = {}
+        """By names of pods, as they were measured last."""
+        self.driver: Driver | None = None
+
+    def wake(self, pod: str) -> None:
+        """Have a pod's status written if there is news."""
+        if pod:
+            self._waiting[pod] = None
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._woken.clear()
+                for name in [name for name in self._waiting if name not in self._writing]:
+                    del self._waiting[name]
+                    self._writing.add(name)
+                    group.create_task(self._write_bounded(name))
+                await self._woken.wait()
+
+    async def write_last(self, name: str) -> None:
+        """Write a pod's status before its release, over whatever others write of it meanwhile."""
+        for _ in range(_LAST_TRIES):
+            if await self.write(name):
+                return
+            assert self.driver is not None
+            try:
+                self.driver.note_written(await self._client.of(Pod).get(name))
+            except ApiError as error:
+                LOGGER.debug("pod %s: %s", name, error)
+                return
+
+    async def write(self, name: str, *, with_load: bool = False) -> bool:
+        """Write a pod's status if there is news; what is not possible now is tried with the next report.
+
+        Return False where somebody else has written it meanwhile.
+        """
+        assert self.driver is not None
+        pod = (self.driver.pods or {}).get(name)
+        if pod is None:
+            return True
+        wanted = self.driver.wanted_of(pod)
+        load = self.loads.get(name) if with_load else None
+        status = status_of(pod, wanted, self.driver.containers_of(name), now_ns=self._clock.now_ns(), load=load)
+        if not is_news(status, pod.status) and (load is None or not is_other_load(load, pod.status.load)):
+            return True
+        try:
+            written = await self._client.of(Pod).replace_status(replace(pod, status=status))
+        except StaleError as error:
+            LOGGER.debug("pod %s: %s", name, error)
+            return False
+        except NotFoundError as error:
+            LOGGER.debug("pod %s: %s", name, error)
+        except Exception as error:  # noqa: BLE001 - one pod's
+            LOGGER.warning("pod %s: its status is not written: %s", name, reason_of(error))
+        else:
+            self.driver.note_written(written)
+        return True
+
+    async def write_all(self) -> None:
+        """Write the statuses of all pods, with how busy they are."""
+        assert self.driver is not None
+
+        async def one(name: str) -> None:
+            async with self._slots:
+                await self.write(name, with_load=True)
+
+        await asyncio.gather(*(one(name) for name in self.driver.pods or () if name not in self._writing))
+
+    async def _write_bounded(self, name: str) -> None:
+        try:
+            async with self._slots:
+                await self.write(name)
+        finally:
+            self._writing.discard(name)
+            if name in self._waiting:
+                self._woken.set()

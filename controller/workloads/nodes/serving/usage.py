@@ -1,0 +1,141 @@
+"""What a node's pods use: read beside the reports, which wait for no runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.hardware import Load
+from controller.apiserver.resources.node import Image
+from controller.apiserver.resources.pod import Phase
+from controller.workloads.nodes.deciding.idle import Activity, idle_reason, limit_s, observe
+from controller.workloads.nodes.deciding.values import Actual
+from controller.workloads.nodes.errors import reason_of
+from controller.workloads.nodes.machine import Figures, Gauges
+from controller.workloads.nodes.runtimes.base import Runtime
+from controller.workloads.nodes.serving.driver import Driver
+from controller.workloads.nodes.settings import NodeSettings
+from dataplane.cgroups import Usage
+
+LOGGER: Final = logging.getLogger("millrace.node")
+_AT_ONCE: Final = 8
+_MOST_IMAGES: Final = 1024
+
+
+class UsageReader:
+    """Reads figures of the node and its pods; has idle pods go."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        runtime: Runtime,
+        gauges: Gauges,
+        settings: NodeSettings,
+        *,
+        cpu_milli: int,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._driver, self._runtime, self._gauges, self._settings = driver, runtime, gauges, settings
+        self._cpu_milli, self._now_ns = cpu_milli, now_ns
+        self.figures = Figures()
+        self.images: tuple[Image, ...] = ()
+        self.loads: dict[str, Load] = {}
+        self._activities: dict[tuple[str, int], Activity] = {}
+        self._said = ""
+
+    async def read(self) -> None:
+        """Read everything once; what cannot be read stays as it was."""
+        self.figures = await asyncio.to_thread(self._gauges.read)
+        try:
+            found = await self._runtime.images()
+            self.images = tuple(
+                Image(digest=one.digest, names=one.names[:256], nbytes=one.nbytes) for one in found[:_MOST_IMAGES]
+            )
+            usages = await self._usages(one for one in self._driver.view if one.runs)
+        except Exception as error:  # noqa: BLE001 - figures, not pods
+            if reason_of(error) != self._said:
+                LOGGER.warning("%s", reason_of(error))
+            self._said = reason_of(error)
+            return
+        self._said = ""
+        self._take(usages)
+
+    async def _usages(self, containers: Iterable[Actual]) -> dict[str, list[Usage]]:
+        """Return what containers use, by their pods; without those that have ended meanwhile."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(container: Actual) -> tuple[str, Usage | None]:
+            async with slots:
+                try:
+                    return container.pod, await self._runtime.usage(container.id)
+                except Exception as error:  # noqa: BLE001 - figures, not pods
+                    LOGGER.debug("pod %s: its use: %s", container.pod, reason_of(error))
+                    return container.pod, None
+
+        found: dict[str, list[Usage]] = {}
+        for pod, usage in await asyncio.gather(*map(one, containers)):
+            if usage is not None:
+                found.setdefault(pod, []).append(usage)
+        return found
+
+    def _take(self, usages: dict[str, list[Usage]]) -> None:
+        now_ns, pods = self._now_ns(), self._driver.pods or {}
+        before, self._activities, self.loads = self._activities, {}, {}
+        rates = self.figures.rates
+        network_bps = None
+        if self._driver.place.network_namespace is not None and rates is not None:
+            network_bps = rates.rx_bps + rates.tx_bps
+        for name, used in usages.items():
+            if (pod := pods.get(name)) is None:
+                continue
+            key = (pod.metadata.uid, pod.status.epoch)
+            cpu_ns = sum(usage.cpu_ns or 0 for usage in used)
+            last = before.get(key)
+            self._activities[key] = observe(last, now_ns, cpu_ns, network_bps, self._settings.idle.terms)
+            self.loads[name] = self._load(pod, used, last, cpu_ns, now_ns)
+        self._dismiss_idle(pods.values(), now_ns)
+
+    def _load(self, pod: Pod, used: list[Usage], last: Activity | None, cpu_ns: int, now_ns: int) -> Load:
+        """Return how busy a pod is: of what it may use, where it has limits, else of the node."""
+        request = pod.spec.request
+        busy = free = None
+        may_use = (request.cpu_milli or self._cpu_milli) / 1000
+        if last is not None and now_ns > last.time_ns and may_use > 0:
+            busy = min(max((cpu_ns - last.cpu_ns) / (now_ns - last.time_ns) / may_use, 0.0), 1.0)
+        if request.memory_bytes:
+            free = max(0, request.memory_bytes - sum(usage.memory_bytes or 0 for usage in used))
+        return Load(busy=busy, memory_free_bytes=free)
+
+    def _dismiss_idle(self, pods: Iterable[Pod], now_ns: int) -> None:
+        pods = list(pods)
+        copies = Counter(image for pod in pods for image in {_image_of(pod)})
+        starts = self._starts_ns(pods)
+        for pod in pods:
+            activity = self._activities.get((pod.metadata.uid, pod.status.epoch))
+            if activity is None or pod.spec.idle_limit_s is None:
+                continue
+            limit = limit_s(pod.spec.idle_limit_s, _image_of(pod), copies, starts, self._settings.idle.terms)
+            reason = idle_reason(activity, now_ns, limit)
+            if reason is not None and self._driver.wanted_of(pod).going is None:
+                LOGGER.info("pod %s: %s", pod.metadata.name, reason)
+                self._driver.dismiss(pod, Phase.SUCCEEDED, reason)
+
+    def _starts_ns(self, pods: Iterable[Pod]) -> dict[str, int]:
+        """Return how long images took to start, as far as this manager has seen it."""
+        found: dict[str, int] = {}
+        for pod in pods:
+            records = self._driver.memory.of(pod.metadata.uid, pod.status.epoch)
+            took = [record.start_ns for record in records.values() if record.start_ns is not None]
+            if took:
+                found[_image_of(pod)] = max(*took, found.get(_image_of(pod), 0), 0)
+        return found
+
+
+def _image_of(pod: Pod) -> str:
+    """Return what a pod is a copy of: its first container's image or bundle."""
+    first = pod.spec.containers[0]
+    return first.image or first.bundle or ""

@@ -1,0 +1,214 @@
+"""What an agent does next, from what the API and the engine say."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from controller.apiserver.resources import Metadata, Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
+from controller.probing.library import KernelLibrary
+from controller.probing.values import Implementation, KernelUse, Library, ProbeTask
+from controller.workloads.centres.choosing import can_run, pick
+from controller.workloads.centres.deciding import (
+    Answer,
+    Begin,
+    Cancel,
+    Cause,
+    Complete,
+    Forget,
+    GiveBack,
+    NoteRunning,
+    PickUnit,
+    Step,
+    Terms,
+    View,
+    decide,
+)
+from controller.workloads.centres.engines.base import JobMark, JobPhase, JobState
+from controller.workloads.centres.programs import mark_of
+from dataplane.topology.values import DeviceKind
+
+CPU = Implementation(DeviceKind.CPU, Library.NUMPY, "m:f")
+GPU = Implementation(DeviceKind.GPU, Library.TORCH, "m:f")
+# The specification's example: unit 1 has operators 1 3 4, unit 2 has 1 2 3 5, unit 3 has 1 2 5.
+ONE = UnitType(name="one", count=10, operators=("k1", "k3", "k4"), unit=Request(cpu_milli=1000))
+TWO = UnitType(name="two", count=20, operators=("k1", "k2", "k3", "k5"), unit=Request(cpu_milli=4000))
+THREE = UnitType(name="three", count=5, operators=("k1", "k2", "k5"), unit=Request(cpu_milli=2000))
+TYPES = (ONE, TWO, THREE)
+NOW_NS = 10**12
+
+
+def probe_of(*kernels: str, code: Implementation = CPU) -> ProbeTask:
+    uses = tuple(KernelUse(kernel, kernel, 1, (), 1, 1, code, 1e-9) for kernel in kernels)
+    return ProbeTask("solve", "hpc", uses)
+
+
+PROBE = probe_of("k1", "k2")
+
+
+def task(name: str = "a", phase: TaskPhase = TaskPhase.DISPATCHED, **more: object) -> Task:
+    spec = {"is_probe": more.pop("is_probe", False), "asks": more.pop("asks", False)}
+    status = {"unit": "two", "units": 2, "epoch": 1, "dispatched_ns": NOW_NS} | more
+    return Task(
+        metadata=Metadata(name=name, uid=f"uid-of-{name}"),
+        spec=TaskSpec(program=Program(kind=ProgramKind.PROBE, entry="solve"), **spec),  # type: ignore[arg-type]
+        status=TaskStatus(phase=phase, centre="c1", **status),  # type: ignore[arg-type]
+    )
+
+
+def job_of(one: Task, phase: JobPhase) -> JobState:
+    return JobState(id=f"job-{one.metadata.name}", mark=mark_of(one, "c1"), phase=phase)
+
+
+def steps(*tasks: Task, jobs: tuple[JobState, ...] = (), probe: ProbeTask | None = PROBE, **more: object) -> list[Step]:
+    known = {"types": TYPES, "probes": {"solve": probe}, "terms": Terms(64, 300.0)} | more
+    return list(
+        decide(View("c1", tasks, {job.mark: job for job in jobs}, now_ns=NOW_NS, **known))  # type: ignore[arg-type]
+    )
+
+
+def test_a_unit_qualifies_if_every_kernel_matches_a_supported_operator() -> None:
+    assert can_run(TYPES, probe_of("k1")) == ("one", "three", "two")
+    assert can_run(TYPES, probe_of("k1", "k2")) == ("three", "two")
+    assert can_run(TYPES, probe_of("k4", "k5")) == ()
+    assert can_run(TYPES, probe_of("k1"), units=6) == ("one", "two")
+    assert can_run(TYPES, None, units=11) == ("two",)
+
+
+def test_a_kernel_for_a_device_needs_units_that_have_one() -> None:
+    with_gpu = replace(ONE, name="gpu", unit=Request(devices=(DeviceNeed(kind=DeviceKind.GPU),)))
+    assert can_run((*TYPES, with_gpu), probe_of("k1", code=GPU)) == ("gpu",)
+
+
+def test_the_centre_picks_where_most_is_free_and_of_equals_the_smallest() -> None:
+    assert pick(TYPES, ("one", "two"), {}, 1) == "two"
+    assert pick(TYPES, ("one", "two"), {"two": 15}, 1) == "one"
+    assert pick(TYPES, ("one", "two"), {"two": 10}, 1) == "one"
+    assert pick(TYPES, ("one", "two"), {"two": 15}, 11) is None
+    assert pick((replace(TWO, free=3),), ("two",), {"two": 2}, 2) is None
+
+
+def test_a_dispatched_task_is_begun_and_told_of_when_it_runs_and_has_ended() -> None:
+    one = task()
+    assert steps(one) == [Begin(one, TWO, None)]
+    running, queued = job_of(one, JobPhase.RUNNING), job_of(one, JobPhase.QUEUED)
+    assert steps(one, jobs=(queued,)) == []
+    assert steps(one, jobs=(running,)) == [NoteRunning(one, running)]
+    told = task(phase=TaskPhase.RUNNING)
+    assert steps(told, jobs=(job_of(told, JobPhase.RUNNING),)) == []
+    for phase in (JobPhase.SUCCEEDED, JobPhase.FAILED):
+        ended = job_of(told, phase)
+        assert steps(told, jobs=(ended,)) == [Complete(told, ended)]
+
+
+def test_a_lost_job_gives_its_task_back() -> None:
+    running = task(phase=TaskPhase.RUNNING)
+    reason = "its job is lost: the engine does not know it"
+    assert steps(running) == [GiveBack(running, TaskPhase.PENDING, reason, Cause.LOST)]
+    assert steps(running, jobs=(job_of(running, JobPhase.LOST),)) == [
+        GiveBack(running, TaskPhase.PENDING, reason, Cause.LOST)
+    ]
+
+
+def test_jobs_of_older_epochs_and_of_nobody_end() -> None:
+    old, new = task(epoch=1), task(epoch=2)
+    job = job_of(old, JobPhase.RUNNING)
+    begun, ended = steps(new, jobs=(job,))
+    assert begun == Begin(new, TWO, None)
+    assert isinstance(ended, Cancel)
+    assert (ended.job, ended.task) == (job, None)
+    done = job_of(old, JobPhase.SUCCEEDED)
+    assert Forget(done) in steps(new, jobs=(done,))
+    mine = JobState(id="t", mark=JobMark("c1", "trial", "u", 0, is_probe=True), phase=JobPhase.RUNNING)
+    assert steps(jobs=(mine,), trials=frozenset({"trial"})) == []
+
+
+def test_a_completion_that_is_acknowledged_is_never_said_again_nor_begun() -> None:
+    one = task()
+    ended = frozenset({("uid-of-a", 1)})
+    assert steps(one, ended=ended) == []
+    done = job_of(one, JobPhase.SUCCEEDED)
+    assert steps(one, jobs=(done,), ended=ended) == [Forget(done)]
+
+
+def test_a_task_that_is_being_deleted_is_ended_then_given_back() -> None:
+    going = task()
+    going = replace(going, metadata=replace(going.metadata, deleting_ns=5))
+    running = job_of(going, JobPhase.RUNNING)
+    assert steps(going, jobs=(running,)) == [Cancel(running, "the task is being deleted", going)]
+    assert steps(going) == [GiveBack(going, TaskPhase.FAILED, "it was deleted", Cause.DELETED)]
+
+
+def test_a_question_is_answered_with_the_units_that_could_run_it() -> None:
+    asks = task(is_probe=True, asks=True, unit=None, units=0)
+    assert steps(asks) == [Answer(asks, ("three", "two"))]
+    strange = probe_of("k1", "k9")
+    reason = "no unit type of this centre runs kernel k9"
+    assert steps(asks, probe=strange) == [Answer(asks, (), (reason,))]
+
+
+def test_a_probe_that_leaves_the_unit_to_the_centre_gets_one_that_can_run_it() -> None:
+    free, busy = task("a", is_probe=True, unit=None, units=3), task("b", unit="two", units=18, phase=TaskPhase.RUNNING)
+    jobs = (job_of(busy, JobPhase.RUNNING),)
+    assert steps(free, busy, jobs=jobs) == [PickUnit(free, "three", ("three", "two"))]
+    too_many = task("a", is_probe=True, unit=None, units=21)
+    assert steps(too_many) == [
+        GiveBack(too_many, TaskPhase.FAILED, "no unit type of this centre can run it", Cause.CANNOT_RUN)
+    ]
+
+
+def test_two_that_leave_it_to_the_centre_do_not_get_the_same_units() -> None:
+    first, second = (task(name, is_probe=True, unit=None, units=4) for name in "ab")
+    types = (replace(TWO, count=5), THREE)
+    assert steps(first, second, types=types) == [
+        PickUnit(first, "three", ("three", "two")),
+        PickUnit(second, "two", ("three", "two")),
+    ]
+
+
+def test_a_probe_is_refused_on_units_that_cannot_run_it_and_where_it_is_unknown() -> None:
+    wrong = task(is_probe=True, unit="one")
+    assert steps(wrong) == [GiveBack(wrong, TaskPhase.FAILED, "units of type one cannot run k2", Cause.CANNOT_RUN)]
+    assert steps(wrong, probe=None) == [
+        GiveBack(wrong, TaskPhase.FAILED, "there is no ProbeTask solve", Cause.NO_PROBE_TASK)
+    ]
+    assert steps(wrong, probes={}) == []
+
+
+def test_units_that_went_give_their_task_back() -> None:
+    one = task(units=21)
+    assert steps(one) == [GiveBack(one, TaskPhase.PENDING, "21 units of type two are not here, 20 are", Cause.NO_UNITS)]
+    gone = task(unit="four")
+    assert steps(gone) == [
+        GiveBack(gone, TaskPhase.PENDING, "2 units of type four are not here, 0 are", Cause.NO_UNITS)
+    ]
+
+
+def test_the_queue_is_bounded_in_number_and_in_time() -> None:
+    first, second, third = (task(name, dispatched_ns=NOW_NS - place) for place, name in enumerate("cba"))
+    jobs = tuple(job_of(one, JobPhase.QUEUED) for one in (first, second, third))
+    terms = Terms(most_waiting=2, wait_s=300.0)
+    # The one that came last is given back.
+    assert steps(first, second, third, jobs=jobs, terms=terms) == [
+        Cancel(jobs[0], "2 tasks wait here already", first, TaskPhase.PENDING, Cause.QUEUE_FULL)
+    ]
+    late = task(dispatched_ns=NOW_NS - 301 * 10**9)
+    assert steps(late, jobs=(job_of(late, JobPhase.QUEUED),)) == [
+        Cancel(
+            job_of(late, JobPhase.QUEUED),
+            "it has waited for units for longer than 300 s",
+            late,
+            TaskPhase.PENDING,
+            Cause.WAITED,
+        )
+    ]
+
+
+def test_an_empty_library_runs_no_probe() -> None:
+    assert KernelLibrary(built_in=()).kernels() == ()
+    bare = tuple(replace(unit, operators=()) for unit in TYPES)
+    asked = task(is_probe=True, unit=None, units=1)
+    reason = "no unit type of this centre runs kernel k1, k2"
+    assert steps(asked, types=bare) == [GiveBack(asked, TaskPhase.FAILED, reason, Cause.CANNOT_RUN)]

@@ -1,0 +1,185 @@
+"""The metrics of a centre's agent, scraped as Prometheus does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import TaskPhase
+from controller.workloads.centres.agent import Agent
+from controller.workloads.centres.configuring import Configurer
+from controller.workloads.centres.engines.base import JobMark, JobPhase, JobState
+from controller.workloads.centres.errors import CentreError
+from controller.workloads.centres.folder import CentreFolder
+from controller.workloads.centres.metrics import Metrics
+from controller.workloads.centres.process import serve
+from controller.workloads.centres.settings import MetricsSettings
+from controller.workloads.centres.trying.kernels import Kernels
+from dataplane.metrics_server import MetricsServer
+from tests.controller.workloads.centres.centre_world import CentreWorld, play_centre, probe, script
+from tests.controller.workloads.centres.test_agent import local_engine
+
+Figures = dict[tuple[str, ...], float]
+S = 10**9
+
+
+def figures_in(text: str) -> Figures:
+    """Return samples by name and by the values of their labels, in the order of the labels' names."""
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+async def scraped(url: str) -> Figures:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        answer = await client.get(url, timeout=10)
+    assert answer.status_code == 200
+    return figures_in(answer.text)
+
+
+@asynccontextmanager
+async def agent_of(world: CentreWorld) -> AsyncIterator[str]:
+    """Run an agent that serves metrics on any port; yield where, as its ready line says."""
+    lines: list[str] = []
+    stop, settings = asyncio.Event(), replace(world.settings, metrics=MetricsSettings(port=0))
+    running = asyncio.create_task(serve(settings, stop, on_ready=lines.append))
+    try:
+        await world.centre()
+        yield lines[0].rpartition("metrics at ")[2]
+    finally:
+        stop.set()
+        await running
+
+
+def test_units_jobs_ends_refusals_and_the_reports_age_are_served(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        async with agent_of(world) as url:
+            assert url.startswith("http://127.0.0.1:")
+            await world.run("good", script("true"))
+            await world.run("bad", script("exit 3"))
+            await world.run("strange", probe("nowhere"))
+            await world.submit("long", script("while [ ! -e go ]; do sleep 0.02; done"))
+            await world.until("long", TaskPhase.RUNNING)
+            while (found := await scraped(url))["millrace_centre_jobs", "task", "running"] != 1:
+                await asyncio.sleep(0.02)
+            assert found["millrace_centre_ready",] == 1
+            units = {state: found["millrace_centre_units", state, "core"] for state in ("held", "free", "others")}
+            assert units == {"held": 1, "free": 0, "others": 0}
+            assert found["millrace_centre_jobs_begun_total", "task"] == 3
+            assert found["millrace_centre_jobs_begun_total", "probe"] == 0
+            assert found["millrace_centre_tasks_ended_total", "task", "succeeded"] == 1
+            assert found["millrace_centre_tasks_ended_total", "task", "failed"] == 1
+            assert found["millrace_centre_tasks_given_back_total", "no-probe-task", "probe"] == 1
+            assert found["millrace_centre_drops_total", "completion"] == 0
+            assert 0 <= found["millrace_centre_report_age_seconds",] < 10
+            (next((tmp_path / "state/jobs").glob("*long*")) / "go").touch()
+            await world.until("long", TaskPhase.SUCCEEDED)
+            while (await scraped(url))["millrace_centre_units", "free", "core"] != 1:
+                await asyncio.sleep(0.02)
+
+    play_centre(tmp_path, act)
+
+
+def test_failures_are_counted_while_the_service_access_point_is_away_and_the_report_grows_old(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        async with agent_of(world) as url:
+            # A busy machine may have been too late with an answer before.
+            before = (await scraped(url))["millrace_centre_failures_total", "report"]
+            world.served.stop.set()
+            while (found := await scraped(url))["millrace_centre_failures_total", "report"] < before + 2:
+                await asyncio.sleep(0.02)
+            assert found["millrace_centre_report_age_seconds",] > 0.2
+
+    play_centre(tmp_path, act)
+
+
+def test_the_end_of_a_task_that_was_dispatched_anew_is_a_named_drop(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        async with agent_of(world):
+            done = await world.run("done", script("true"))
+        metrics, folder = Metrics(lambda: 0), CentreFolder(tmp_path / "other", "c1")
+        agent = Agent(
+            world.client,
+            local_engine(world, []),
+            Configurer(world.settings, folder, Kernels(world.client).wanted),
+            world.settings,
+            jobs_folder=folder.jobs,
+            identity="another",
+            now_ns=lambda: 0,
+            metrics=metrics,
+        )
+        task: Task = await world.client.of(Task).get(done.metadata.name)
+        late = Completion(task="done", epoch=task.status.epoch + 1, phase=TaskPhase.FAILED)
+        assert not await agent._complete(task, late)
+        with MetricsServer(metrics.registry, "127.0.0.1", 0) as server:
+            found = await scraped(f"http://127.0.0.1:{server.port}/metrics")
+        assert found["millrace_centre_drops_total", "completion"] == 1
+        assert ("millrace_centre_report_age_seconds",) not in found, "none was made"
+
+    play_centre(tmp_path, act)
+
+
+def kept_in(metrics: Metrics) -> Figures:
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+    }
+
+
+def test_units_are_held_by_our_jobs_that_run_taken_by_others_or_free() -> None:
+    def job(task: str, phase: JobPhase, units: int, *, is_probe: bool = False) -> JobState:
+        return JobState(id=task, mark=JobMark("c1", task, "u", 1, is_probe), phase=phase, unit="core", units=units)
+
+    now_ns = [0]
+    metrics = Metrics(lambda: now_ns[0])
+    metrics.reported()
+    now_ns[0] = 7 * S
+    jobs = (
+        job("a", JobPhase.RUNNING, 2),
+        job("b", JobPhase.QUEUED, 4),
+        job("c", JobPhase.FAILED, 1, is_probe=True),
+        job("trial", JobPhase.RUNNING, 1, is_probe=True),
+    )
+    metrics.stands((UnitType(name="core", count=10, free=6),), jobs, {"trial"})
+    found = kept_in(metrics)
+    assert [found["millrace_centre_units", "core", state] for state in ("held", "free", "others")] == [3, 3, 4]
+    assert found["millrace_centre_jobs", "task", "running"] == 1
+    assert found["millrace_centre_jobs", "task", "queued"] == 1
+    assert found["millrace_centre_jobs", "probe", "failed"] == 1
+    assert found["millrace_centre_jobs", "trial", "running"] == 1
+    assert found["millrace_centre_ready",] == 0
+    assert found["millrace_centre_report_age_seconds",] == 7
+    metrics.is_away()
+    unknown = kept_in(metrics)
+    assert not [name for name, *_ in unknown if name in ("millrace_centre_units", "millrace_centre_jobs")]
+    assert unknown["millrace_centre_ready",] == 0
+
+
+def test_metrics_that_cannot_listen_are_one_clear_line(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        with MetricsServer(Metrics(lambda: 0).registry, "127.0.0.1", 0) as taken:
+            settings = replace(world.settings, metrics=MetricsSettings(port=taken.port))
+            with pytest.raises(CentreError, match=rf"^metrics at 127.0.0.1:{taken.port}: Address already in use$"):
+                await serve(settings, asyncio.Event())
+        settings = replace(world.settings, metrics=MetricsSettings("plain:no host", 9469))
+        with pytest.raises(
+            CentreError,
+            match=r"^metrics at plain:no host:9469: (Name or service not known|Temporary failure in name resolution)$",
+        ):
+            await serve(settings, asyncio.Event())
+
+    play_centre(tmp_path, act)

@@ -1,0 +1,145 @@
+"""What a machine has, divided into units as the settings say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.workloads.centres.errors import CentreError
+from controller.workloads.centres.folder import CentreFolder
+from controller.workloads.centres.selecting import ServedCentre, make_engine
+from controller.workloads.centres.settings import UnitSettings
+from controller.workloads.centres.units import Found, FoundDevice, divide
+from dataplane.config import loads
+from dataplane.errors import ConfigError
+from dataplane.topology.values import DeviceKind
+
+GPUS = tuple(FoundDevice(number, DeviceKind.GPU, "A", 80 << 30, f"GPU-{number}") for number in range(3))
+MACHINE = Found(tuple(range(12)), 12_000, 100, GPUS)
+
+
+def counts(found: Found, *units: UnitSettings) -> dict[str, int]:
+    return {each.name: len(each.units) for each in divide(found, units).types}
+
+
+def test_units_of_five_cores_each_and_the_rest_is_said() -> None:
+    made = divide(MACHINE, [UnitSettings(name="five", cores=5, memory_bytes=30)])
+    (five,) = made.types
+    assert [unit.cores for unit in five.units] == [(0, 1, 2, 3, 4), (5, 6, 7, 8, 9)]
+    assert five.request == Request(cpu_milli=5000, memory_bytes=30)
+    assert (made.spare_cores, made.spare_memory_bytes, made.spare_devices) == ((10, 11), 40, (0, 1, 2))
+    assert made.notes == ("in no unit: 2 cores (10, 11), 0.0 GiB of memory, 3 devices (0, 1, 2)",)
+
+
+def test_types_take_what_is_left_in_turn_and_no_core_is_in_two_units() -> None:
+    types = (
+        UnitSettings(name="gpu", cores=2, devices=1),
+        UnitSettings(name="pinned", core_numbers=("3,4", "7,8")),
+        UnitSettings(name="core", count=4),
+    )
+    made = divide(MACHINE, types)
+    assert {each.name: [unit.cores for unit in each.units] for each in made.types} == {
+        "gpu": [(0, 1), (2, 5), (6, 9)],
+        "pinned": [(3, 4), (7, 8)],
+        "core": [(10,), (11,)],
+    }
+    cores = [core for each in made.types for unit in each.units for core in unit.cores]
+    assert len(cores) == len(set(cores))
+    gpu = made.of("gpu")
+    assert gpu is not None
+    assert [unit.devices for unit in gpu.units] == [(0,), (1,), (2,)]
+    assert gpu.request.devices == (DeviceNeed(kind=DeviceKind.GPU, count=1),)
+    assert made.problems == ("unit type core: unit 3 of 4 is not there: 1 cores each, 0 are left",)
+
+
+def test_devices_by_number_are_of_their_kind() -> None:
+    made = divide(MACHINE, [UnitSettings(name="pair", cores=1, device_numbers=((0, 2),))])
+    assert made.types[0].units[0].devices == (0, 2)
+    assert made.types[0].request.devices == (DeviceNeed(kind=DeviceKind.GPU, count=2),)
+    assert made.spare_devices == (1,)
+
+
+@pytest.mark.parametrize(
+    ("found", "unit", "problem"),
+    [
+        (Found((0,), 1000), UnitSettings(name="u", cores=2), "no unit: 2 cores each, 1 are left"),
+        (Found((0,), 500), UnitSettings(name="u"), "no unit: 1000 thousandths of a core each, 500 are left"),
+        (Found((0,), 1000, 5), UnitSettings(name="u", memory_bytes=6), "no unit: 6 bytes of memory each, 5 are left"),
+        (Found((0,), 1000), UnitSettings(name="u", devices=1), r"no unit: 1 devices each \(gpu\), 0 are left"),
+        (
+            Found((0,), 1000),
+            UnitSettings(name="u", core_numbers=("1",)),
+            "unit 1 of 1 is not there: core 1 is not there",
+        ),
+        (
+            Found((0,), 1000),
+            UnitSettings(name="u", device_numbers=((0,),)),
+            "unit 1 of 1 is not there: device 0 is not",
+        ),
+    ],
+)
+def test_units_that_are_not_there_are_said(found: Found, unit: UnitSettings, problem: str) -> None:
+    made = divide(found, [unit])
+    assert made.types[0].units == ()
+    with pytest.raises(AssertionError, match=problem):
+        raise AssertionError(made.problems)
+
+
+def test_a_quota_bounds_the_units() -> None:
+    half = UnitSettings(name="half", cpu_milli=500)
+    assert counts(Found((0, 1), 2000), half) == {"half": 2}
+    assert counts(Found((0, 1), 700), half) == {"half": 1}
+    assert divide(Found((0, 1), 700), [half]).types[0].request.cpu_milli == 500
+
+
+def test_of_unknown_memory_none_is_set_apart() -> None:
+    assert counts(Found((0,), 1000, None), UnitSettings(name="u", memory_bytes=5)) == {"u": 1}
+
+
+@pytest.mark.parametrize(
+    ("types", "problem"),
+    [
+        (
+            (UnitSettings(name="a", core_numbers=("0-2",)), UnitSettings(name="b", core_numbers=("2-4",))),
+            "core 2 is of a and of b",
+        ),
+        ((UnitSettings(name="a", core_numbers=("0", "0")),), "core 0 is of a and of a"),
+        ((UnitSettings(name="a", device_numbers=((1,), (1,))),), "device 1 is of a and of a"),
+        ((UnitSettings(name="a", core_numbers=("0", "1-2")),), "a: not all lists of cores are equally long"),
+    ],
+)
+def test_a_core_or_device_of_two_units_is_refused(types: tuple[UnitSettings, ...], problem: str) -> None:
+    with pytest.raises(CentreError, match=f"units: {problem}"):
+        divide(MACHINE, types)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("units: [{name: a, core: 3}]", "c.yaml:3: units.*did you mean `cores`"),
+        ("units: [{name: a, cores: 0}]", r"c.yaml:3: units\[0\].cores"),
+        ("units: [{name: a, core_numbers: ['3-1']}]", "a list of cores is empty"),
+        ("units: [{name: a, core_numbers: ['x']}]", r"c.yaml:3: units\[0\].core_numbers\[0\]"),
+        ("units: [{name: a}, {name: a}]", "units: a is there twice"),
+        ("units: []", "at least one type is needed"),
+        ("centres: x", "c.yaml:3: .*centres"),
+        ("report_s: 0", "c.yaml:3: report_s"),
+        ("slurm: {}\nray: {}", "a centre has one engine: slurm, ray or containers, or none of them"),
+        ("local: {unsafe_same_user: true, user: nobody}", "unsafe_same_user: jobs run as the agent's user"),
+        ("local: {user: nobody, uids: [70000, 9]}", "user: all jobs run as it"),
+        ("local: {warm: [torch]}", "warm: needs unsafe_same_user"),
+        ("local: {uids: [1, 9]}", "uids"),
+    ],
+)
+def test_settings_that_are_wrong_name_file_line_and_key(line: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        loads(f"centre: c\nstate: s\n{line}\n", ServedCentre, file="c.yaml")
+
+
+@pytest.mark.parametrize(("section", "engine"), [("", "local"), ("slurm: {}", "slurm"), ("ray: {}", "ray")])
+def test_the_engine_is_the_one_whose_section_is_there(tmp_path: Path, section: str, engine: str) -> None:
+    settings = loads(f"centre: c\nstate: s\n{section}\n", ServedCentre, file="c.yaml")
+    made = make_engine(settings, CentreFolder(tmp_path, "c"), tmp_path / "jobs", "1234", "no NVML")
+    assert made.name == engine

@@ -1,0 +1,91 @@
+"""Podman of a test's own: storage, service, and nothing of them left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dataplane.local.deadline import LocalDeadline
+from tests.controller.workloads.nodes.busybox_image import (
+    podman_environment,
+    remove_podman_storage,
+    skip_without_containers,
+    write_layout,
+)
+from tests.waiting import HANG_S
+
+
+@dataclass(frozen=True, slots=True)
+class PodmanStorage:
+    """Where a test's podman keeps its things; `environment` names its settings; `image` is one that may be pulled.
+
+    `socket` is that of a service that runs, None where each runtime is to start its own.
+    """
+
+    folder: Path
+    environment: dict[str, str]
+    image: str
+    digest: str
+    socket: Path | None = None
+
+    @property
+    def image_folders(self) -> tuple[Path, ...]:
+        """Where a test puts image files: the image, and its own."""
+        return (self.folder.parent,)
+
+
+@contextmanager
+def storage_in(folder: Path) -> Iterator[PodmanStorage]:
+    """Yield a storage of podman's with nothing in it, and an image beside it; all containers are gone afterwards."""
+    skip_without_containers("podman", "runc", "conmon")
+    environment = podman_environment(folder / "podman")
+    digest = write_layout(folder / "image")
+    try:
+        yield PodmanStorage(folder / "podman", environment, f"oci:{folder / 'image'}:latest", digest)
+    finally:
+        remove_podman_storage(folder / "podman", environment)
+
+
+@pytest.fixture
+def podman_storage(tmp_path: Path) -> Iterator[PodmanStorage]:
+    """A storage of the test's own."""
+    with storage_in(tmp_path) as storage:
+        yield storage
+
+
+@pytest.fixture
+def podman_socket(podman_storage: PodmanStorage) -> Iterator[Path]:
+    """The socket of a podman service with this storage; it ends with the test."""
+    with service_of(podman_storage) as socket:
+        yield socket
+
+
+@contextmanager
+def service_of(podman_storage: PodmanStorage) -> Iterator[Path]:
+    """Yield the socket of a podman service with a storage."""
+    socket = podman_storage.folder / "podman.sock"
+    process = subprocess.Popen(
+        ["podman", "system", "service", "--time", "0", f"unix://{socket}"],
+        env={**os.environ, **podman_storage.environment},
+        cwd=podman_storage.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = LocalDeadline(30, "a test")
+        while not socket.exists():
+            assert process.poll() is None, "podman's service ends at once"
+            assert not deadline.has_passed(), "podman's service does not come"
+            time.sleep(0.02)
+        yield socket
+    finally:
+        process.terminate()
+        process.wait(HANG_S)

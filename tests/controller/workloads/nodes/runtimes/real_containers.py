@@ -1,0 +1,98 @@
+"""Real containers of every runtime, for tests: a runtime with a storage of the test's own, and what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from controller.workloads.nodes.runtimes.base import (
+    STDERR,
+    STDOUT,
+    ContainerOrder,
+    ContainerPhase,
+    ContainerState,
+    ExecSession,
+    Runtime,
+)
+from controller.workloads.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
+from dataplane.local.deadline import local_timeout
+from tests.controller.workloads.nodes.conftest import PodmanStorage
+
+Work = Callable[[Runtime], Awaitable[None]]
+Run = Callable[[Work], None]
+DEADLINE_S = 60
+
+
+@asynccontextmanager
+async def started(kind: RuntimeKind, storage: PodmanStorage, **more: object) -> AsyncIterator[Runtime]:
+    """Yield a runtime that has started; containers outlive it."""
+    more.setdefault("image_folders", storage.image_folders)
+    settings = RuntimeSettings(kind=kind, environment=storage.environment, socket=storage.socket, **more)  # type: ignore[arg-type]
+    runtime = make_runtime(settings, storage.folder / "runtime")
+    await runtime.start()
+    try:
+        yield runtime
+    finally:
+        await runtime.close()
+
+
+@asynccontextmanager
+async def container(runtime: Runtime, storage: PodmanStorage, script: str, **more: object) -> AsyncIterator[str]:
+    """Yield a container that runs a shell script."""
+    image = await runtime.pull(storage.image)
+    order = ContainerOrder(
+        **{"name": "millrace-n1-p1-c1", "labels": {"millrace.node": "n1", "millrace.epoch": "3"}, "image": image.digest}
+        | {"command": ("/bin/sh", "-c", script)}
+        | more  # type: ignore[arg-type]
+    )
+    made = await runtime.create(order)
+    try:
+        await runtime.start_container(made)
+        yield made
+    finally:
+        await runtime.remove(made)
+
+
+async def only(runtime: Runtime) -> ContainerState:
+    """Return the one container that there is."""
+    (state,) = await runtime.list("n1")
+    return state
+
+
+async def until_ended(runtime: Runtime) -> ContainerState:
+    """Return the one container once it has ended."""
+    while (state := await only(runtime)).phase is not ContainerPhase.EXITED:
+        await asyncio.sleep(0.02)
+    return state
+
+
+async def said(runtime: Runtime, made: str, **how: object) -> bytes:
+    """Return what a container has written, to both outputs."""
+    return b"".join([output.data async for output in runtime.logs(made, **how)])  # type: ignore[arg-type]
+
+
+async def outcome(session: ExecSession) -> tuple[bytes, bytes, int]:
+    """Return what a process writes to both of its outputs, and its exit code."""
+    written = {STDOUT: b"", STDERR: b""}
+    async for output in session.output():
+        written[output.stream] += output.data
+    return written[STDOUT], written[STDERR], await session.exit_code()
+
+
+async def stderr_of(runtime: Runtime, made: str) -> AsyncIterator[bytes]:
+    """Yield what a container writes to its standard error."""
+    async with aclosing(runtime.logs(made, follow=True)) as outputs:
+        async for output in outputs:
+            if output.stream == STDERR:
+                yield output.data
+
+
+def run_with(kind: RuntimeKind, storage: PodmanStorage, work: Work, **more: object) -> None:
+    """Do something with a runtime of these settings."""
+
+    async def main() -> None:
+        async with started(kind, storage, **more) as runtime, local_timeout(DEADLINE_S, "a test"):
+            await work(runtime)
+
+    asyncio.run(main())

@@ -1,0 +1,47 @@
+"""Podman's service over the deaths of those who have started it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from controller.workloads.nodes.runtimes.podman.runtime import PodmanRuntime
+from tests.controller.workloads.nodes.conftest import PodmanStorage
+from tests.waiting import finish_within
+
+pytestmark = [pytest.mark.root, pytest.mark.containers]
+
+
+def test_a_service_of_before_does_not_take_its_successors_socket_with_it(
+    tmp_path: Path, podman_storage: PodmanStorage
+) -> None:
+    async def main() -> None:
+        first = PodmanRuntime(tmp_path / "state", environment=podman_storage.environment)
+        second = PodmanRuntime(tmp_path / "state", environment=podman_storage.environment)
+        await first.start()
+        (socket,) = (tmp_path / "state").glob("podman-*.sock")
+        await second.start()
+        (successor,) = (tmp_path / "state").glob("podman-*.sock")
+        assert successor != socket
+        for process in Path("/proc").glob("[0-9]*"):
+            if str(socket).encode() in _command_of(process):
+                os.kill(int(process.name), signal.SIGTERM)
+                while _command_of(process):
+                    await asyncio.sleep(0.02)
+        assert await second.version()
+        await second.close()
+        await first.close()
+        assert list((tmp_path / "state").glob("*.sock")) == []
+
+    asyncio.run(finish_within(main(), 60))
+
+
+def _command_of(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""

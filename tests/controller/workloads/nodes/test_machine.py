@@ -1,0 +1,112 @@
+"""What a node has, and what its network namespace's counters say."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyroute2 import IPRoute
+
+from controller.apiserver.agents.access import namespace_of
+from controller.workloads.nodes.errors import NodeError
+from controller.workloads.nodes.machine import Gauges, Machine, by_number, link_of, machine_of
+from controller.workloads.nodes.settings import NodeSettings
+from dataplane.clock import VirtualClock
+from dataplane.fabric.kernel import namespaces
+
+TOPOLOGY = """\
+millrace: 1
+name: one
+defaults: {access: {rate: 10 Mbit/s, delay: 1 us}}
+switches: [{name: s1}]
+hosts:
+- {name: h1, switch: s1, cores: 4, devices: [{kind: gpu, count: 2}, {kind: npu}]}
+- {name: h2, switch: s1}
+"""
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> str:
+    file = tmp_path / "one.yaml"
+    file.write_text(TOPOLOGY)
+    return str(file)
+
+
+def settings(**more: object) -> NodeSettings:
+    return NodeSettings(**({"node": "h1", "state": "state"} | more))  # type: ignore[arg-type]
+
+
+def test_a_topologys_word_counts_and_a_host_without_hardware_has_the_machines(topology: str) -> None:
+    stated = machine_of(settings(topology=topology), "no NVML")
+    assert (stated.hardware.cpu_milli, stated.is_stated, stated.link_rate_bps) == (4000, True, 10_000_000)
+    assert {number: kind.value for number, kind in by_number({}, stated.hardware).items()} == {
+        0: "gpu",
+        1: "gpu",
+        2: "npu",
+    }
+    found = machine_of(settings(node="h2", topology=topology), "no NVML")
+    assert found.hardware == machine_of(settings(), "no NVML").hardware
+    assert (found.is_stated, found.link_rate_bps) == (False, 10_000_000)
+    with pytest.raises(NodeError, match="topology one: has no host h3"):
+        machine_of(settings(node="h3", topology=topology), "no NVML")
+
+
+def test_where_a_network_namespace_is() -> None:
+    assert namespace_of(None) is None
+    assert namespace_of("blue") == Path("/run/netns/blue")
+    assert namespace_of("/proc/1/ns/net") == Path("/proc/1/ns/net")
+    assert namespace_of("ab12cd:h1") == Path("/run/netns/mr-ab12cd-h1")
+
+
+@pytest.fixture
+def blue() -> Iterator[str]:
+    """A network namespace with a cable, of which both ends are in it."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    name = f"mr-{secrets.token_hex(3)}-h1"
+    namespaces.create(name)
+    try:
+        namespaces.call(name, _make_device)
+        yield name
+    finally:
+        namespaces.remove(name)
+
+
+@pytest.mark.root
+def test_a_hosts_own_counters_are_read_in_its_namespace(blue: str) -> None:
+    clock = VirtualClock(10**9)
+    machine = Machine(machine_of(settings(), "no NVML").hardware, is_stated=False, link_rate_bps=10_000_000)
+    gauges = Gauges(settings(network_namespace=blue, interface="eth0"), machine, clock, "no NVML")
+    assert gauges.read().rates is None
+    namespaces.call(blue, lambda: _send(100, 458))
+    clock.advance_to(2 * 10**9)
+    rates = gauges.read().rates
+    assert rates is not None
+    link = link_of(rates, clock.now_ns() + 5)
+    assert link is not None
+    # 458 bytes, with headers 500, on the wire 524; what the kernel sends by itself is beside them.
+    assert 100 * 524 * 8 <= link.sent_bps < 100 * 524 * 8 + 20_000
+    assert (link.rate_bps, link.age_ns) == (10_000_000, 5)
+    gone = Gauges(settings(network_namespace="nowhere"), machine, clock, "no NVML")
+    assert gone.read().rates is None
+    assert gone.problem == "network counters: network namespace /run/netns/nowhere: No such file or directory"
+
+
+def _make_device() -> None:
+    with IPRoute() as ip:
+        ip.link("add", ifname="eth0", kind="veth", peer="other")
+        index, other = (ip.link_lookup(ifname=name)[0] for name in ("eth0", "other"))
+        ip.addr("add", index=index, address="10.9.9.1", prefixlen=24, broadcast="10.9.9.255")
+        for number in (index, other):
+            ip.link("set", index=number, state="up")
+
+
+def _send(packets: int, size: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        for _ in range(packets):
+            out.sendto(b"x" * size, ("10.9.9.255", 9))

@@ -1,0 +1,70 @@
+"""Views made by hand, for tests of what is decided."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup, Resource
+from controller.apiserver.resources.node import NodeSpec, NodeStatus, Share
+from controller.apiserver.resources.pod import Location, Phase, PodSpec, PodStatus
+from controller.workloads.placement.deciding import reconcile
+from controller.workloads.placement.settings import PlacementSettings
+from controller.workloads.placement.template import pod_of
+from controller.workloads.placement.values import Decided
+from controller.workloads.placement.view import KINDS, View
+from tests.controller.workloads.placement.serving_placement import TEMPLATE
+
+S: Final = 1_000_000_000
+SETTINGS: Final = PlacementSettings()
+
+
+def node(name: str, *, heartbeat: int = 1, lease_s: float = 40.0, ready: bool = True, **more: Any) -> Node:
+    """Return a node that has reported."""
+    status = NodeStatus(ready=ready, heartbeat_ns=heartbeat or None)
+    return Node(
+        metadata=Metadata(name=name, uid=name, revision=heartbeat), spec=NodeSpec(lease_s=lease_s), status=status
+    )
+
+
+def pod(name: str, where: str | None = None, spec: PodSpec = TEMPLATE, **status: Any) -> Pod:
+    """Return a pod, bound to a node with epoch 1, or nowhere."""
+    phase = Phase.PENDING if where is None else Phase.RUNNING
+    found = PodStatus(**{"phase": phase, "node": where, "epoch": 0 if where is None else 1, **status})
+    return Pod(metadata=Metadata(name=name, uid=name, revision=1), spec=spec, status=found)
+
+
+def stating(name: str, where: str) -> Pod:
+    """Return a pod that states the node that it is on."""
+    return pod(name, where, replace(TEMPLATE, location=Location(node=where)))
+
+
+def deleting(one: Pod) -> Pod:
+    """Return a pod that is to go."""
+    return replace(one, metadata=replace(one.metadata, deleting_ns=1))
+
+
+def member(group: PodGroup, index: int, where: str | None = None, **status: Any) -> Pod:
+    """Return a pod of a group's template."""
+    made = pod_of(group, index, None)
+    found = pod(made.metadata.name, where, made.spec, **status)
+    return replace(found, metadata=replace(found.metadata, labels=made.metadata.labels))
+
+
+def view_of(*resources: Resource, at_ns: int = 0) -> View:
+    """Return what is known where this is all that there is."""
+    view = View(at_ns)
+    for kind in KINDS:
+        view.take_all(kind, [one for one in resources if isinstance(one, kind)], 1, at_ns)
+    return view
+
+
+def decide(view: View, seconds: float, settings: PlacementSettings = SETTINGS) -> Decided:
+    """Return what is decided so many seconds after the beginning."""
+    return reconcile(view, int(seconds * S), settings)
+
+
+def share_of(one: Pod) -> Share:
+    """Return what a pod holds of its node."""
+    return Share(pod=one.metadata.name, uid=one.metadata.uid, epoch=one.status.epoch)

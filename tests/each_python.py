@@ -66,7 +66,7 @@ def compile_all(modules: Iterable[ModuleType]) -> int:
 def run_demo(folder: Path) -> dict[str, float]:
     """Run a short demo as a user would; return its figures."""
     (folder / "demo.yaml").write_text(SETTINGS, encoding="utf-8")
-    command = [sys.executable, "-m", "controller.cli", "demo", "--settings", f"{folder}/demo.yaml"]
+    command = [sys.executable, "-m", "controller.apps.cli", "demo", "--settings", f"{folder}/demo.yaml"]
     done = subprocess.run([*command, "--out", str(folder)], capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)

@@ -30,7 +30,7 @@ MOST_MODULES = 16
 WIDE = {
     "dataplane/wire": "one header a file",
     "dataplane/switch/p4runtime": "the service: a part of the specification a file",
-    "controller/cli": "a command a file",
+    "controller/apps/cli": "a command a file",
 }
 """Folders with more modules than one can take in at a glance, and of what one kind they are."""
 
@@ -41,7 +41,7 @@ RACED = (
         "controller/workloads/nodes",
         "controller/probing/running",
     ),
-    *("controller/up", "dataplane/local", "dataplane/rpc"),
+    *("controller/apps/up", "dataplane/local", "dataplane/rpc"),
 )
 """Packages of daemons that touch folders in which jobs, pods or users may write."""
 _STATE = "the daemon's state folder: nobody else can enter it"
@@ -66,7 +66,7 @@ RACE_FREE = {
     "controller/workloads/nodes/runtimes/images/layout.py:Layout.link": "the runtime's own copy of a layout",
     "controller/workloads/nodes/runtimes/images/rootfs.py:_write": "beside an image's root, which is unpacked below it",
     "controller/workloads/nodes/runtimes/podman/memory.py:_eventfd_of": _CGROUPS,
-    "controller/workloads/nodes/runtimes/reading/beneath.py:open_below": "the allowed folders themselves, which settings name",
+    "controller/workloads/nodes/runtimes/reading/beneath.py:open_below": "the allowed folders, which settings name",
     "controller/workloads/nodes/runtimes/reading/renaming.py:rename": "the runtime's own copy of an archive",
     "controller/workloads/nodes/runtimes/runc/records.py:Records.write": _CONTAINERS,
     "controller/workloads/nodes/runtimes/runc/runtime.py:RuncRuntime._lay_out": _CONTAINERS,
@@ -77,10 +77,10 @@ RACE_FREE = {
     "controller/probing/running/command.py:_write": "runs as the job, in its own folder",
     "controller/probing/running/trying.py:_run": "a temporary folder of this process's own",
     "controller/probing/running/warm.py:_take_place": _CGROUPS,
-    "controller/up/command.py:_check_fits": "the command line of whoever runs this",
-    "controller/up/command.py:detach": "the log in the state folder of whoever runs this",
-    "controller/up/state.py:StateFolder.write_settings": "the command line of whoever runs this",
-    "controller/up/state.py:default_run": "the command line of whoever runs this",
+    "controller/apps/up/command.py:_check_fits": "the command line of whoever runs this",
+    "controller/apps/up/command.py:detach": "the log in the state folder of whoever runs this",
+    "controller/apps/up/state.py:StateFolder.write_settings": "the command line of whoever runs this",
+    "controller/apps/up/state.py:default_run": "the command line of whoever runs this",
 }
 """Functions that use paths after checking them, and why nobody else can change what is there."""
 
@@ -134,8 +134,8 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 def test_names_of_files_are_found_in_pages() -> None:
-    text = "see `dataplane/no/such.py`, (controller/cli) and collectors.values.Snapshot, not ../dataplane/x.py"
-    assert files_named_in(text) == {"dataplane/no/such.py", "controller/cli"}
+    text = "see `dataplane/no/such.py`, (controller/apps/cli) and collectors.values.Snapshot, not ../dataplane/x.py"
+    assert files_named_in(text) == {"dataplane/no/such.py", "controller/apps/cli"}
     assert names_used_in(text) == {"collectors.values.Snapshot"}
     assert is_there("collectors.values.Snapshot")
     assert not is_there("collectors.values.Snapshoot")

@@ -158,10 +158,10 @@ def send_a_packet() -> list[str]:
 def main() -> None:
     """Import what `millrace demo` does, send a packet, and ask for a fabric of the kernel; print what came of it."""
     hide()
-    import controller.cli.app  # noqa: PLC0415
-    import controller.demo.command  # noqa: PLC0415
-    import controller.demo.virtual  # noqa: F401, PLC0415
-    from controller.cli import main as millrace  # noqa: PLC0415
+    import controller.apps.cli.app  # noqa: PLC0415
+    import controller.apps.demo.command  # noqa: PLC0415
+    import controller.apps.demo.virtual  # noqa: F401, PLC0415
+    from controller.apps.cli import main as millrace  # noqa: PLC0415
 
     print(*send_a_packet(), sep="\n", flush=True)
     sys.platform = "darwin"

@@ -25,7 +25,7 @@ import yaml
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import FlowKey, Snapshot
-from controller.cli.feed import snapshot_of
+from controller.apps.cli.feed import snapshot_of
 from controller.network.content.settings import StoreSettings
 from controller.network.p4runtime.grpc_session import GrpcSession
 from controller.network.p4runtime.grpc_session import Target as Switch
@@ -352,7 +352,7 @@ def _path_server(fabric: JobFabric) -> Iterator[str]:
         records=RecordSettings(database=str(folder / "records.sqlite")),
     )
     (folder / "paths.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
-    command = [sys.executable, "-m", "controller.cli", "paths", "serve", "-s", str(folder / "paths.yaml")]
+    command = [sys.executable, "-m", "controller.apps.cli", "paths", "serve", "-s", str(folder / "paths.yaml")]
     with (folder / "paths.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(ROOT)})
     with process:

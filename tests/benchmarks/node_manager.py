@@ -76,7 +76,7 @@ async def measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> dict[s
         file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
         begun = time.monotonic()
         with (folder / "node.log").open("wb") as log:
-            command = [sys.executable, "-m", "controller.cli", "node", "serve", "--settings", str(file)]
+            command = [sys.executable, "-m", "controller.apps.cli", "node", "serve", "--settings", str(file)]
             process = subprocess.Popen(command, stderr=log)
         try:
             await _ready(served.client)

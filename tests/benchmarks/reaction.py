@@ -35,12 +35,12 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
 from collectors.values import HopRecord
-from controller.demo.kernel import KernelRun
-from controller.demo.live import LiveView
-from controller.demo.outcome import Outcome, delay_by_phase_ns
-from controller.demo.prepare import Prepared, prepare, sampled
-from controller.demo.settings import DemoSettings
-from controller.demo.virtual import VirtualRun
+from controller.apps.demo.kernel import KernelRun
+from controller.apps.demo.live import LiveView
+from controller.apps.demo.outcome import Outcome, delay_by_phase_ns
+from controller.apps.demo.prepare import Prepared, prepare, sampled
+from controller.apps.demo.settings import DemoSettings
+from controller.apps.demo.virtual import VirtualRun
 from controller.network.paths.records.database import open_path_database
 from controller.network.paths.records.recorder import Recorder
 from dataplane.fabric.hosts import FLOW_UDP_PORT

@@ -90,7 +90,7 @@ def test_a_worker_imports_what_every_part_needs() -> None:
 def test_switch_collector_and_controller_import_what_their_extras_bring() -> None:
     for part, module in (("collector", "collectors.process"), ("controller", "controller.network.process")):
         hidden = {*_IN_LARGER, *_ONLY_IN} - extra(part)
-        done = run_without(hidden, f"import controller.cli.app, {module}")
+        done = run_without(hidden, f"import controller.apps.cli.app, {module}")
         assert done.returncode == 0, done.stderr
 
 
@@ -107,7 +107,7 @@ def test_switch_collector_and_controller_import_what_their_extras_bring() -> Non
     ],
 )
 def test_a_command_without_its_extra_is_one_line(hidden: set[str], arguments: list[str], line: str) -> None:
-    code = f"from controller.cli import main; sys.argv = ['millrace', *{arguments!r}]; main()"
+    code = f"from controller.apps.cli import main; sys.argv = ['millrace', *{arguments!r}]; main()"
     done = run_without(hidden, code)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{line}\n")
 

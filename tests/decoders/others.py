@@ -27,10 +27,11 @@ from controller.apiserver.sessions.frames import (
     resize_of,
 )
 from controller.apiserver.sessions.values import TerminalSize
+from controller.apps.demo.packet.parts import parts_of
+from controller.apps.up.lines import LineSplitter
 from controller.cluster.alto.requests import read as read_alto
 from controller.cluster.alto.values import EndpointCostRequest, NetworkFilter, PropertyRequest
 from controller.common.errors import AltoError, InvalidError
-from controller.demo.packet.parts import parts_of
 from controller.learning.agent import records
 from controller.learning.agent.agents import new_checkpoint
 from controller.learning.agent.settings import AgentSettings, NetworkSettings
@@ -43,7 +44,6 @@ from controller.probing.errors import ProbeError
 from controller.probing.running import reading, results
 from controller.probing.running.report import Outcome
 from controller.scheduling.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
-from controller.up.lines import LineSplitter
 from controller.workloads.centres.engines.containers.parcels import files_in
 from controller.workloads.centres.engines.jobs.keeping import Ended, read_record
 from controller.workloads.centres.engines.slurm.answers import jobs_in, nodes_in
@@ -170,7 +170,7 @@ OTHERS = (
         write=sketch.Sketch.to_bytes,
     ),
     Decoder(
-        "controller.demo.packet.parts.parts_of",
+        "controller.apps.demo.packet.parts.parts_of",
         lambda data: parts_of(data, _TOPOLOGY),
         (_FRAME[:12] + _FRAME[16:],),  # without its VLAN tag
         refuses=(WireError,),
@@ -207,7 +207,11 @@ OTHERS = (
         write=lambda size: resize_frame(size).payload,
     ),
     Decoder(
-        "controller.up.lines.LineSplitter.feed", lambda data: LineSplitter().feed(data), (b"a\nb",), (), may_be_cut=True
+        "controller.apps.up.lines.LineSplitter.feed",
+        lambda data: LineSplitter().feed(data),
+        (b"a\nb",),
+        (),
+        may_be_cut=True,
     ),
     Decoder(
         "controller.workloads.nodes.guard.lease_file.decode",

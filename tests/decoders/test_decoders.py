@@ -36,7 +36,7 @@ ELSEWHERE = {
     "collectors.decode.sources.node_id_of": "collectors/test_report_sources.py",
     "collectors.feed.keys.address_in": "collectors/feed/test_records.py",
     "collectors.report_reader.ReportReader.read": "collectors/test_collector.py",
-    "dataplane.rpc.access.authority.pair_of": "controller/cli/test_certs.py",
+    "dataplane.rpc.access.authority.pair_of": "controller/apps/cli/test_certs.py",
     "dataplane.rpc.access.names.principal_of_der": "dataplane/rpc/access/test_guard.py",
     "dataplane.rpc.access.names.principal_of_pem": "dataplane/rpc/access/test_guard.py",
     "dataplane.store.layout.hash_of": "dataplane/store/test_layout.py",

@@ -19,13 +19,13 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from collectors.metrics.families import StateCollector
+from controller.apps.up.plan import make_plan
+from controller.apps.up.settings import UpSettings
+from controller.apps.up.state import StateFolder
 from controller.network.aggregation.service import metrics as jobs
 from controller.network.paths.service import metrics as paths
 from controller.network.status import metrics as status
 from controller.scheduling.serving.metrics import Metrics as SchedulerMetrics
-from controller.up.plan import make_plan
-from controller.up.settings import UpSettings
-from controller.up.state import StateFolder
 from controller.workloads.placement.metrics import Metrics as PlacementMetrics
 from dataplane.config import load
 from dataplane.load.metrics import load_families

@@ -12,7 +12,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from controller.cli.app import app
+from controller.apps.cli.app import app
 from dataplane.errors import ConfigError
 from dataplane.switch.arguments import parse_arguments
 

@@ -29,7 +29,7 @@ from unittest.mock import patch
 
 import pytest
 
-from controller.cli import main
+from controller.apps.cli import main
 from tests.compiled_fabric import compile_fabric
 
 ROOT = Path(__file__).parents[2]

@@ -41,7 +41,7 @@ ROWS = {
     "controller/acceleration/running/channels.py": "worker of `millrace accel`",
     "controller/probing/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",
     "controller/probing/running/warm.py": "probes: warm server (UNIX), transfers (TCP)",
-    "controller/up/control.py": "`millrace up`, control (UNIX)",
+    "controller/apps/up/control.py": "`millrace up`, control (UNIX)",
     "dataplane/allreduce/transports.py": "worker of an all-reduce (UDP)",
     "dataplane/fabric/agent.py": "fabric in the kernel, traffic of its hosts (UDP)",
     "dataplane/fabric/live/kernel.py": "fabric in the kernel, reports (UDP)",
@@ -53,7 +53,7 @@ ROWS = {
 }
 NOT_FOR_OTHERS = {
     "controller/network/telemetry_probing/sender.py": "sends, and is never read",
-    "controller/up/state.py": "whether a port is free",
+    "controller/apps/up/state.py": "whether a port is free",
     "dataplane/allreduce/membership.py": "whether an address is this machine's",
     "dataplane/nic/devices/link_events.py": "the kernel's messages",
     "dataplane/nic/ports/packet_socket.py": "frames of a device",

@@ -22,8 +22,8 @@ import yaml
 from collectors.feed.server import FeedSettings
 from collectors.process import CollectorProcessSettings
 from collectors.values import JobState
-from controller.cli.feed import ask, snapshot_of
-from controller.demo.training.star import star
+from controller.apps.cli.feed import ask, snapshot_of
+from controller.apps.demo.training.star import star
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings
 from controller.network.content.settings import StoreSettings
@@ -113,7 +113,7 @@ class JobFabric:
         assert self.topology.collector is not None
         start = partial(self.fabric.run_in, self.topology.collector.host)
         arguments = ("collector", "-s", str(folder / "collector.yaml"))
-        self.processes.append(stack.enter_context(_process("controller.cli", *arguments, log=log, start=start)))
+        self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log, start=start)))
         until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
 
     def _start_daemon(self, stack: ExitStack) -> None:
@@ -132,7 +132,7 @@ class JobFabric:
         (folder / "controller.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
         arguments = ("controller", "-s", str(folder / "controller.yaml"))
-        self.processes.append(stack.enter_context(_process("controller.cli", *arguments, log=log)))
+        self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log)))
         path, count = folder / "controller.log", len(settings.switches)
         until(lambda: path.read_text(encoding="utf-8").count("reconciled, ") >= count, "switches that are reconciled")
 

@@ -114,7 +114,7 @@ class Circle:
 
     def start(self, name: str) -> None:
         """Start a daemon as a user would, beside the collector's host."""
-        command = [sys.executable, "-m", "controller.cli", *COMMANDS[name]]
+        command = [sys.executable, "-m", "controller.apps.cli", *COMMANDS[name]]
         with self.log(name).open("ab") as log:
             self._daemons[name] = self.fabric.run_in(
                 self._home,

@@ -27,7 +27,7 @@ from controller.apiserver.process import serve as serve_api
 from controller.apiserver.resources import Node, Pod
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.apiserver.tokens import TokenRequest
-from controller.cli.app import app
+from controller.apps.cli.app import app
 from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.scheduling.process import serve as serve_scheduler
 from controller.scheduling.settings import SchedulerSettings
@@ -167,7 +167,7 @@ class PlacementWorld:
         """Run a manager as a process until the block ends; `before` is Python that it executes first."""
         file = self.folder / f"{settings.node}.yaml"
         file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
-        code = f"{before}\nimport sys\nsys.argv[0] = 'millrace'\nfrom controller.cli import main\nmain()\n"
+        code = f"{before}\nimport sys\nsys.argv[0] = 'millrace'\nfrom controller.apps.cli import main\nmain()\n"
         command = [sys.executable, "-c", code, "node", "serve", "-s", str(file)]
         with (self.folder / f"{settings.node}.log").open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -203,7 +203,7 @@ class PlacementWorld:
     def type(self, line: str, data: bytes) -> tuple[bytes, int]:
         """Run a command as a process of its own, with an input; return its output and its exit status."""
         environment = {**os.environ, "MILLRACE_API": self.place.address}
-        command = [sys.executable, "-m", "controller.cli", *line.split()]
+        command = [sys.executable, "-m", "controller.apps.cli", *line.split()]
         found = subprocess.run(command, input=data, env=environment, capture_output=True, check=False, timeout=WAIT_S)
         assert not found.stderr, found.stderr
         return found.stdout, found.returncode
@@ -262,7 +262,7 @@ def fabric_of(file: Path, folder: Path) -> Iterator[KernelFabric]:
         )
         path, log = folder / "controller.yaml", folder / "controller.log"
         path.write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
-        command = [sys.executable, "-m", "controller.cli", "controller", "-s", str(path)]
+        command = [sys.executable, "-m", "controller.apps.cli", "controller", "-s", str(path)]
         with log.open("w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:

@@ -18,7 +18,7 @@ import pytest
 from matplotlib import font_manager
 from PIL import Image
 
-from controller.cli import main
+from controller.apps.cli import main
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -95,7 +95,7 @@ def demo(folder: Path, not_root: list[str], compiled: Path) -> Demo:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder / "out"), "TERM": "dumb"}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": str(folder / "out" / ".matplotlib")}
     environment["MILLRACE_CACHE_DIR"] = str(compiled)
-    command = [*not_root, sys.executable, "-m", "controller.cli", "demo", "--settings", str(folder / "demo.yaml")]
+    command = [*not_root, sys.executable, "-m", "controller.apps.cli", "demo", "--settings", str(folder / "demo.yaml")]
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -192,7 +192,7 @@ def test_what_the_demo_cannot_do_is_one_clear_line(
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_the_same_demo_runs_with_real_packets(folder: Path) -> None:
     out = folder / "out" / "kernel"
-    command = [sys.executable, "-m", "controller.cli", "demo", "--time", "kernel", "--topology", "abilene"]
+    command = [sys.executable, "-m", "controller.apps.cli", "demo", "--time", "kernel", "--topology", "abilene"]
     command += ["--demands", str(ROOT / "topologies" / "abilene-demands.csv"), "--out", str(out)]
     done = subprocess.run(
         [*command, "--settings", str(folder / "demo.yaml")],

@@ -48,7 +48,7 @@ def start_here(argv: list[str], *descriptors: int) -> subprocess.Popen[str]:
 def start_switch(stack: ExitStack, start: Start, address: str, *interfaces: str) -> None:
     """Start `millrace switch` and wait for its word that it is ready; it ends with the stack, or with this process."""
     compile_fabric()
-    argv = ["-m", "controller.cli", "switch", *interfaces, "--no-p4", "--device-id", "1"]
+    argv = ["-m", "controller.apps.cli", "switch", *interfaces, "--no-p4", "--device-id", "1"]
     lifeline, ours = os.pipe()
     stack.callback(os.close, ours)
     argv += ["--lifeline-fd", str(lifeline)]

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
-from controller.cli.app import app
+from controller.apps.cli.app import app
 from controller.common.errors import PathError
 from controller.network.paths.records.values import PathServerStatus
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
@@ -50,7 +50,7 @@ class Daemon:
     """A daemon of ours whose log is kept."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "controller.cli", *arguments]
+        command = [sys.executable, "-m", "controller.apps.cli", *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read)

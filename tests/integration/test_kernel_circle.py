@@ -291,7 +291,7 @@ def test_what_a_killed_demo_leaves_is_removed(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     (tmp_path / "triangle.yaml").write_text(TRIANGLE, encoding="utf-8")
-    command = [sys.executable, "-m", "controller.cli", "demo", "--time", "kernel", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "controller.apps.cli", "demo", "--time", "kernel", "--out", str(tmp_path / "out")]
     command += ["--topology", str(tmp_path / "triangle.yaml")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (tmp_path / "log").open("wb") as log:

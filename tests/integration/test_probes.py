@@ -109,7 +109,7 @@ class World(Site):
         settings = msgspec.to_builtins(await self.settings(name), enc_hook=str)
         file.write_text(yaml.safe_dump(settings), encoding="utf-8")
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "controller.cli", "centre", "serve", "-s", str(file), cwd=ROOT
+            sys.executable, "-m", "controller.apps.cli", "centre", "serve", "-s", str(file), cwd=ROOT
         )
         try:
             await self.ready(name)

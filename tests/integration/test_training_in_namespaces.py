@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from controller.demo.training.fabric import Answers, TrainingFabric
+from controller.apps.demo.training.fabric import Answers, TrainingFabric
 
 pytestmark = [
     pytest.mark.root,

@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 from collectors.values import HopRecord
-from controller.demo.live import LiveView
-from controller.demo.outcome import Outcome, mean_delay_ns
-from controller.demo.prepare import prepare
-from controller.demo.scenario import NS_PER_S, ScenarioSettings
-from controller.demo.settings import DemoSettings, LoopDelays
-from controller.demo.virtual import VirtualRun
+from controller.apps.demo.live import LiveView
+from controller.apps.demo.outcome import Outcome, mean_delay_ns
+from controller.apps.demo.prepare import prepare
+from controller.apps.demo.scenario import NS_PER_S, ScenarioSettings
+from controller.apps.demo.settings import DemoSettings, LoopDelays
+from controller.apps.demo.virtual import VirtualRun
 from controller.network.intents import FlowSpec, Route, RouteSet
 from controller.network.p4runtime.in_process import InProcessSession
 from controller.network.p4runtime.session import fabric_program, load_schema

@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from typing import cast
 
-from controller.demo.training.worker import Order, Worker, main
+from controller.apps.demo.training.worker import Order, Worker, main
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import MillraceState
 from dataplane.fabric.kernel import HOST_DEVICE

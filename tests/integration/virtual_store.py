@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from finsy.proto import p4r
 
-from controller.demo.store import world
-from controller.demo.store.world import US, Client, Server
+from controller.apps.demo.store import world
+from controller.apps.demo.store.world import US, Client, Server
 from controller.network.content.settings import RecordedSettings
 from controller.network.p4runtime.session import ELECTION_ID
 

@@ -90,7 +90,7 @@ async def soak(kills: int, seed: int) -> Report:
 @asynccontextmanager
 async def _server(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start the process, and wait for its ready line."""
-    command = (sys.executable, "-m", "controller.cli", "api", "serve", "-s", str(folder / "settings.yaml"))
+    command = (sys.executable, "-m", "controller.apps.cli", "api", "serve", "-s", str(folder / "settings.yaml"))
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     line = await process.stderr.readline()

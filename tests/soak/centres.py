@@ -79,7 +79,7 @@ class Daemon:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "controller.cli", *self._words, "--settings", str(self._file)]
+        command = [sys.executable, "-m", "controller.apps.cli", *self._words, "--settings", str(self._file)]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

@@ -117,7 +117,7 @@ class LearningWorld:
         file, log = self._folder / "scheduler.yaml", self._folder / "scheduler.log"
         file.write_text(yaml.safe_dump(settings), encoding="utf-8")
         log.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "controller.cli", "scheduler", "serve", "-s", str(file)]
+        command = [sys.executable, "-m", "controller.apps.cli", "scheduler", "serve", "-s", str(file)]
         with log.open("w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:

@@ -90,7 +90,7 @@ class Daemons:
         """Start a daemon with its settings."""
         file = self._folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
-        self._commands[name] = [sys.executable, "-m", "controller.cli", *words, "-s", str(file)]
+        self._commands[name] = [sys.executable, "-m", "controller.apps.cli", *words, "-s", str(file)]
         self._run(name)
 
     def kill(self, name: str, pause_s: float) -> None:

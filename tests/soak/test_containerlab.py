@@ -40,7 +40,7 @@ def millrace(state: Path) -> dict[str, str]:
     """Return the environment of a node of the image millrace: the command on its PATH, a folder of its own."""
     programs = state / "bin"
     programs.mkdir(parents=True)
-    (programs / "millrace").write_text(f'#!/bin/sh\nexec {sys.executable} -m controller.cli "$@"\n')
+    (programs / "millrace").write_text(f'#!/bin/sh\nexec {sys.executable} -m controller.apps.cli "$@"\n')
     (programs / "millrace").chmod(0o755)
     own = {
         "PYTHONPATH": str(ROOT),
@@ -145,7 +145,7 @@ for number in range(200):
 
 def paths_measured(lab: Path) -> set[tuple[str, ...]]:
     """Return which ways packets have gone, as the collector sees it."""
-    command = (sys.executable, "-m", "controller.cli", "telemetry", "paths", "--format", "json")
+    command = (sys.executable, "-m", "controller.apps.cli", "telemetry", "paths", "--format", "json")
     return {tuple(path["switches"]) for path in json.loads(eventually("control", *command, state=lab))}
 
 
@@ -153,7 +153,7 @@ def test_hosts_reach_one_another_and_the_collector_hears_of_it(lab: Path) -> Non
     with subprocess.Popen(inside("h2", sys.executable, "-c", ECHO)) as echo:
         try:
             eventually("h1", sys.executable, "-c", ASK, state=lab)
-            eventually("control", sys.executable, "-m", "controller.cli", "status", state=lab)
+            eventually("control", sys.executable, "-m", "controller.apps.cli", "status", state=lab)
             for _ in range(30):
                 eventually("h1", sys.executable, "-c", ASK, state=lab)
                 if paths_measured(lab) == {("s1", "s2"), ("s2", "s1")}:

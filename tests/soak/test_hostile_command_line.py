@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.controller.cli.hostile.calls import calls, problem_of
-from tests.controller.cli.hostile.sandbox import ROOT
+from tests.controller.apps.cli.hostile.calls import calls, problem_of
+from tests.controller.apps.cli.hostile.sandbox import ROOT
 
 CALLS = int(os.environ.get("MILLRACE_CALLS", "1500"))
 """How many of some 18,000; 0: all, which takes an hour or more."""
@@ -35,7 +35,7 @@ def test_no_command_shows_a_stack_trace_or_hangs(tmp_path: Path) -> None:
     for number in range(workers := os.cpu_count() or 1):
         (tmp_path / f"calls{number}").write_text(json.dumps(every[number::workers]))
         (place := tmp_path / f"place{number}").mkdir()
-        command = [*UNSHARE, sys.executable, "-m", "tests.controller.cli.hostile.sandbox"]
+        command = [*UNSHARE, sys.executable, "-m", "tests.controller.apps.cli.hostile.sandbox"]
         with (tmp_path / f"out{number}").open("wb") as output, (tmp_path / f"errors{number}").open("wb") as errors:
             words = [*command, str(tmp_path / f"calls{number}"), str(place)]
             running.append(subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=errors))

@@ -83,7 +83,7 @@ class Manager:
 
 @asynccontextmanager
 async def started(settings: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    command = (sys.executable, "-m", "controller.cli", "placement", "serve", "--settings", str(settings))
+    command = (sys.executable, "-m", "controller.apps.cli", "placement", "serve", "--settings", str(settings))
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     while not (line := await process.stderr.readline()).startswith(b"millrace placement: ready: "):

@@ -21,7 +21,7 @@ pytestmark = [
 def test_a_training_goes_on_without_a_worker_and_without_the_switch(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    command = [sys.executable, "-m", "controller.cli", "demo", "training", "--workers", "3", "--steps", "45"]
+    command = [sys.executable, "-m", "controller.apps.cli", "demo", "training", "--workers", "3", "--steps", "45"]
     done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "training.json").read_text())

@@ -22,7 +22,7 @@ from controller.learning.agent.inference.making import inference_of
 from controller.learning.agent.settings import Form
 from controller.learning.agent.training.process import ProcessTraining
 from controller.learning.errors import LearningError
-from tests.controller.cli.test_learning_interrupted import interrupted, train
+from tests.controller.apps.cli.test_learning_interrupted import interrupted, train
 from tests.controller.learning.agent.conftest import Live, Observe, _one_thread, live, observe
 from tests.controller.learning.agent.test_known_values import VALUES, chain_values
 from tests.controller.learning.agent.test_learner import bandit_errors

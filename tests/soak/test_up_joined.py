@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from controller.apps.up.plan import make_plan
+from controller.apps.up.settings import UpSettings
+from controller.apps.up.state import StateFolder
+from controller.apps.up.values import UpState
 from controller.common.errors import ControllerError
-from controller.up.plan import make_plan
-from controller.up.settings import UpSettings
-from controller.up.state import StateFolder
-from controller.up.values import UpState
 from dataplane.config import load
 from tests.soak.up import START_S, ApiWriter, Kept, Running, kill, running
 from tests.waiting import wait_until
@@ -51,7 +51,15 @@ def fabric(folder: Path, reports: int) -> Iterator[None]:
     }
     (folder / "demands.csv").write_text("bit/s,h1,h2\nh1,0,400000\nh2,200000,0\n", encoding="utf-8")
     (folder / "fabric.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    command = [sys.executable, "-m", "controller.cli", "fabric", "serve", "--settings", str(folder / "fabric.yaml")]
+    command = [
+        sys.executable,
+        "-m",
+        "controller.apps.cli",
+        "fabric",
+        "serve",
+        "--settings",
+        str(folder / "fabric.yaml"),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder, env={**os.environ})
     try:
         ready = folder / "switches" / "s2.sock"

@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
-from controller.demo.training.fabric import Answers, TrainingFabric
+from controller.apps.demo.training.fabric import Answers, TrainingFabric
 
 WORKERS, RATE_BPS, STEPS = 4, 200_000_000, 40
 LOSING = "tests.integration.training_workers"

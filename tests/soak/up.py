@@ -32,11 +32,11 @@ from pathlib import Path
 import httpx
 
 from collectors.history.query import query
+from controller.apps.up.control import SOCKET, Question, ask
+from controller.apps.up.state import StateFolder, free_port
+from controller.apps.up.values import UpState
 from controller.common.errors import ControllerError
 from controller.network.status.service import ControllerClient, ControllerClientSettings
-from controller.up.control import SOCKET, Question, ask
-from controller.up.state import StateFolder, free_port
-from controller.up.values import UpState
 from dataplane.fabric.live.settings import Time
 
 POLL_S = 0.25
@@ -176,7 +176,7 @@ def running(folder: Path, topology: str, at: str, *words: str, more: str = "") -
     state.write_settings(topology, Time(at), folder / "run" / "millrace", udp_port=free_port(0))
     with state.settings.open("a", encoding="utf-8") as file:
         file.write(more)
-    command = [sys.executable, "-m", "controller.cli", "up", "--state", str(state.path), *words]
+    command = [sys.executable, "-m", "controller.apps.cli", "up", "--state", str(state.path), *words]
     with (folder / "up.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
     try:

@@ -36,7 +36,7 @@ import dataplane
 
 HERE = Path(__file__).resolve().parent
 PYTHON = Path(sys.prefix).resolve() / "bin" / "python"
-MILLRACE = [sys.executable, "-m", "controller.cli"]
+MILLRACE = [sys.executable, "-m", "controller.apps.cli"]
 NODES = ("h1", "h2", "h3", "h4")
 WAIT_S = 180.0
 STEP = re.compile(r"step (\d+) rank \d+ on \S+: bits (\w+), largest difference from numpy (\S+)")

@@ -29,6 +29,6 @@ def step_with(file: Path) -> None:
 
 if __name__ == "__main__":
     step_with(Path(sys.argv.pop(1)))
-    from controller.cli import main
+    from controller.apps.cli import main
 
     main()

@@ -90,7 +90,7 @@ async def daemon(
     """Run `millrace KIND serve` until the end of the block; yield the number of its process and its ready line."""
     file, said = folder / f"{name}.yaml", folder / f"{name}.log"
     file.write_text(yaml.safe_dump(dict(settings)))
-    command = [sys.executable, "-m", "controller.cli", kind, "serve", "--settings", str(file)]
+    command = [sys.executable, "-m", "controller.apps.cli", kind, "serve", "--settings", str(file)]
     with said.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stderr=log, env={**os.environ, **(environment or {})}

@@ -136,7 +136,7 @@ def test_strangers_do_not_take_all_files(tmp_path: Path) -> None:
     settings.write_text(
         f"storage: {{sqlite: {tmp_path}/storage}}\nlisten: ['unix:{tmp_path}/api.sock', '127.0.0.1:0']\n"
     )
-    command = f"ulimit -Sn 128 && exec {sys.executable} -m controller.cli api serve --settings {settings}"
+    command = f"ulimit -Sn 128 && exec {sys.executable} -m controller.apps.cli api serve --settings {settings}"
 
     async def main() -> None:
         server = await asyncio.create_subprocess_exec("bash", "-c", command, stderr=asyncio.subprocess.PIPE)

@@ -96,7 +96,7 @@ class Pool:
         self.client.share_units("cpus", halves)
 
     def _start(self, stack: ExitStack, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "controller.cli", *words]
+        command = [sys.executable, "-m", "controller.apps.cli", *words]
         root = str(Path(__file__).parents[3])
         process = subprocess.Popen(
             command, cwd=self.folder, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": root}

@@ -35,7 +35,7 @@ async def running(folder: Path, *words: str, settings: str) -> AsyncIterator[Dae
     """Run `millrace WORDS` with a settings file, from its ready line on, for as long as the block lasts."""
     file, log = folder / f"{words[0]}.yaml", folder / f"{words[0]}.log"
     file.write_text(settings)
-    command = [sys.executable, "-m", "controller.cli", *words, "--settings", str(file)]
+    command = [sys.executable, "-m", "controller.apps.cli", *words, "--settings", str(file)]
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=out)
     try:

@@ -68,7 +68,7 @@ class Daemon:
         self.name, self.log, self.precedes = name, folder / f"{name}.log", False
         file = folder / f"{name}.json"
         file.write_text(json.dumps(settings), encoding="utf-8")
-        self._command = [sys.executable, "-m", "controller.cli", *command, "--settings", str(file)]
+        self._command = [sys.executable, "-m", "controller.apps.cli", *command, "--settings", str(file)]
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
 

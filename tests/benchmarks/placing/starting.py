@@ -107,7 +107,7 @@ def _daemons(folder: Path, place: Place, runtime: RuntimeSettings) -> Iterator[N
             file = folder / f"{words[0]}.yaml"
             file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
             with (folder / f"{words[0]}.log").open("wb") as log:
-                command = [sys.executable, "-m", "controller.cli", *words, "-s", str(file)]
+                command = [sys.executable, "-m", "controller.apps.cli", *words, "-s", str(file)]
                 processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
         yield
     finally:

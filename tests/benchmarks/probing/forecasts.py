@@ -30,7 +30,7 @@ import networkx as nx
 from rich.console import Console
 from rich.table import Table
 
-from controller.demo.surge import base_load_bps
+from controller.apps.demo.surge import base_load_bps
 from controller.probing.hours.forecasting import Competition
 from controller.probing.hours.values import Sample
 from dataplane.topology.demands import load_yates

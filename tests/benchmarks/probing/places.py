@@ -31,7 +31,7 @@ from controller.apiserver.resources.probe_result import ProbeRun
 from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.apiserver.tokens import TokenRequest
-from controller.demo.training.star import SWITCH
+from controller.apps.demo.training.star import SWITCH
 from dataplane.cgroups import group_of
 from dataplane.errors import MillraceError
 from dataplane.fabric.kernel import HOST_DEVICE, switch_device
@@ -195,7 +195,7 @@ class Places:
         file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         with log.open("ab") as out:
-            command = [sys.executable, "-m", "controller.cli", *words, str(file)]
+            command = [sys.executable, "-m", "controller.apps.cli", *words, str(file)]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment)
         try:
             yield process
@@ -228,7 +228,7 @@ class Places:
         words = ["--listen", f"{address}:{_PULL_PORT}", "--secret-file", str(self._secret), "--for", "7200"]
         self._fabric.fabric.run_in(
             _PEER_HOST,
-            [sys.executable, "-m", "controller.cli", "probe", "kernels", "serve", *words],
+            [sys.executable, "-m", "controller.apps.cli", "probe", "kernels", "serve", *words],
             stdout=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.demo.scenario import Scenario
+from controller.apps.demo.scenario import Scenario
 from controller.network.paths.engineering.values import SwitchGraph
 from tests.reference.whole_program import solve
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from controller.demo.outcome import Move
-from controller.demo.prepare import prepare
-from controller.demo.scenario import NS_PER_S, PlannedFlow, Scenario, ScenarioSettings
-from controller.demo.settings import DemoSettings
+from controller.apps.demo.outcome import Move
+from controller.apps.demo.prepare import prepare
+from controller.apps.demo.scenario import NS_PER_S, PlannedFlow, Scenario, ScenarioSettings
+from controller.apps.demo.settings import DemoSettings
 from controller.network.paths.balancing.values import Rebalance
 from dataplane.fabric.hosts import MAX_FLOWS
 from dataplane.topology.file import topologies_folder

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from collectors.values import FlowKey
-from controller.demo.prepare import Prepared
-from controller.demo.scenario import PlannedFlow, Scenario
-from controller.demo.virtual import VirtualRun
+from controller.apps.demo.prepare import Prepared
+from controller.apps.demo.scenario import PlannedFlow, Scenario
+from controller.apps.demo.virtual import VirtualRun
 from controller.network.paths.balancing.forwarding import Forwarding
 from controller.network.paths.deciding.graph import Network
 from controller.network.tables.path_choice import flow_hash

@@ -14,12 +14,12 @@ from itertools import pairwise
 
 from rich.console import Console
 
-from controller.demo.live import LiveView
-from controller.demo.outcome import Outcome
-from controller.demo.prepare import Prepared, prepare, sampled
-from controller.demo.scenario import Scenario, ScenarioSettings
-from controller.demo.settings import DemoSettings
-from controller.demo.virtual import VirtualRun
+from controller.apps.demo.live import LiveView
+from controller.apps.demo.outcome import Outcome
+from controller.apps.demo.prepare import Prepared, prepare, sampled
+from controller.apps.demo.scenario import Scenario, ScenarioSettings
+from controller.apps.demo.settings import DemoSettings
+from controller.apps.demo.virtual import VirtualRun
 from controller.network.intents import FlowSpec
 from controller.network.paths.records.database import open_path_database
 from controller.network.paths.records.recorder import Recorder

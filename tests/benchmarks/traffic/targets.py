@@ -107,7 +107,7 @@ def _command(target: str, cables: Attached | None, address: str, options: Sequen
     if target == BMV2:
         return [EXECUTABLE, *thrift_words(), *general, "--", *own, "--priority-queues", "8"]
     extra = _OPTIONS.get(target, ())
-    return [sys.executable, "-m", "controller.cli", "switch", *general, *extra, *options, "--", *own]
+    return [sys.executable, "-m", "controller.apps.cli", "switch", *general, *extra, *options, "--", *own]
 
 
 def _wait_listening(process: subprocess.Popen[bytes], path: Path) -> None:

@@ -8,7 +8,7 @@ import httpx
 
 from controller.apiserver.overload import SHED
 from controller.apiserver.resources import Pod
-from controller.up.health import check_api
+from controller.apps.up.health import check_api
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Play, Served
 

@@ -1,4 +1,4 @@
-"""`python -m controller.workloads.centres.trying.program CORES DEADLINE_S NAME...`: runs each kernel in a process of its own.
+"""Run each kernel in a process of its own: `python -m [this module] CORES DEADLINE_S NAME...`.
 
 NAME.json is a probe task of one kernel, NAME.out is what came of it. Libraries are loaded once and shared by forks.
 """

@@ -19,7 +19,7 @@ from controller.acceleration.network.loading import load_ground
 from controller.acceleration.network.switches import SwitchTree
 from controller.acceleration.network.trees import Aggregators
 from controller.acceleration.values import Accelerator, Compression, Growth, TransferModel, Work
-from controller.cli.accel.ground import ground_of
+from controller.apps.cli.accel.ground import ground_of
 from controller.cluster.cost_map import CostMap
 from dataplane.errors import ConfigError
 from dataplane.topology.families import from_text

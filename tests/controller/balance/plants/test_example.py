@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from typer.testing import CliRunner
 
+from controller.apps.cli.app import app
 from controller.balance.plants import Plant, PlantState
 from controller.balance.plants.example import (
     CLUSTERS,
@@ -24,7 +25,6 @@ from controller.balance.plants.plant import Application
 from controller.balance.plants.power import UNITS_BY_FREQUENCY
 from controller.balance.rules import TABLE, PlatformRule
 from controller.balance.values import Sample
-from controller.cli.app import app
 
 
 def shares(cluster: Cluster) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from controller.apps.cli.app import app
+from controller.apps.cli.output import Format, show, utc
 from controller.balance.errors import RuleError
 from controller.balance.plants import Application, Member, Plant, PlantState, run
 from controller.balance.plants.loads import constant, noisy
@@ -21,8 +23,6 @@ from controller.balance.rules.learned import Effect, Learned, Learning, learn
 from controller.balance.running.process import RECORDED
 from controller.balance.serving.history import ReportRow
 from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
-from controller.cli.app import app
-from controller.cli.output import Format, show, utc
 from dataplane.config import load
 
 SENT = 0.2

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from controller.apps.cli.app import app
 from controller.balance.plants.scenario import Load, Scenario, answer, read_scenario
 from controller.balance.rules.history import read_history
-from controller.cli.app import app
 from dataplane.config import loads
 from dataplane.errors import ConfigError
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from kubernetes import client as k8s
 
-from controller.cli import main
+from controller.apps.cli import main
 from controller.scheduling.extender.http import VERBS
 from controller.scheduling.extender.settings import ExtenderSettings
 from dataplane.config import loads

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apiserver.settings import TlsSettings
-from controller.cli import main
+from controller.apps.cli import main
 from controller.common.errors import SchedulerError
 from controller.scheduling.extender.process import serve
 from controller.scheduling.extender.service import ExtenderService

@@ -9,7 +9,7 @@ from pathlib import Path
 
 async def start(settings: Path) -> asyncio.subprocess.Process:
     """Return a scheduler of its own process once it is ready."""
-    command = (sys.executable, "-m", "controller.cli", "scheduler", "serve", "--settings", str(settings))
+    command = (sys.executable, "-m", "controller.apps.cli", "scheduler", "serve", "--settings", str(settings))
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     while not (line := await process.stderr.readline()).startswith(b"millrace scheduler: ready: "):

@@ -29,7 +29,7 @@ from controller.apiserver.registry.placements import Release, ReleaseRequest
 from controller.apiserver.resources import Decision, Metadata, Pod, PodGroup
 from controller.apiserver.resources.pod import Phase
 from controller.apiserver.resources.pod_group import PodGroupSpec
-from controller.cli.app import app
+from controller.apps.cli.app import app
 from controller.learning.agent.records import load_checkpoint
 from controller.learning.policy.live import LiveNetwork
 from controller.learning.policy.pods import Learned

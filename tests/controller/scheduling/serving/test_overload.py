@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from controller.apps.up.health import check_scheduler
 from controller.scheduling import process
 from controller.scheduling.overload import monitor_of
 from controller.scheduling.serving.pending import PendingQueue
 from controller.scheduling.settings import MetricsSettings, QueueSettings, SchedulerSettings
-from controller.up.health import check_scheduler
 from dataplane.load.monitor import BEGIN_AFTER
 from dataplane.load.values import DaemonLoad
 from tests.controller.scheduling.serving.conftest import Cluster, Play

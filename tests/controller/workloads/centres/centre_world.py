@@ -177,7 +177,7 @@ class AgentProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "controller.cli", "centre", "serve", "--settings", str(self._file)]
+        command = [sys.executable, "-m", "controller.apps.cli", "centre", "serve", "--settings", str(self._file)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

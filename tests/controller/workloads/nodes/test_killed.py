@@ -49,7 +49,7 @@ class Process:
     def start(self, *before: str) -> None:
         """Start it, perhaps by another program, which is then killed with it."""
         self._has_parent = bool(before)
-        command = [*before, sys.executable, "-m", "controller.cli", "node", "serve", "--settings", str(self._file)]
+        command = [*before, sys.executable, "-m", "controller.apps.cli", "node", "serve", "--settings", str(self._file)]
         with self._log.open("ab") as log:
             environment = {**os.environ, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
             self._process = subprocess.Popen(

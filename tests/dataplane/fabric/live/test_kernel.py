@@ -35,7 +35,15 @@ WAIT_S = 60.0
 
 def start(folder: Path) -> subprocess.Popen[str]:
     """Start the daemon; return it when it is ready."""
-    command = [sys.executable, "-m", "controller.cli", "fabric", "serve", "--settings", str(folder / "fabric.yaml")]
+    command = [
+        sys.executable,
+        "-m",
+        "controller.apps.cli",
+        "fabric",
+        "serve",
+        "--settings",
+        str(folder / "fabric.yaml"),
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     said = next(process.stderr)

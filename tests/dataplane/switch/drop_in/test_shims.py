@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from controller.cli.app import app
+from controller.apps.cli.app import app
 from dataplane.errors import ConfigError
 from dataplane.switch.drop_in.names import BMV2_NAMES
 from dataplane.switch.drop_in.shims import install

@@ -26,7 +26,7 @@ POLL_S: Final = 0.1
 
 
 class ClusterEngine(ABC, Generic[Told]):
-    """Jobs of a centre at another system, which tells a `Told` of each; the Engine of controller.workloads.centres.engines.base.
+    """An Engine (controller.workloads.centres.engines.base) over another system, which tells a `Told` of each job.
 
     `records` is a folder of the agent's own, which no job can enter; `poll_s` is between two looks for changes.
     With `trusts_folders` a job that the system has forgotten ended as its folder says.

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from controller.cli import main
+from controller.apps.cli import main
 from controller.common.errors import JobError
 from controller.network.aggregation.service.client import JobClient, JobClientSettings
 from controller.network.daemon_settings import DaemonSettings

@@ -1,0 +1,1 @@
+"""What people start: the commands, the supervisor of one machine, the demos."""

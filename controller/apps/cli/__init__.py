@@ -1,0 +1,89 @@
+"""The `millrace` command: every error of ours is one line on stderr and exit status 1."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from typing import Final
+
+from controller.apps.cli.plain_output import plain_output
+from dataplane.errors import MillraceError, in_one_line, is_text
+from dataplane.extras import missing
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What the system says of an output that takes no more."""
+
+_SMALLER: Final = {"collector": "collector", "controller": "controller", "switch": "controller"}
+"""Commands that need less than the whole command line, and the extra that has it."""
+
+_WITH_VALUE: Final = {"--log-format", "--log-level"}
+"""Options before a command that take a word."""
+
+
+def main() -> None:
+    """Run the command line; exit 0 on success, 1 on an error of the user's world, 2 on wrong usage, 130 on Ctrl-C."""
+    # gRPC's own complaints, of several lines each, come beside the errors that say the same.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    _check_words()
+    with plain_output():
+        _run_to_the_end()
+
+
+def _run_to_the_end() -> None:
+    try:
+        _run()
+    except (MillraceError, ImportError) as error:
+        print(in_one_line(_line(error)), file=sys.stderr)  # noqa: T201 - this is the command's voice
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        _drop_output()  # its reader has gone
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None and error.errno not in _FULL:
+            raise
+        if error.filename is None:
+            _drop_output()
+        where = "output" if error.filename is None else os.fsdecode(error.filename)
+        print(in_one_line(f"millrace: {where}: {error.strerror}"), file=sys.stderr)  # noqa: T201
+        sys.exit(1)
+
+
+def _check_words() -> None:
+    """Exit 2 for a word that is no UTF-8 text, unless it is the name of a file: nothing else here has bytes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # such names are printed as they are
+    for word in sys.argv[1:]:
+        if not word.isascii() and not is_text(word) and not any(map(os.path.lexists, (word, word.partition("=")[2]))):
+            print(in_one_line(f"millrace: {word}: is not UTF-8 text"), file=sys.stderr)  # noqa: T201
+            sys.exit(2)
+
+
+def _run() -> None:
+    """Run the command; raise OSError, as any command may, for output that is taken by nobody."""
+    from controller.apps.cli.app import app  # noqa: PLC0415 - a missing package must still end as one line
+
+    try:
+        app(standalone_mode=True)
+    finally:
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()  # else the interpreter complains as it ends, of several lines
+
+
+def _line(error: Exception) -> str:
+    """Return what the user reads of an error; of a package that is not installed, how to install it."""
+    if isinstance(error, ModuleNotFoundError):
+        pairs = zip(["", *sys.argv[1:]], sys.argv[1:], strict=False)
+        command = next((word for before, word in pairs if word[:1] != "-" and before not in _WITH_VALUE), "")
+        line = missing(f"millrace {command}".strip(), error, _SMALLER.get(command, "demo"))
+        if line is not None:
+            return line
+    return f"millrace: {error}"
+
+
+def _drop_output() -> None:
+    """Have nothing be flushed at exit into an output that takes no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,5 @@
+"""`python -m controller.apps.cli` is `millrace`."""
+
+from controller.apps.cli import main
+
+main()

@@ -1,0 +1,127 @@
+"""`millrace accel network`: what a reduction takes over a fabric, round by round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.accel.ground import (
+    FanInOption,
+    FeedOption,
+    HardwareOption,
+    MachinesOption,
+    RateOption,
+    ServerOption,
+    TopologyOption,
+    ground_of,
+)
+from controller.apps.cli.amounts import in_gigabytes
+from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.units import milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from controller.acceleration.network.grounds import Ground
+    from controller.acceleration.network.timing import TimedRound
+
+_COLUMNS = (
+    "round",
+    "groups",
+    "transfers",
+    "seconds",
+    "delay ms",
+    "bandwidth is",
+    "busiest link",
+    "flows",
+    "free Mbit/s",
+)
+_KEYS = (
+    *("round", "groups", "transfers", "seconds", "s_per_gb", "delay_s"),
+    *("basis", "busiest", "busiest_flows", "busiest_bps", "full"),
+)
+
+
+def network(  # noqa: PLR0917 - a command line's options
+    topology: TopologyOption = None,
+    hardware: HardwareOption = None,
+    feed: FeedOption = None,
+    server: ServerOption = None,
+    rate: RateOption = None,
+    machines: MachinesOption = None,
+    fan_in: FanInOption = None,
+    output: Annotated[float, typer.Option(parser=in_gigabytes(), help="GB that each sends in a round.")] = 0.1,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show the rounds of a reduction over the machines: how long, on which links; who sends to whom (JSON)."""
+    ground = ground_of(topology, hardware, feed=feed, server=server, rate=rate, machines=machines, fan_in=fan_in)
+    rounds = ground.tree.rounds if ground.tree is not None else ()
+    numbered = list(enumerate(rounds, 1))
+    if form is Format.JSON:
+        show(_KEYS, (_row(ground, number, one, output) for number, one in numbered), form)
+    elif rounds:
+        show(_COLUMNS, (_cells(ground, number, one, output) for number, one in numbered), form)
+    for line in _summary(ground, output):
+        typer.echo(line, err=form is not Format.TABLE)
+
+
+def _cells(ground: Ground, number: int, one: TimedRound, output_gb: float) -> Cells:
+    return (
+        number,
+        _groups(ground, number),
+        len(one.transfers),
+        _figure(one.s_per_gb * output_gb + one.delay_s),
+        milliseconds(round(one.delay_s * 1e9)),
+        str(one.basis),
+        str(one.busiest),
+        f"{one.busiest_flows:g}",
+        _figure(one.busiest_bps / 1e6),
+    )
+
+
+def _figure(value: float) -> str:
+    """Return four digits of a number, more of one above 9,999, and no exponent but for what is next to nothing."""
+    return f"{value:.4g}" if value < 9999.5 else f"{value:.0f}"
+
+
+def _groups(ground: Ground, number: int) -> int:
+    return len(ground.tree.tree.rounds[number - 1]) if ground.tree is not None else 0
+
+
+def _row(ground: Ground, number: int, one: TimedRound, output_gb: float) -> Cells:
+    transfers = [{"src": transfer.src, "dst": transfer.dst} for transfer in one.transfers]
+    seconds = one.s_per_gb * output_gb + one.delay_s
+    figures = (seconds, one.s_per_gb, one.delay_s, str(one.basis), str(one.busiest), one.busiest_flows)
+    return (number, _groups(ground, number), transfers, *figures, one.busiest_bps, [str(link) for link in one.full])
+
+
+def _summary(ground: Ground, output_gb: float) -> Iterator[str]:
+    """Yield both models' times for the same output, where sums are added up, and what is assumed."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from controller.acceleration.model import Works, times  # noqa: PLC0415
+    from controller.acceleration.network.grounds import NO_SWITCH  # noqa: PLC0415
+    from controller.acceleration.values import Growth, TransferModel, Work  # noqa: PLC0415
+
+    machines = ground.machines
+    works = Works.of([Work("output", Growth.LINEAR, 0.0, 10 * output_gb, output_gb)])
+    by = {model: times(works, replace(machines, transfer=model))[0].transfer_s for model in TransferModel}
+    if machines.count == 1:
+        yield "1 machine: nothing is sent"
+        return
+    rate = machines.network.rate_gbit_per_s * 1e3
+    yield f"{machines.count} machines, fan-in {machines.fan_in}, {_figure(rate)} Mbit/s from node to node"
+    yield (
+        f"outputs of {output_gb:g} GB: {_figure(by[TransferModel.PER_PATH])} s by the tree (per-path), "
+        f"{_figure(by[TransferModel.SUM])} s by the sum of all data over one rate; decisions count {machines.transfer}"
+    )
+    if isinstance(ground.switch, str):
+        if ground.switch != NO_SWITCH:
+            yield f"switch: {ground.switch}"
+    else:
+        yield (
+            f"switch: sums are added up at {ground.switch.tree.root}, {_figure(ground.switch.s_per_gb)} s for a GB, "
+            f"up to {ground.switch.slots} lanes; all wait for {ground.switch.busiest}"
+        )
+    yield from ground.notes

@@ -1,0 +1,251 @@
+"""`millrace accel run`: a statement or an operator on workers, and what it takes beside what the model says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.accel.between import between_of
+from controller.apps.cli.accel.ground import FeedOption, HardwareOption, ServerOption, TopologyOption
+from controller.apps.cli.amounts import in_seconds
+from controller.apps.cli.output import Cells, Format, FormatOption, show
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from controller.acceleration.running.clusters import Cluster
+    from controller.acceleration.running.comparing import Comparison, Processing
+    from controller.acceleration.running.shares import Shares
+    from controller.acceleration.running.values import Plan
+    from controller.acceleration.values import Machines, Times
+
+_PARTS = ("compute", "aggregation", "transfer", "bus", "compression")
+
+
+def run(  # noqa: PLR0917 - a command line's options
+    what: Annotated[
+        str, typer.Argument(metavar="STATEMENT|OPERATOR", help="A SELECT, or filter, aggregate, join, sort.")
+    ],
+    table: Annotated[list[str], typer.Option("--table", metavar="NAME=FILE", help="Parquet or CSV; more than once.")],
+    sharded: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The table that workers have parts of; default: the greatest.")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, max=256, help="Start so many workers here.")] = None,
+    workers: Annotated[
+        str | None, typer.Option(metavar="ADDRESS,...", help="Or take these: HOST:PORT or unix:PATH of each.")
+    ] = None,
+    secret_file: Annotated[
+        Path | None, typer.Option("--secret-file", metavar="FILE", help="With --workers: what they were started with.")
+    ] = None,
+    fan_in: Annotated[int, typer.Option("--fan-in", "-k", min=2, max=1000, help="Of the reduction tree.")] = 10,
+    engine: Annotated[str, typer.Option(metavar="ENGINE", help="duckdb, numpy, torch or torch-cuda.")] = "duckdb",
+    column: Annotated[str, typer.Option(metavar="NAME", help="What it filters, groups, joins or sorts by.")] = "",
+    below: Annotated[float, typer.Option(help="filter: rows whose column is less.")] = 0.0,
+    sums: Annotated[list[str] | None, typer.Option("--sum", metavar="NAME", help="aggregate: add up a column.")] = None,
+    other: Annotated[str, typer.Option(metavar="NAME", help="join: the table that is whole on each worker.")] = "",
+    limit: Annotated[int, typer.Option(min=0, max=1 << 40, help="sort: the first so many rows; 0: all.")] = 0,
+    compare: Annotated[bool, typer.Option("--compare", help="What the model says of it, and what it took.")] = False,
+    rate: Annotated[
+        str | None, typer.Option(metavar="RATE", help="--compare: of each worker's link, as '1 Gbit/s'; else inf.")
+    ] = None,
+    topology: TopologyOption = None,
+    hardware: HardwareOption = None,
+    feed: FeedOption = None,
+    server: ServerOption = None,
+    share: Annotated[
+        int | None, typer.Option(metavar="MILLI", min=10, max=1000, help="Thousandths of a core a process; root.")
+    ] = None,
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="For a run.")] = 60.0,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Run a statement or an operator on workers that reduce over a tree; print its rows, with --compare its times."""
+    network = {"rate": rate, "topology": topology, "hardware": hardware, "feed": feed, "server": server}
+    if not compare and (said := next((name for name, value in network.items() if value is not None), None)):
+        raise typer.BadParameter(f"--{said} goes with --compare: a run has the network that it has")
+    between = between_of(rate=rate, topology=topology, hardware=hardware, feed=feed, server=server)
+    tables = _tables(table)
+    plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
+    if form is Format.TABLE:
+        _warn(processes, share)
+    with _at_hand(processes, workers, secret_file, share) as hand:
+        hand.plan, hand.deadline_s = plan, deadline
+        if compare:
+            machines, notes = between.machines(hand.addresses, fan_in)
+            _compare(hand, plan, tables, machines, form)
+            for note in notes:
+                typer.echo(note, err=form is not Format.TABLE)
+            return
+        with hand.cluster(len(hand.addresses)) as cluster:
+            cluster.load(tables)
+            hand.hold()
+            found = cluster.run(fan_in)
+            result = cluster.result()
+    _show_rows(result, form)
+    if form is Format.TABLE:
+        typer.echo(f"{found.run_time_s:.3g} s on {len(found.workers)} workers, until the first had merged all")
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What is said of an operator."""
+
+    column: str
+    below: float
+    sums: tuple[str, ...]
+    other: str
+    limit: int
+
+
+@dataclass(slots=True)
+class _Hand:
+    """Workers at hand, and how a session with the first of them is made."""
+
+    addresses: tuple[str, ...]
+    secret: bytes
+    shares: Shares | None = None
+    plan: Plan | None = None
+    deadline_s: float = 60.0
+
+    def cluster(self, count: int) -> Cluster:
+        from controller.acceleration.running.clusters import Cluster  # noqa: PLC0415
+
+        assert self.plan is not None
+        return Cluster(self.addresses[:count], self.secret, self.plan, deadline_s=self.deadline_s)
+
+    def hold(self) -> None:
+        if self.shares is not None:
+            self.shares.limited(is_limited=True)
+
+
+@contextmanager
+def _at_hand(
+    processes: int | None, workers: str | None, secret_file: Path | None, share: int | None
+) -> Iterator[_Hand]:
+    """Give workers that run elsewhere, or start some here and end them."""
+    from controller.acceleration.running import secret_files  # noqa: PLC0415
+    from controller.acceleration.running.shares import Shares  # noqa: PLC0415
+    from controller.acceleration.running.starting import LocalWorkers  # noqa: PLC0415
+
+    if (processes is None) == (workers is None):
+        raise typer.BadParameter("--processes or --workers: one of them says where it runs")
+    if workers is not None:
+        if secret_file is None:
+            raise typer.BadParameter("--workers goes with --secret-file")
+        if share is not None:
+            raise typer.BadParameter("--share goes with --processes")
+        yield _Hand(tuple(filter(None, workers.split(","))), secret_files.read(secret_file))
+        return
+    assert processes is not None
+    with ExitStack() as stack:
+        local = stack.enter_context(LocalWorkers(processes))
+        hand = _Hand(local.addresses, local.secret)
+        if share is not None:
+            hand.shares = stack.enter_context(Shares([one.pid for one in local.processes], share))
+        yield hand
+
+
+def _warn(processes: int | None, share: int | None) -> None:
+    """Say where workers would wait for one another's cores."""
+    cores = len(os.sched_getaffinity(0))
+    if processes is not None and processes * (share or 1000) > cores * 1000:
+        typer.echo(
+            f"{processes} workers on {cores} cores wait for one another; --share makes them fit (root)", err=True
+        )
+
+
+def _tables(given: list[str]) -> dict[str, pa.Table]:
+    """Return tables of files; RunError names one that cannot be read."""
+    import duckdb  # noqa: PLC0415
+
+    from controller.acceleration.running.errors import RunError  # noqa: PLC0415
+
+    found = {}
+    for one in given:
+        name, equals, file = one.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"--table {one}: it is NAME=FILE")
+        if not Path(file).is_file():
+            raise RunError(f"table {name}: there is no file {file}")
+        try:
+            with duckdb.connect(":memory:") as connection:
+                found[name] = connection.from_query("SELECT * FROM query_table($1)", params=[file]).to_arrow_table()
+        except duckdb.Error as error:
+            raise RunError(f"table {name}: {file}: {str(error).splitlines()[0]}") from None
+    return found
+
+
+def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | None, words: _Words) -> Plan:
+    """Return what is to be run."""
+    from controller.acceleration.running.operators import plan_of_operator, plan_of_statement  # noqa: PLC0415
+    from controller.acceleration.running.values import Engine, Operator, OperatorKind  # noqa: PLC0415
+
+    if engine not in set(Engine):
+        raise typer.BadParameter(f"--engine {engine}: it is one of {', '.join(Engine)}")
+    if sharded is not None and sharded not in tables:
+        raise typer.BadParameter(f"--sharded {sharded}: no --table has that name")
+    if what not in set(OperatorKind):
+        if engine != Engine.DUCKDB:
+            raise typer.BadParameter(f"--engine {engine} runs {', '.join(OperatorKind)}; statements are duckdb's")
+        return plan_of_statement(what, tables, sharded)
+    kind = OperatorKind(what)
+    if (kind is OperatorKind.JOIN) != bool(words.other):
+        raise typer.BadParameter("--other goes with join, and join with --other")
+    names = [name for name in tables if name != words.other]
+    name = sharded or max(names, key=lambda one: int(tables[one].nbytes), default="")
+    operator = Operator(
+        kind=kind,
+        table=name,
+        column=words.column,
+        below=words.below,
+        sums=words.sums,
+        other=words.other,
+        limit=words.limit,
+    )
+    return plan_of_operator(operator, tables, Engine(engine))
+
+
+def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Machines, form: Format) -> None:
+    """Print what the model says of one worker with all the data and of all workers, and what they took."""
+    from controller.acceleration.running.measuring import compared  # noqa: PLC0415
+
+    hand.hold()
+    found = compared(hand.cluster, plan, tables, machines)
+    columns = ("machines", *(f"{part} s" for part in _PARTS), "predicted s", "measured s")
+    rows = [_cells(1, found.one, found.one_measured_s), _cells(machines.count, found.all, found.all_measured_s)]
+    if form is not Format.JSON:
+        rows = [(count, *(f"{seconds:.4f}" for seconds in others)) for count, *others in rows]
+    show(columns, rows, form)
+    if form is Format.TABLE:
+        typer.echo(_verdict(found))
+        if found.processing is not None:
+            typer.echo(_processing(found.processing))
+
+
+def _cells(count: int, times: Times, measured_s: float) -> Cells:
+    return (count, *(getattr(times, f"{part}_s") for part in _PARTS), times.total_s, measured_s)
+
+
+def _verdict(found: Comparison) -> str:
+    return (
+        f"one machine over all: {found.ratio:.3g} predicted, {found.measured_ratio:.3g} measured: {found.error:.1%} off"
+    )
+
+
+def _processing(found: Processing) -> str:
+    """Say what the network takes of a worker's processor, and how a hardware file says that."""
+    received, sent = (
+        f"{8 / s_per_gb:.2g} Gbit/s" if s_per_gb > 0 else "any rate"
+        for s_per_gb in (found.receive_s_per_gb, found.send_s_per_gb)
+    )
+    return f"a worker's processor can receive {received} and send {sent}; the lesser is a hardware file's host_rate"
+
+
+def _show_rows(result: pa.Table, form: Format) -> None:
+    rows = (tuple(row.values()) for batch in result.to_batches() for row in batch.to_pylist())
+    show(result.column_names, rows, form)

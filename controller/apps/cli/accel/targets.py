@@ -1,0 +1,94 @@
+"""What `millrace accel` decides about, as a command line names it: statements, queries, programs, operator graphs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from dataplane.given import read_given_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from controller.cluster.operators import OperatorGraph
+    from controller.cluster.operators.sql import SqlPlanner, SqlTable
+
+_GRAPHS: Final = frozenset({".yaml", ".yml", ".json"})
+_STDERR: Final = 2
+_MISSING: Final = re.compile(r"Catalog Error: Table with name (?P<table>\S+) does not exist")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A graph, the functions of its aggregates by operator, and what of it a reader has to know, one line each."""
+
+    graph: OperatorGraph
+    aggregates: Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+
+def target_of(
+    names: Sequence[str], database: Path | None, tables: Mapping[str, SqlTable], deadline_s: float = 120.0
+) -> Target:
+    """Return the graph of a statement, a file, or a program's run; of several, a pipeline of one after the other."""
+    from controller.acceleration.plans import mixed  # noqa: PLC0415
+    from controller.cluster.operators.sql import SqlPlanner  # noqa: PLC0415
+
+    with SqlPlanner(database, tables) as planner:
+        found = [_one(name, planner, deadline_s) for name in names]
+    if len(found) == 1:
+        return found[0]
+    graph = mixed(" then ".join(one.graph.name for one in found), [one.graph for one in found])
+    aggregates = {f"{one.graph.name}/{name}": texts for one in found for name, texts in one.aggregates.items()}
+    return Target(graph, aggregates, tuple(note for one in found for note in one.notes))
+
+
+def tables_of(declared: Sequence[str], file: Path | None) -> dict[str, SqlTable]:
+    """Return the tables that a file and the command line declare; those of the command line go first."""
+    from controller.apps.cli.probe.trace import declared as table_of  # noqa: PLC0415
+    from controller.cluster.operators.sql import load_tables  # noqa: PLC0415
+
+    return ({} if file is None else load_tables(file)) | dict(map(table_of, declared))
+
+
+def _one(name: str, planner: SqlPlanner, deadline_s: float) -> Target:
+    from controller.cluster.operators import load  # noqa: PLC0415
+    from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
+
+    suffix = Path(name).suffix if "\n" not in name else ""
+    if suffix in _GRAPHS and Path(name).is_file():
+        return Target(load(Path(name)), {})
+    if suffix == ".sql" and len(name.split()) == 1:
+        return _planned(_text(Path(name)), planner, Path(name).stem)
+    if len(name.split()) != 1:
+        return _planned(name, planner, "query")
+    traced = trace_target(name, (), deadline_s=deadline_s, output=_STDERR)
+    if not traced.graph.operators and traced.problems:
+        raise typer.BadParameter(f"{name}: {'; '.join(traced.problems)}")
+    return Target(traced.graph, {}, traced.problems)
+
+
+def _planned(sql: str, planner: SqlPlanner, name: str) -> Target:
+    from controller.cluster.operators import OperatorError  # noqa: PLC0415
+
+    try:
+        planned = planner.plan(sql, name=name)
+    except OperatorError as error:
+        if missing := _MISSING.search(str(error)):
+            hint = f"say how large it is (--table {missing['table']}=ROWS:BYTES, --tables FILE) or where (--database)"
+            raise OperatorError(f"{name}: no statistics of table {missing['table']}: {hint}") from None
+        raise
+    return Target(planned.graph, planned.aggregates)
+
+
+def _text(path: Path) -> str:
+    from controller.cluster.operators import OperatorError  # noqa: PLC0415
+
+    try:
+        return read_given_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None

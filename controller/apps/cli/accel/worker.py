@@ -1,0 +1,55 @@
+"""`millrace accel worker`: what computes on a host, for whoever knows the secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.apps.cli.amounts import in_megabytes, in_seconds
+
+
+def worker(  # noqa: PLR0917 - a command line's options
+    secret_file: Annotated[
+        Path,
+        typer.Option(
+            "--secret-file", metavar="FILE", help="Whoever runs something has it too; made if it is not there."
+        ),
+    ],
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="HOST:PORT or unix:PATH; default: a socket that only you can reach."),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, max=4096, help="Threads that DuckDB and torch compute with.")] = 1,
+    most_table_mb: Annotated[int, typer.Option(parser=in_megabytes(1, 1 << 20), help="Of one table or result.")] = 1024,
+    most_held_mb: Annotated[
+        int, typer.Option(parser=in_megabytes(1, 1 << 20), help="Of all that is held at a time.")
+    ] = 4096,
+    for_s: Annotated[
+        float, typer.Option("--for", parser=in_seconds(1, 31_536_000), help="How long; then it ends.")
+    ] = 86_400.0,
+) -> None:
+    """Compute operators that others ask for, one session at a time, until interrupted or the time is over."""
+    import signal  # noqa: PLC0415
+    import threading  # noqa: PLC0415
+
+    from controller.acceleration.running import channels, secret_files  # noqa: PLC0415
+    from controller.acceleration.running.process import name_of  # noqa: PLC0415
+    from controller.acceleration.running.serving import Worker  # noqa: PLC0415
+    from controller.apps.cli.common import ready  # noqa: PLC0415
+    from dataplane.rpc.own_folder import default_address  # noqa: PLC0415
+
+    address = listen or default_address("accel-worker")
+    secret = secret_files.read_or_make(secret_file)
+    limits = channels.Limits(most_table_bytes=most_table_mb << 20, most_held_bytes=most_held_mb << 20)
+    with channels.listen(address, limits.connections) as listening:
+        ready("accel worker")(f"at {name_of(address, listening.getsockname())} for {for_s:g} s")
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        try:
+            Worker(secret, limits, threads).serve(listening, stop, for_s)
+        finally:
+            if address.startswith("unix:"):
+                Path(address.removeprefix("unix:")).unlink(missing_ok=True)

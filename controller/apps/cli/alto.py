@@ -1,0 +1,23 @@
+"""`millrace alto`: the ALTO server (RFC 7285)."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+
+alto = typer.Typer(name="alto", help="The cost map for others: an ALTO server (RFC 7285, RFC 9439).")
+
+
+@alto.callback(invoke_without_command=True, no_args_is_help=True)
+def commands() -> None:
+    """Serve the cost map to clients of ALTO."""
+
+
+@alto.command()
+def serve(settings: SettingsFile) -> None:
+    """Run the ALTO server: network maps, cost maps and costs between addresses over HTTP."""
+    from controller.cluster.alto import process  # noqa: PLC0415
+
+    log_to_stderr("alto")
+    process.run(process.load_settings(settings), ready("alto"))

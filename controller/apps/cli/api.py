@@ -1,0 +1,157 @@
+"""`millrace api`: the service access point, and its tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.apps.cli.amounts import in_hours
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.output import Format, FormatOption, show, utc
+
+if TYPE_CHECKING:
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.tokens import NewToken, TokenRequest
+
+
+api = typer.Typer(name="api", help="The service access point, and its tokens.", no_args_is_help=True)
+token = typer.Typer(name="token", help="Tokens of users, nodes, centres and services.", no_args_is_help=True)
+api.add_typer(token)
+
+Address = Annotated[
+    str | None,
+    typer.Option("--api", metavar="ADDRESS", help="unix:PATH, HOST:PORT, URL; else $MILLRACE_API, else the socket."),
+]
+_Node = Annotated[str | None, typer.Option("--node", help="The node whose token it is (role node).")]
+_Centre = Annotated[str | None, typer.Option("--centre", help="The centre whose token it is (role centre).")]
+_Holder = Annotated[str | None, typer.Option("--holder", help="The holder of units whose token it is (role holder).")]
+_Settings = Annotated[
+    Path | None,
+    typer.Option("--settings", "-s", metavar="FILE", help="Write to this file's storage, where no server runs."),
+]
+_HOUR_S: Final = 3600.0
+
+
+@api.command()
+def serve(settings: SettingsFile) -> None:
+    """Run the service access point: resources over HTTP, kept in a storage."""
+    from controller.apiserver import process  # noqa: PLC0415
+
+    log_to_stderr("api")
+    process.run(process.load_settings(settings), ready("api"), reload=lambda: process.load_settings(settings))
+
+
+@token.command("create")
+def create_token(  # noqa: PLR0917 - a command line's options
+    role: Annotated[str, typer.Option(help="user, node, centre, holder, placement, balance, service or admin.")],
+    name: Annotated[str | None, typer.Option(help="Whose it is; by default the node, centre or holder.")] = None,
+    node: _Node = None,
+    centre: _Centre = None,
+    holder: _Holder = None,
+    rights: Annotated[
+        list[str] | None, typer.Option("--right", help="Of a user, beyond his role: exec, kernels.")
+    ] = None,
+    projects: Annotated[
+        list[str] | None,
+        typer.Option("--project", help="Of a user: what is of them is his, too; the first is where he creates."),
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option(parser=in_hours(0.001), help="How long it counts; else until revoked.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-o", metavar="FILE", help="Write it to a new file, for its user alone.")
+    ] = None,
+    address: Address = None,
+    settings: _Settings = None,
+) -> None:
+    """Make a token, and print it: it is shown this once, only a hash of it is kept."""
+    request = _request(role, name, node or centre or holder, hours, rights or [], projects or [])
+    if settings is None:
+        with client_of(address) as client:
+            made = client.create_token(request)
+    else:
+        made = asyncio.run(_created(settings, request))
+    if file is None:
+        typer.echo(made.token)
+    else:
+        _write_new(file, made.token)
+    typer.echo(f"token {made.shown.id} of {made.shown.name} ({made.shown.role.value})", err=True)
+
+
+@token.command("list")
+def list_tokens(address: Address = None, form: FormatOption = Format.TABLE) -> None:
+    """List tokens, without their secrets; times are UTC."""
+    with client_of(address) as client:
+        found = client.tokens()
+    columns = ("id", "name", "role", "subject", "rights", "projects", "created", "expires")
+    times = ((utc(one.created_ns), None if one.expires_ns is None else utc(one.expires_ns)) for one in found)
+    rows = (
+        (one.id, one.name, one.role.value, one.subject, list(one.rights), list(one.projects), *when)
+        for one, when in zip(found, times, strict=True)
+    )
+    show(columns, rows, form)
+
+
+@token.command("revoke")
+def revoke_token(
+    number: Annotated[str, typer.Argument(metavar="ID", help="As `millrace api token list` says.")],
+    address: Address = None,
+) -> None:
+    """Have a token count no more, from now on."""
+    with client_of(address) as client:
+        gone = client.revoke_token(number)
+    typer.echo(f"token {gone.id} of {gone.name} is revoked")
+
+
+def client_of(address: str | None) -> SyncApiClient:
+    """Return a client of the API at an address, or where the environment says."""
+    from controller.apiserver.client import SyncApiClient, find_place  # noqa: PLC0415
+
+    return SyncApiClient(find_place(address))
+
+
+def _request(  # noqa: PLR0917 - a command line's options
+    role: str, name: str | None, subject: str | None, hours: float | None, rights: list[str], projects: list[str]
+) -> TokenRequest:
+    import msgspec  # noqa: PLC0415
+
+    from controller.apiserver.tokens import TokenRequest  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
+
+    raw = {
+        "name": name or subject or role,
+        "role": role,
+        "subject": subject,
+        "rights": rights,
+        "projects": projects,
+    }
+    try:
+        return msgspec.convert(raw | ({} if hours is None else {"lasts_s": hours * _HOUR_S}), TokenRequest)
+    except msgspec.ValidationError as error:
+        raise InvalidError(f"token: {error}") from None
+
+
+async def _created(settings: Path, request: TokenRequest) -> NewToken:
+    import time  # noqa: PLC0415
+
+    from controller.apiserver.process import load_settings, opened  # noqa: PLC0415
+    from controller.apiserver.tokens import Tokens  # noqa: PLC0415
+
+    async with opened(load_settings(settings).storage) as storage:
+        return await Tokens(storage, time.time_ns).create(request)
+
+
+def _write_new(file: Path, text: str) -> None:
+    import os  # noqa: PLC0415
+
+    from controller.common.errors import ApiError  # noqa: PLC0415
+
+    try:
+        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ApiError(f"token file {file}: {error.strerror}") from None
+    with os.fdopen(number, "w", encoding="ascii") as out:
+        out.write(text + "\n")

@@ -1,0 +1,13 @@
+"""`millrace balance serve`: the management service of unit pools."""
+
+from __future__ import annotations
+
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+
+
+def serve(settings: SettingsFile) -> None:
+    """Run the management service: units of pools move from holders that free them to those that ask."""
+    from controller.balance import process  # noqa: PLC0415
+
+    log_to_stderr("balance")
+    process.run(process.load_settings(settings), ready("balance"))

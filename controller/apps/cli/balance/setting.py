@@ -1,0 +1,226 @@
+"""`millrace balance set`: pools, claims and control as administrators want them; `millrace balance report`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from controller.apps.cli.amounts import in_seconds
+from controller.apps.cli.api import Address, client_of
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources import UnitPool
+    from controller.apiserver.resources.unit_pool import PoolControl, UnitPoolSpec
+
+_CLAIM_KEYS = ("least", "most", "priority", "weight")
+
+
+def set_pool(  # noqa: PLR0917 - a command line's options
+    pool: Annotated[str, typer.Argument(help="The pool's name.")],
+    create: Annotated[bool, typer.Option("--create", help="Make it, if it is not there; needs --units.")] = False,
+    units: Annotated[int | None, typer.Option(min=0, help="How many units there are.")] = None,
+    claims: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--claim", metavar="HOLDER[:least=N,most=N,...]", help="Who may hold units; also priority, weight."
+        ),
+    ] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", metavar="HOLDER", help="Take a claim away.")] = None,
+    hold_s: Annotated[
+        float | None, typer.Option("--hold", "--hold-s", parser=in_seconds(), help="A unit that moved stays so long.")
+    ] = None,
+    lease_s: Annotated[
+        float | None, typer.Option("--lease", "--lease-s", parser=in_seconds(), help="Then a silent holder's units go.")
+    ] = None,
+    paused: Annotated[bool | None, typer.Option("--paused/--moving", help="Whether nothing is moved.")] = None,
+    form: Annotated[str | None, typer.Option(help="Of the controller: P, PI, PD or PID.")] = None,
+    kp: Annotated[float | None, typer.Option(min=0, help="Output per error.")] = None,
+    ki: Annotated[float | None, typer.Option(min=0, help="Output per error and report.")] = None,
+    kd: Annotated[float | None, typer.Option(min=0, help="Output per change of the error.")] = None,
+    scheme: Annotated[str | None, typer.Option(help="Of the gains: fixed, expert or fuzzy.")] = None,
+    rule: Annotated[str | None, typer.Option(help="table (a few units a step) or platform (n P_d / P_p).")] = None,
+    dead_band: Annotated[float | None, typer.Option(min=0, max=1, help="Errors that nothing is done about.")] = None,
+    asks_from_load: Annotated[
+        float | None, typer.Option("--asks-from-load", min=0, max=1, help="More only where cores are so busy.")
+    ] = None,
+    frees_to_load: Annotated[
+        float | None, typer.Option("--frees-to-load", min=0, max=1, help="Idle units are freed up to this load.")
+    ] = None,
+    settle_s: Annotated[
+        float | None,
+        typer.Option("--settle", "--settle-s", parser=in_seconds(), help="Reports count so long after moves."),
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="With --create: units are of this node's devices.")] = None,
+    thousandths: Annotated[int | None, typer.Option(min=1, max=1000, help="How much of a device a unit is.")] = None,
+    address: Address = None,
+) -> None:
+    """Set how a pool is shared out; what is not named stays. Takes the rights of an administrator or a service."""
+    given = {"units": units, "hold_s": hold_s, "lease_s": lease_s, "paused": paused}
+    control = {"form": form, "kp": kp, "ki": ki, "kd": kd, "scheme": scheme}
+    control |= {"rule": rule, "dead_band": dead_band, "settle_s": settle_s, "asks_from_load": asks_from_load}
+    control |= {"frees_to_load": frees_to_load}
+    where = {"node": node, "unit_thousandths": thousandths}
+    wanted_control = {key: value for key, value in control.items() if value is not None}
+    with client_of(address) as client:
+        from controller.apiserver.resources import UnitPool  # noqa: PLC0415
+
+        pools = client.of(UnitPool)
+        before = _found(pools, pool, create=create)
+        spec = _spec(
+            None if before is None else before.spec, given | where, wanted_control, claims or [], without or []
+        )
+        for line in (*_margins(spec, asked=bool(wanted_control)), *_leasts(spec)):
+            typer.echo(line, err=True)
+        if before is None:
+            pools.create(_new(pool, spec))
+        else:
+            pools.replace(_changed(before, spec))
+    typer.echo(f"UnitPool {pool}: {_in_words(spec)}")
+
+
+def report(  # noqa: PLR0917 - a command line's options
+    pool: Annotated[str, typer.Argument(help="The pool's name.")],
+    holder: Annotated[str, typer.Argument(help="Who reports; a token of role holder may for its own subject alone.")],
+    bus: Annotated[float | None, typer.Option(min=0, max=1, help="Occupancy of the bus.")] = None,
+    load: Annotated[float | None, typer.Option(min=0, max=1, help="Load of the cores.")] = None,
+    wants: Annotated[int | None, typer.Option(help="So many units more (below 0: fewer), instead.")] = None,
+    holds: Annotated[int | None, typer.Option(min=0, help="Promise to use no more units than so many.")] = None,
+    precision: Annotated[str, typer.Option(help="Where its precision stands: int8, fp16, ...")] = "",
+    frequency_mhz: Annotated[float | None, typer.Option("--mhz", min=0, help="Where its clock stands.")] = None,
+    address: Address = None,
+) -> None:
+    """Report of a holder's units once, as an upstream device does all the time; say what it has now."""
+    from controller.apiserver.resources.unit_pool import HolderStatus  # noqa: PLC0415
+    from controller.balance.values import Precision  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
+
+    if precision and precision not in tuple(Precision):
+        raise InvalidError(f"--precision {precision!r} is none of {', '.join(Precision)}")
+    told = HolderStatus(
+        holder=holder,
+        bus=bus,
+        load=load,
+        wants=wants,
+        holds=holds,
+        precision=precision,
+        frequency_mhz=frequency_mhz,
+    )
+    with client_of(address) as client:
+        after = client.report_units(pool, told)
+    share = next((one for one in after.shares if one.holder == holder), None)
+    units, leaving = (0, 0) if share is None else (share.units, share.leaving)
+    back = f", {leaving} of them are asked back" if leaving else ""
+    typer.echo(f"{holder} has {units} units of {pool}{back}")
+
+
+def _found(pools: Any, name: str, *, create: bool) -> UnitPool | None:  # noqa: ANN401 - resources of a client
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+
+    try:
+        found: UnitPool = pools.get(name)
+    except NotFoundError:
+        if not create:
+            raise
+        return None
+    return found
+
+
+def _spec(
+    before: UnitPoolSpec | None,
+    given: dict[str, Any],
+    control: dict[str, Any],
+    claims: list[str],
+    without: list[str],
+) -> UnitPoolSpec:
+    """Return the spec with what is given; raise InvalidError of one line for what cannot be."""
+    import msgspec  # noqa: PLC0415
+
+    from controller.apiserver.resources.unit_pool import UnitPoolSpec  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
+
+    raw: dict[str, Any] = {} if before is None else msgspec.to_builtins(before)
+    raw |= {key: value for key, value in given.items() if value is not None}
+    raw["control"] = raw.get("control", {}) | control
+    known: dict[str, dict[str, Any]] = {one["holder"]: one for one in raw.get("claims", [])}
+    for text in claims:
+        claim = _claim(text)
+        known[claim["holder"]] = known.get(claim["holder"], {}) | claim
+    missing = next((holder for holder in without if holder not in known), None)
+    if missing is not None:
+        raise InvalidError(f"--without {missing}: it has no claim")
+    raw["claims"] = [claim for holder, claim in known.items() if holder not in without]
+    if "units" not in raw:
+        raise InvalidError("--units: how many are there? a new pool needs it")
+    try:
+        return msgspec.convert(raw, UnitPoolSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidError(f"spec: {error}") from None
+
+
+def _claim(text: str) -> dict[str, Any]:
+    """Return `HOLDER:least=1,weight=2.5` as keys of a claim."""
+    from controller.common.errors import InvalidError  # noqa: PLC0415
+
+    holder, _, rest = text.partition(":")
+    found: dict[str, Any] = {"holder": holder}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in _CLAIM_KEYS or not equals:
+            raise InvalidError(f"--claim {text}: {part!r} is none of {', '.join(f'{one}=N' for one in _CLAIM_KEYS)}")
+        try:
+            found[key] = float(value) if key == "weight" else int(value)
+        except ValueError:
+            raise InvalidError(f"--claim {text}: {key}: {value!r} is no number") from None
+    return found
+
+
+def _margins(spec: UnitPoolSpec, *, asked: bool) -> list[str]:
+    """Return lines about the stability of the pool's control; raise GainsError for gains unstable on all of its units.
+
+    A holder of few units answers more to each: what is unstable there alone is warned about, as the table's guard
+    leaves out steps that would swing.
+    """
+    from controller.balance.errors import GainsError  # noqa: PLC0415
+    from controller.balance.serving.margin import margin_for  # noqa: PLC0415
+
+    if not asked:
+        return []
+    margin = margin_for(spec.control, spec.units)
+    if margin is None:
+        return []
+    share = spec.units // max(len(spec.claims), 1)
+    try:
+        margin_for(spec.control, share)
+    except GainsError as error:
+        return [f"warning: with {share} units of a holder: {error}"]
+    if margin.stable_to is None:
+        return []
+    return [f"stable: gains may be {margin.stable_to:.3g} times as large where a holder has all units"]
+
+
+def _leasts(spec: UnitPoolSpec) -> list[str]:
+    """Return a line about minimum shares that the pool's units do not do for."""
+    least = sum(claim.least for claim in spec.claims)
+    if least <= spec.units:
+        return []
+    return [f"warning: claims: at least {least} units together, of {spec.units}: not all can have their least share"]
+
+
+def _new(name: str, spec: UnitPoolSpec) -> UnitPool:
+    from controller.apiserver.resources import Metadata, UnitPool  # noqa: PLC0415
+
+    return UnitPool(metadata=Metadata(name=name), spec=spec)
+
+
+def _changed(before: UnitPool, spec: UnitPoolSpec) -> UnitPool:
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    return replace(before, spec=spec, metadata=replace(before.metadata, revision=0))
+
+
+def _in_words(spec: UnitPoolSpec) -> str:
+    control: PoolControl = spec.control
+    gains = f"{control.form.value}, kp {control.kp:g}, ki {control.ki:g}, kd {control.kd:g} ({control.scheme.value})"
+    claims = ", ".join(claim.holder for claim in spec.claims) or "nobody has a claim"
+    return f"{spec.units} units; {claims}; {gains}, rule {control.rule.value}"

@@ -1,0 +1,95 @@
+"""`millrace balance whatif`: units of a settings file in virtual time, by their rules and in the open loop."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.common import check_outputs
+from controller.apps.cli.output import Cells, Format, FormatOption, show
+
+if TYPE_CHECKING:
+    from controller.balance.plants.loop import Trajectory
+    from controller.balance.plants.scenario import Outcome
+
+_COLUMNS = (
+    *("unit", "TOPS", "watts", "TOPS per watt", "refused %", "moves a minute"),
+    *("settles s", "overshoot", "steady e", "mean |e|"),
+)
+_STEPS = (
+    *("time_s", "unit", "bus", "load", "output", "precision", "frequency_mhz", "sub_units"),
+    *("work_tera", "energy_j"),
+)
+
+
+def whatif(
+    scenario: Annotated[Path, typer.Argument(metavar="FILE", help="Units, loads, rules and a pool, YAML.")],
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw error, output, levers and work (.png or .svg).")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write each step of each unit, CSV, as `balance learn` reads.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show what units would do under a load by their rules, and by none (open loop); in virtual time, by their models.
+
+    TOPS of work done, not of what could be. A unit settles when its error has come within 0.1 for good.
+    """
+    from controller.balance.plants.scenario import answer, read_scenario  # noqa: PLC0415
+
+    check_outputs(picture, write)
+    found = answer(read_scenario(scenario))
+    show(_COLUMNS, [_cells(one) for one in (*found.outcomes, found.together, found.open_loop)], form)
+    if form is Format.TABLE and found.open_loop.work_tops:
+        work = found.together.work_tops / found.open_loop.work_tops
+        each = found.together.work_per_joule / found.open_loop.work_per_joule
+        typer.echo(f"against the open loop: {work:.3f} times the work, {each:.3f} times the work for each joule")
+    if picture is not None:
+        from controller.balance.plants.picture import draw_run  # noqa: PLC0415
+
+        draw_run(picture, found.trajectories)
+        typer.echo(f"wrote {picture}", err=True)
+    if write is not None:
+        _write(write, found.trajectories)
+        typer.echo(f"wrote {write}", err=True)
+
+
+def _cells(one: Outcome) -> Cells:
+    cells = (one.name, *(_round(part) for part in (one.work_tops, one.watts, one.work_per_joule)))
+    cells = (*cells, _round(100 * one.refused_share), _round(one.moves_per_minute))
+    figures = one.figures
+    if figures is None:
+        return (*cells, None, None, None, None)
+    settle = None if figures.settle_s is None else _round(figures.settle_s)
+    return (
+        *cells,
+        settle,
+        *(_round(part, 3) for part in (figures.overshoot, figures.steady_error, figures.mean_error)),
+    )
+
+
+def _round(value: float, digits: int = 5) -> float:
+    """Return a figure with so many digits that count."""
+    return float(f"{value:.{digits}g}")
+
+
+def _write(path: Path, found: tuple[Trajectory, ...]) -> None:
+    from controller.balance.errors import PlantError  # noqa: PLC0415
+
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            out = csv.writer(file, lineterminator="\n")
+            out.writerow(_STEPS)
+            for one in found:
+                for step, record in enumerate(one.records()):
+                    sample, state = record.sample, record.state
+                    levers = (str(state.precision), state.frequency_mhz, state.sub_units)
+                    done = (float(one.work_tera[step]), float(one.energy_j[step]))
+                    reported = (sample.time_s, one.name, sample.bus, sample.load, float(one.output[step]))
+                    out.writerow((*reported, *levers, *done))
+    except OSError as error:
+        raise PlantError(f"{path}: {error.strerror or error}") from error

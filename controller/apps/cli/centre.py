@@ -1,0 +1,23 @@
+"""`millrace centre`: the agent of a compute centre."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+
+centre = typer.Typer(name="centre", help="Run the tasks that are dispatched to a compute centre.", no_args_is_help=True)
+
+
+@centre.callback()
+def _centre() -> None:
+    """Run the tasks that are dispatched to a compute centre."""
+
+
+@centre.command()
+def serve(settings: SettingsFile) -> None:
+    """Run a centre's agent: it divides what there is into units, reports them, and runs what is dispatched to them."""
+    from controller.workloads.centres import process  # noqa: PLC0415
+
+    log_to_stderr("centre")
+    process.run(settings, ready("centre"))

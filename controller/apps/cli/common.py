@@ -1,0 +1,78 @@
+"""What the daemons' commands share: the settings option, the ready line, the log."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from controller.apps.cli.log import OPTIONS, LogFormat, log_to_stderr
+from dataplane.notify import notify
+
+__all__ = ["SettingsFile", "check_outputs", "log_to_stderr", "ready", "say", "working"]
+
+_PROGRESS_S: Final = 3.0
+"""How often a command that takes long says that it is still at it."""
+
+SettingsFile = Annotated[
+    Path, typer.Option("--settings", "-s", metavar="FILE", help="TOML or YAML; unknown keys are errors.")
+]
+
+
+def ready(daemon: str) -> Callable[[str], None]:
+    """Return what prints a daemon's ready line, and tells a service manager that waits for it."""
+    tell = say(daemon)
+
+    def say_ready(line: str) -> None:
+        tell(f"ready: {line}")
+        notify("READY=1")
+
+    return say_ready
+
+
+def say(daemon: str) -> Callable[[str], None]:
+    """Return what prints a line of a running daemon: to all but quiet ones, as a record where the log is JSON."""
+    options = OPTIONS.get()
+    if options.form is LogFormat.JSON:
+        return logging.getLogger(f"millrace.{daemon}").info
+    if options.quiet:
+        return lambda _: None
+    return lambda line: typer.echo(f"millrace {daemon}: {line}", err=True)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on stderr what is being done and for how long already, for as long as the block takes; quick ones nothing."""
+    done, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not done.wait(_PROGRESS_S):
+            typer.echo(f"millrace: {what}: {time.monotonic() - began:.0f} s", err=True)
+
+    if OPTIONS.get().quiet:
+        yield
+        return
+    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def check_outputs(picture: Path | None, *others: Path | None) -> None:
+    """Raise BadParameter for files that could not be written in the end, before the work is done."""
+    if picture is not None and picture.suffix not in {".png", ".svg"}:
+        raise typer.BadParameter(f"{picture}: a picture's name ends in .png or .svg")
+    for path in (picture, *others):
+        if path is not None and not path.parent.is_dir():
+            raise typer.BadParameter(f"{path}: {path.parent} is no folder")
+        if path is not None and path.is_dir():
+            raise typer.BadParameter(f"{path}: it is a folder")

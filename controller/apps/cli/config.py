@@ -1,0 +1,91 @@
+"""`millrace config`: what a daemon's settings are, what they may be, and whether a file is right."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.apps.cli.output import Format, FormatOption
+from controller.apps.cli.output import show as show_rows
+from dataplane.errors import ConfigError
+
+if TYPE_CHECKING:
+    import msgspec
+
+config = typer.Typer(name="config", help="Daemons' settings: show, check, JSON schema.", no_args_is_help=True)
+
+SETTINGS: Final = {
+    "alto": ("controller.cluster.alto.settings", "AltoSettings"),
+    "api": ("controller.apiserver.settings", "ApiSettings"),
+    "balance": ("controller.balance.settings", "BalanceSettings"),
+    "balance-drive": ("controller.balance.running.process", "RunSettings"),
+    "centre": ("controller.workloads.centres.selecting", "ServedCentre"),
+    "collector": ("collectors.process", "CollectorProcessSettings"),
+    "controller": ("controller.network.daemon_settings", "DaemonSettings"),
+    "demo": ("controller.apps.demo.settings", "DemoSettings"),
+    "extender": ("controller.scheduling.extender.process", "ExtenderSettings"),
+    "fabric": ("dataplane.fabric.live.settings", "FabricSettings"),
+    "node": ("controller.workloads.nodes.process", "NodeSettings"),
+    "paths": ("controller.network.paths.settings", "PathServerSettings"),
+    "placement": ("controller.workloads.placement.settings", "PlacementSettings"),
+    "scheduler": ("controller.scheduling.settings", "SchedulerSettings"),
+    "up": ("controller.apps.up.settings", "UpSettings"),
+}
+"""What has a settings file, and where its schema is."""
+
+Daemon = Annotated[str, typer.Argument(metavar="DAEMON", help=f"One of {', '.join(SETTINGS)}.")]
+
+
+@config.command()
+def show(
+    daemon: Daemon,
+    settings: Annotated[
+        Path | None, typer.Option("--settings", "-s", metavar="FILE", help="Its file; default: defaults alone.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show all settings: the value of each, the line that says so or that it is the default, and what it means."""
+    from dataplane.config.shown import defaults_of, settings_of  # noqa: PLC0415
+
+    schema = _schema(daemon)
+    found = defaults_of(schema) if settings is None else settings_of(settings, schema)
+    rows = (
+        (one.key, _written(one.value) if form is Format.TABLE else one.value, one.origin, one.about) for one in found
+    )
+    show_rows(("key", "value", "from", "meaning"), rows, form)
+
+
+@config.command()
+def schema(daemon: Daemon) -> None:
+    """Print a settings file's JSON schema, for editors."""
+    from dataplane.config.json_schema import json_schema  # noqa: PLC0415
+
+    typer.echo(json.dumps(json_schema(_schema(daemon)), indent=2, ensure_ascii=False))
+
+
+@config.command()
+def check(daemon: Daemon, file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML, YAML or JSON.")]) -> None:
+    """Check a settings file; says the first error with file, line and key. What it names is not looked for."""
+    from dataplane.config import load  # noqa: PLC0415
+
+    load(file, _schema(daemon))
+    typer.echo(f"{file}: right for {daemon}")
+
+
+def _schema(daemon: str) -> type[msgspec.Struct]:
+    from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
+
+    if daemon not in SETTINGS:
+        raise ConfigError(f"is no daemon with settings{did_you_mean(daemon, SETTINGS)}", file=daemon)
+    module, name = SETTINGS[daemon]
+    found: type[msgspec.Struct] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _written(value: object) -> str:
+    """Return a value as a file would have it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,97 @@
+"""Decisions as people read them: the outcome, then node by node, or centre by centre, who was refused and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from controller.apps.cli.output import Format, show, utc
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources import Decision
+    from controller.apiserver.resources.decision import DecisionSpec
+
+COLUMNS: Final = ("decision", "at", "outcome", "scheduler", "reason", "measured", "scores", "refused", "preempted")
+_NAMED: Final = 8
+"""Nodes that a group of refusals names; JSON has all."""
+
+
+def show_decision(decision: Decision, place: str = "node") -> None:
+    """Show one decision; `place` is what it chose among."""
+    spec = decision.spec
+    typer.echo(f"{_when(decision)}: {spec.outcome} by {spec.scheduler}, profile {spec.profile}{_took(spec)}")
+    typer.echo(spec.reason)
+    network = _network(spec)
+    if network:
+        typer.echo(network)
+    if spec.preempted:
+        typer.echo(f"asked to go for it: {', '.join(spec.preempted)}")
+    if spec.scores:
+        policies = tuple(dict.fromkeys(policy for score in spec.scores for policy in score.parts))
+        show(
+            (place, "points", *policies),
+            ((score.node, score.total, *(score.parts.get(policy) for policy in policies)) for score in spec.scores),
+            Format.TABLE,
+        )
+        reasons = [(score.node, *line.partition(": ")[::2]) for score in spec.scores for line in score.reasons]
+        show((place, "policy", "why"), reasons, Format.TABLE)
+    if spec.refused:
+        refusals = ((len(one.nodes), one.policy, one.reason, _names(one.nodes)) for one in spec.refused)
+        show(("refused", "policy", "why", "nodes"), refusals, Format.TABLE)
+
+
+def show_history(decisions: Sequence[Decision]) -> None:
+    """Show all decisions in a line each, where there are several."""
+    if len(decisions) < 2:
+        return
+    typer.echo("decisions, the newest first:")
+    rows = ((_when(one), one.spec.outcome, one.spec.scheduler, one.spec.reason) for one in reversed(decisions))
+    show(("at (UTC)", "outcome", "scheduler", "reason"), rows, Format.TABLE)
+
+
+def cells(decision: Decision) -> tuple[object, ...]:
+    """Return a decision as a row of `COLUMNS`, for programs."""
+    import msgspec  # noqa: PLC0415
+
+    spec = decision.spec
+    scores = [msgspec.to_builtins(one) for one in spec.scores]
+    refused = [msgspec.to_builtins(one) for one in spec.refused]
+    return (
+        decision.metadata.name,
+        utc(decision.metadata.created_ns),
+        spec.outcome,
+        spec.scheduler,
+        spec.reason,
+        spec.measured,
+        scores,
+        refused,
+        list(spec.preempted),
+    )
+
+
+def _when(decision: Decision) -> str:
+    return utc(decision.metadata.created_ns).isoformat(" ", "milliseconds").removesuffix("+00:00")
+
+
+def _took(spec: DecisionSpec) -> str:
+    """Return how long it took, by the scheduler's own clock, as the end of a sentence."""
+    if spec.begun_ns is None or spec.decided_ns is None:
+        return ""
+    return f", in {(spec.decided_ns - spec.begun_ns) / 1e6:.1f} ms"
+
+
+def _network(spec: DecisionSpec) -> str:
+    """Say what the network's figures were."""
+    if spec.measured is None:
+        return ""
+    if not spec.measured:
+        return "the network's figures were nominal: telemetry does not have all the ways to its peers"
+    age = "" if spec.network_age_ns is None else f", {spec.network_age_ns / 1e9:.1f} s before"
+    return f"the network's figures were measured{age}"
+
+
+def _names(nodes: Sequence[str]) -> str:
+    rest = len(nodes) - _NAMED
+    return " ".join(nodes[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,180 @@
+"""`millrace fabric`: a topology that stays up."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.output import Cells, Format, FormatOption
+from controller.apps.cli.output import show as show_rows
+
+if TYPE_CHECKING:
+    from dataplane.fabric.kernel.manifest import Manifest
+
+fabric = typer.Typer(name="fabric", help="Topologies that stay up: switches, cables and hosts.", no_args_is_help=True)
+
+_POLL_S: Final = 0.1
+
+
+class SwitchOption(StrEnum):
+    """Which switch runs in a kernel fabric."""
+
+    MILLRACE = "millrace"
+    BMV2 = "bmv2"
+
+
+@fabric.command()
+def up(
+    topology: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="A file, a name, or a family.")],
+    name: Annotated[
+        str | None, typer.Option(help="By which others know it, and namespaces are named; default: the topology's.")
+    ] = None,
+    switch: Annotated[SwitchOption, typer.Option(help="Ours, or simple_switch_grpc.")] = SwitchOption.MILLRACE,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when everything is ready.")] = False,
+) -> None:
+    """Run a topology in the kernel (root) until Ctrl-C, SIGTERM or `down`: namespaces, cables, switch processes.
+
+    Switches start without a program; a controller fills them.
+    """
+    from dataplane.fabric.kernel.fabric import KernelSettings, Target, require_root  # noqa: PLC0415
+    from dataplane.fabric.live import standing  # noqa: PLC0415
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
+    from dataplane.topology.schema import is_name  # noqa: PLC0415
+
+    require_root()
+    found = load_topology(topology)
+    name = found.name if name is None else name
+    if not is_name(name):
+        raise typer.BadParameter(f"{name!r} is not 1 to 32 of a-z, 0-9 and -", param_hint="--name")
+    if detach:
+        _say_ready(_started(("up", topology, "--name", name, "--switch", switch), name))
+        return
+    log_to_stderr("fabric")
+    standing.run(found, KernelSettings(target=Target(switch), name=name), _say_ready)
+
+
+@fabric.command()
+def down(name: Annotated[str | None, typer.Argument(help="Default: the only one.")] = None) -> None:
+    """Take down a fabric that `up` has started, or what is left of it (root)."""
+    from dataplane.fabric.live import standing  # noqa: PLC0415
+
+    known = _fabrics()
+    standing.end(standing.only([one for one in known if one.is_named]) if name is None else standing.named(name))
+
+
+@fabric.command("list")
+def list_fabrics(
+    name: Annotated[str | None, typer.Argument(help="Its nodes; default: all fabrics.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List the kernel fabrics of this machine, or the nodes of one with namespaces and addresses (root)."""
+    from dataplane.fabric.live import standing  # noqa: PLC0415
+
+    known = _fabrics()
+    if name is None:
+        columns = ("fabric", "topology", "state", "pid", "switches", "hosts", "namespaces")
+        show_rows(columns, map(_fabric_cells, known), form)
+    else:
+        show_rows(("node", "kind", "namespace", "address"), _node_rows(standing.named(name)), form)
+
+
+@fabric.command("exec", context_settings={"allow_interspersed_args": False})
+def exec_(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host, or a switch.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...")],
+    name: Annotated[str | None, typer.Option("--fabric", metavar="NAME", help="Default: the only one.")] = None,
+) -> None:
+    """Run a command in a host's namespace (root); its exit status is ours. Options stand before the host's name."""
+    from dataplane.fabric.live import standing  # noqa: PLC0415
+
+    known = [one for one in _fabrics() if one.owner.is_alive()]
+    found = standing.only(known) if name is None else standing.named(name)
+    standing.enter(found, host, command[1:] if command[0] == "--" else command)
+
+
+@fabric.command()
+def serve(settings: SettingsFile) -> None:
+    """Run a topology's switches, cables and hosts until SIGTERM; reports go to a collector that runs elsewhere."""
+    from dataplane.fabric.live import process  # noqa: PLC0415
+
+    log_to_stderr("fabric")
+    # A line for each port that a controller sets says nothing where one process has all switches.
+    logging.getLogger("millrace.switch").setLevel(logging.WARNING)
+    process.run(process.load_settings(settings), ready("fabric"))
+
+
+def _fabrics() -> list[Manifest]:
+    """Return all fabrics of this machine; raise FabricError without root, whose alone they are."""
+    from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415
+    from dataplane.fabric.kernel.manifest import find_fabrics  # noqa: PLC0415
+
+    require_root()
+    return find_fabrics(on_problem=lambda problem: typer.echo(f"millrace: {problem}", err=True))
+
+
+def _started(words: Sequence[str], name: str) -> Manifest:
+    """Start a fabric in a session of its own, and return it when it is ready; raise FabricError with its last words."""
+    from dataplane.errors import FabricError  # noqa: PLC0415
+    from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
+    from dataplane.fabric.live import standing  # noqa: PLC0415
+
+    with tempfile.NamedTemporaryFile(dir=RUN_ROOT.parent, prefix="millrace-fabric-", delete=False) as log:
+        place = Path(log.name)
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
+            [sys.executable, "-m", "controller.apps.cli", "fabric", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        while not standing.is_ready(name, process.pid):
+            if process.poll() is not None:
+                lines = place.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                raise FabricError((lines[-1] if lines else "it said nothing").removeprefix("millrace: "))
+            time.sleep(_POLL_S)
+        place.replace(RUN_ROOT / name / "fabric.log")
+    except BaseException:
+        process.terminate()
+        process.wait()
+        place.unlink(missing_ok=True)
+        raise
+    return standing.named(name)
+
+
+def _say_ready(found: Manifest) -> None:
+    line = f"{found.fabric_id}: {len(found.switches)} switches, {len(found.hosts)} hosts"
+    ready("fabric")(f"{line}; namespaces {_namespace(found, 'NODE')}, P4Runtime {_address(found, 'SWITCH')}")
+
+
+def _namespace(found: Manifest, node: str) -> str:
+    from dataplane.fabric.kernel.manifest import namespace_of  # noqa: PLC0415
+
+    return namespace_of(found.fabric_id, node)
+
+
+def _address(found: Manifest, switch: str) -> str:
+    from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
+
+    return f"unix:{RUN_ROOT / found.fabric_id / switch}.sock"
+
+
+def _fabric_cells(found: Manifest) -> Cells:
+    state = "up" if found.owner.is_alive() else "left over"
+    counts = (len(found.switches), len(found.hosts))
+    return found.fabric_id, found.topology, state, found.owner.pid, *counts, _namespace(found, "NODE")
+
+
+def _node_rows(found: Manifest) -> list[Cells]:
+    switches = [(name, "switch", _namespace(found, name), _address(found, name)) for name in found.switches]
+    return [*switches, *((name, "host", _namespace(found, name), address) for name, address in found.hosts.items())]

@@ -1,0 +1,104 @@
+"""`millrace job`: jobs that switches add up for, and their workers."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
+
+from controller.apps.cli.output import AsJson, Cells, Format, FormatOption, OneFormat, show, table_of
+from controller.common.console import plain_or_terminal
+from controller.common.errors import JobError
+from dataplane.allreduce.jobs.messages import ADDRESS
+
+if TYPE_CHECKING:
+    from controller.network.aggregation.service.client import JobClient
+    from controller.network.aggregation.service.messages import JobRow
+
+job = typer.Typer(name="job", help="Jobs of in-network aggregation and their workers.", no_args_is_help=True)
+
+Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
+SERVER: Final = ADDRESS
+Name = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
+Reason = Annotated[str, typer.Option(help="Reason given to the workers.")]
+
+T = TypeVar("T")
+
+_ASKED: Final = "requested by an operator"
+
+
+@job.command("list")
+def list_jobs(
+    server: Server = SERVER,
+    every: Annotated[bool, typer.Option("--all", help="Include jobs that have ended, with the reason.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List jobs: number, epoch, number of workers, and the switches that aggregate."""
+    found = [one for one in _ask(server, lambda client: client.jobs()) if every or one.ended_ns is None]
+    columns = ("job", "number", "state", "members", "workers", "epoch", "window", "capacity", "switches", "reason")
+    show(columns if every else columns[:-1], (_cells(one)[: None if every else -1] for one in found), form)
+
+
+@job.command("show")
+def show_job(
+    name: Name,
+    server: Server = SERVER,
+    as_json: AsJson = False,
+    form: OneFormat = Format.TABLE,
+) -> None:
+    """Show a job and its workers, with the time since each was heard; of ended jobs the newest of that name."""
+    found = next((one for one in _ask(server, lambda client: client.jobs()) if one.name == name), None)
+    if found is None:
+        raise JobError(f"job service at {server}: there is no job {name!r}, and none of that name has ended recently")
+    if as_json or form is Format.JSON:
+        typer.echo(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
+        return
+    screen = plain_or_terminal()
+    screen.print(_head(found), highlight=False, soft_wrap=True)
+    rows: Iterable[Cells] = ((one.host, one.state, f"{one.heard_ns / 1e9:.1f}") for one in found.members)
+    if found.members:
+        screen.print(table_of(("worker", "state", "heard s ago"), rows))
+
+
+@job.command()
+def end(name: Name, server: Server = SERVER, reason: Reason = _ASKED) -> None:
+    """End a job: remove it from the switches and notify its workers."""
+    _ask(server, lambda client: client.end(name, reason))
+
+
+@job.command()
+def remove(
+    name: Name,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="The worker's host.")],
+    server: Server = SERVER,
+    reason: Reason = _ASKED,
+) -> None:
+    """Remove a worker from a job; a job with fewer than half of its workers ends."""
+    _ask(server, lambda client: client.remove(name, host, reason))
+
+
+def _ask(server: str, question: Callable[[JobClient], Awaitable[T]]) -> T:
+    from controller.network.aggregation.service.client import JobClient, JobClientSettings  # noqa: PLC0415
+
+    async def ask() -> T:
+        async with JobClient(JobClientSettings(address=server)) as client:
+            return await question(client)
+
+    return asyncio.run(ask())
+
+
+def _cells(one: JobRow) -> Cells:
+    size = (len(one.members), one.workers, one.epoch, one.window, one.capacity)
+    return (one.name, one.number, one.state, *size, one.switches, one.reason)
+
+
+def _head(one: JobRow) -> str:
+    """Return a job's row in words."""
+    if one.ended_ns is not None:
+        return f"{one.name}: ended {one.ended_ns / 1e9:.0f} s ago: {one.reason}"
+    where = "" if one.number is None else f", number {one.number}, epoch {one.epoch}, at {' '.join(one.switches)}"
+    return f"{one.name}: {one.state}{where}; window {one.window}, capacity {one.capacity}"

@@ -1,0 +1,89 @@
+"""`millrace scheduler compare`: checkpoints beside the heuristics of an input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from controller.apps.cli.common import check_outputs
+from controller.apps.cli.learning.options import (
+    FallbackOption,
+    InputArgument,
+    PictureOption,
+    SeedOption,
+    SettingsOption,
+    cells_of,
+    columns_of,
+    settings_of,
+    unit_of,
+)
+from controller.apps.cli.output import Format, FormatOption, show
+
+if TYPE_CHECKING:
+    from controller.learning.agent.records import Checkpoint
+    from controller.learning.training.figures import Figures
+    from controller.learning.training.given import Given
+
+
+def compare(  # noqa: PLR0917 - a command line's options
+    workload: InputArgument,
+    checkpoint: Annotated[
+        list[Path] | None, typer.Option("--checkpoint", "-c", metavar="FILE", help="An agent; may be repeated.")
+    ] = None,
+    settings: SettingsOption = None,
+    seed: SeedOption = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="How many seeds, from --seed on.")] = 1,
+    fallback: FallbackOption = "",
+    picture: PictureOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show means over seeds of what checkpoints and the input's heuristics make of an input, the best response first.
+
+    Each seed draws a synthetic input and the places of data anew; `least` and `most` are of the seeds' mean responses.
+    """
+    from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
+
+    check_outputs(picture)
+    wanted = settings_of(settings)
+    loaded: dict[str, Checkpoint] = {}
+    found: dict[str, list[Figures]] = {}
+    given = read_given(workload, wanted, seed)
+    for one in range(seed, seed + seeds):
+        given = given if one == seed else read_given(workload, wanted, one)
+        if one == seed:
+            loaded = {str(path): checkpoint_for(given, path) for path in checkpoint or ()}
+        for decider, figures in _of_seed(given, loaded, one, fallback).items():
+            found.setdefault(decider, []).append(figures)
+    rows = sorted((_row(*one, given) for one in found.items()), key=lambda row: row[2])
+    unit, ns = unit_of(given)
+    show(("decider", *columns_of(given), f"least response, {unit}", f"most response, {unit}"), rows, form)
+    if picture is not None:
+        from controller.learning.training.picture import draw_comparison  # noqa: PLC0415
+
+        draw_comparison(
+            f"{workload}, {seeds} seed{'s' * (seeds > 1)} from {seed} on",
+            found,
+            frozenset(loaded),
+            picture,
+            unit=unit,
+            unit_ns=ns,
+        )
+        typer.echo(f"wrote {picture}", err=True)
+
+
+def _of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallback: str) -> dict[str, Figures]:
+    from controller.learning.training.trials import best_rule, evaluate, greedy  # noqa: PLC0415
+
+    found = {name: evaluate(given, rule, seed) for name, rule in given.rules(seed).items()}
+    rule = best_rule(given, seed, fallback, found) if loaded else ""
+    for name, checkpoint in loaded.items():
+        found[name] = evaluate(given, greedy(given, checkpoint, given.rules(seed)[rule]), seed)
+    return found
+
+
+def _row(decider: str, figures: list[Figures], given: Given[Any]) -> tuple[Any, ...]:
+    columns = list(zip(*(cells_of(one, given) for one in figures), strict=True))
+    responses = columns[1]
+    return (decider, *(sum(column) / len(column) for column in columns), min(responses), max(responses))

@@ -1,0 +1,74 @@
+"""`millrace scheduler evaluate`: what a checkpoint's agent makes of an input."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.common import check_outputs
+from controller.apps.cli.learning.options import (
+    FallbackOption,
+    InputArgument,
+    SeedOption,
+    SettingsOption,
+    cells_of,
+    columns_of,
+    settings_of,
+)
+from controller.apps.cli.output import Cells, Format, FormatOption, show
+
+if TYPE_CHECKING:
+    from controller.learning.training.trials import Timed
+
+
+def evaluate(  # noqa: PLR0917 - a command line's options
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="As `millrace scheduler train` wrote it.")],
+    workload: InputArgument,
+    settings: SettingsOption = None,
+    seed: SeedOption = 0,
+    fallback: FallbackOption = "",
+    attention: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw what each action looks at, mean of 256 decisions (.png or .svg)."),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Let a checkpoint decide on an input in virtual time, without learning or exploring, and show what comes of it."""
+    from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
+    from controller.learning.training.trials import Timed, attention_of, best_rule, check_attention, greedy  # noqa: PLC0415
+    from controller.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
+
+    check_outputs(attention)
+    given = read_given(workload, settings_of(settings), seed)
+    loaded = checkpoint_for(given, checkpoint)
+    if attention is not None:
+        check_attention(loaded)
+    rule = best_rule(given, seed, fallback)
+    agent = greedy(given, loaded, given.rules(seed)[rule])
+    timed = Timed(agent, time.perf_counter_ns)
+    found = evaluated(given, timed, seed)
+    rows: list[Cells] = [
+        ("input", given.name),
+        ("made for", str(loaded.made_for)),
+        ("version", loaded.version),
+        ("fallback", rule),
+    ]
+    rows += [("decisions", found.decisions)]
+    rows += [(f"by {source}", agent.decider.counts[source]) for source in ("network", "fallback")]
+    rows += [*zip(columns_of(given), cells_of(found, given), strict=True)]
+    rows += _latencies(timed)
+    show(("what", "value"), rows, form)
+    if attention is not None:
+        from controller.learning.training.picture import draw_attention  # noqa: PLC0415
+
+        draw_attention(
+            f"{given.name}, version {loaded.version}", attention_of(given, loaded, agent, seed, 256), attention
+        )
+        typer.echo(f"wrote {attention}", err=True)
+
+
+def _latencies(timed: Timed) -> list[Cells]:
+    return [(f"decision p{percent}, us", timed.percentile_ns(percent) / 1e3) for percent in (50, 99)]

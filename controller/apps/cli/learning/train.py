@@ -1,0 +1,195 @@
+"""`millrace scheduler train`: an agent learns on an input, and is written as a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from controller.apps.cli.common import check_outputs
+from controller.apps.cli.learning.options import (
+    FallbackOption,
+    InputArgument,
+    PictureOption,
+    SettingsOption,
+    settings_of,
+    unit_of,
+)
+from controller.apps.cli.learning.stopping import Interrupted, Stop, stopping
+from controller.apps.cli.output import Cells, Format, FormatOption, show
+
+if TYPE_CHECKING:
+    from controller.learning.agent.agents import Agent
+    from controller.learning.agent.records import Checkpoint
+    from controller.learning.training.given import Given, LearningSettings
+    from controller.learning.training.keeping import Best
+    from controller.learning.training.trials import Point, Run
+
+_SAVE_EVERY_S: Final = 60.0
+_SAVE_WITHIN_S: Final = 3600.0
+_OF_TRAINING: Final = ("loss", "error", "steps", "version")
+_STOPPING: Final = (
+    "stopping after this decision, or the training step that it began; once more ends at once and keeps nothing more"
+)
+
+
+class Where(StrEnum):
+    """Where an agent trains."""
+
+    INLINE = "inline"
+    PROCESS = "process"
+
+
+def train(  # noqa: PLR0917 - a command line's options
+    workload: InputArgument,
+    checkpoint: Annotated[Path, typer.Option("--checkpoint", "-c", metavar="FILE", help="Where the agent is written.")],
+    settings: SettingsOption = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on from this checkpoint, by its own settings.")
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, max=100_000, help="How often the input is played.")] = 4,
+    every: Annotated[int, typer.Option(min=1, help="Decisions of a point of the curve.")] = 1024,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of the agent, of drawn inputs, of data's places; the checkpoint's or agent.seed."),
+    ] = None,
+    where: Annotated[
+        Where, typer.Option(help="inline: decisions wait, the same seed gives the same agent; process: none waits.")
+    ] = Where.INLINE,
+    best: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Try the agent after each episode, and write the best that it was here."),
+    ] = None,
+    fallback: FallbackOption = "",
+    picture: PictureOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Let an agent learn on an input in virtual time; show and draw its learning curve, write its checkpoint.
+
+    It is written at the end of each episode and each minute. Ctrl-C writes it, too, and shows the curve so far; with
+    --resume a run goes on from there as if nothing had been.
+    """
+    from controller.learning.agent.agents import agent_of  # noqa: PLC0415
+    from controller.learning.agent.records import load_checkpoint  # noqa: PLC0415
+    from controller.learning.training.given import read_given  # noqa: PLC0415
+    from controller.learning.training.keeping import Best  # noqa: PLC0415
+    from controller.learning.training.trials import Run, best_rule  # noqa: PLC0415
+
+    check_outputs(picture, checkpoint, best)
+    found = settings_of(settings)
+    before = None if resume is None else load_checkpoint(resume)
+    last = None if before is None else before.run
+    if seed is None:
+        seed = found.agent.seed if last is None else last.seed
+    given = read_given(workload, found, seed)
+    start = _start(given, found, seed, resume, before)
+    if last is not None and (last.input, last.seed) != (given.name, seed):
+        last = None
+    rule = best_rule(given, seed, fallback or ("" if last is None else last.fallback))
+    agent = agent_of(start, given.rules(seed)[rule], where.value)
+    run = Run(given, agent, seed, rule)
+    keep = None if best is None else partial(_keep, Best(given, seed, rule), checkpoint, best)
+    typer.echo(f"{given.name}: {rule} decides until the network is trained", err=True)
+    if last is not None and not run.go_on(last):
+        typer.echo(f"{resume}: was interrupted in an episode of another input: that episode begins anew", err=True)
+    with stopping(_STOPPING) as stop:
+        points = _trained(
+            run.play(episodes=episodes, every=every, is_stopping=stop),
+            run,
+            lambda at_once: agent.save(checkpoint, _SAVE_WITHIN_S, run=run.record, at_once=at_once),
+            stop,
+            keep,
+        )
+        ended = points[-1].episode - points[0].episode + (not run.record.actions)
+    agent.close()
+    show(_columns(given), [_row(given, point) for point in points], form)
+    typer.echo(f"wrote {checkpoint}: version {agent.published.weights.version}", err=True)
+    _tell(agent, where)
+    if picture is not None:
+        from controller.learning.training.picture import draw_curve  # noqa: PLC0415
+
+        unit, ns = unit_of(given)
+        draw_curve(f"{given.name}, {start.shape.form}, seed {seed}", points, picture, unit=unit, unit_ns=ns)
+        typer.echo(f"wrote {picture}", err=True)
+    if stop() and ended < episodes:
+        typer.echo(f"interrupted: --resume {checkpoint} --episodes {episodes - ended} goes on", err=True)
+        raise typer.Exit(stop.status)
+
+
+def _start(
+    given: Given[Any], settings: LearningSettings, seed: int, resume: Path | None, before: Checkpoint | None
+) -> Checkpoint:
+    """Return where learning starts; raise LearningError for a checkpoint that does not fit the input."""
+    import msgspec  # noqa: PLC0415
+
+    from controller.learning.agent.agents import new_checkpoint  # noqa: PLC0415
+    from controller.learning.training.given import checkpoint_for  # noqa: PLC0415
+
+    if resume is not None:
+        return checkpoint_for(given, resume, before)
+    agent = msgspec.structs.replace(settings.agent, seed=seed)
+    return new_checkpoint(agent, given.environment.start(seed), given.kind)
+
+
+def _keep(keeping: Best, checkpoint: Path, best: Path) -> None:
+    """Try what was written last, and write it once more if it is the best so far."""
+    from controller.learning.agent.records import load_checkpoint, save_checkpoint  # noqa: PLC0415
+
+    tried = load_checkpoint(checkpoint)
+    if keeping.look_at(tried):
+        save_checkpoint(best, tried)
+        response_ms = keeping.mean_response_ns / 1e6
+        typer.echo(f"wrote {best}: version {tried.version}, a mean response of {response_ms:g} ms", err=True)
+
+
+def _trained(
+    points: Iterator[Point],
+    run: Run[Any],
+    save: Callable[[bool], None],
+    stop: Stop,
+    after_episode: Callable[[], None] | None,
+) -> list[Point]:
+    """Train, save now and then and at the end, and return the curve; once interrupted nothing is waited for."""
+    found: list[Point] = []
+    saved_s = time.monotonic()
+    for point in points:
+        found.append(point)
+        if not run.record.actions or time.monotonic() - saved_s > _SAVE_EVERY_S:
+            save(True)
+            saved_s = time.monotonic()
+            if after_episode is not None and not run.record.actions:
+                after_episode()
+    try:
+        with stop.breaking():
+            save(stop())
+    except Interrupted:
+        save(True)
+    return found
+
+
+def _columns(given: Given[Any]) -> tuple[str, ...]:
+    """Return what is told of a point of the curve."""
+    return ("decisions", "episode", "mean reward", f"mean response, {unit_of(given)[0]}", *_OF_TRAINING)
+
+
+def _row(given: Given[Any], point: Point) -> Cells:
+    response = point.mean_response_ns / unit_of(given)[1]
+    training = (point.loss, point.error, point.steps, point.version)
+    return (point.decisions, point.episode, point.mean_reward, response, *training)
+
+
+def _tell(agent: Agent[Any], where: Where) -> None:
+    status = agent.status
+    if not agent.published.weights.version:
+        typer.echo("it is untrained: too few decisions for the buffer and for a copy of the weights", err=True)
+    if where is Where.PROCESS:
+        typer.echo(
+            f"training took {status.decisions} decisions, {status.dropped} were dropped as it was behind,"
+            f" {agent.decider.counts['late']} answers were late, it was started again {status.restarts} times",
+            err=True,
+        )

@@ -1,0 +1,23 @@
+"""`millrace node`: the container manager of a node."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+
+node = typer.Typer(name="node", help="Run the pods that are bound to a node.", no_args_is_help=True)
+
+
+@node.callback()
+def _node() -> None:
+    """Run the pods that are bound to a node."""
+
+
+@node.command()
+def serve(settings: SettingsFile) -> None:
+    """Run a node's container manager: what is bound to the node runs, what nobody wants does not."""
+    from controller.workloads.nodes import process  # noqa: PLC0415
+
+    log_to_stderr("node")
+    process.run(process.load_settings(settings), ready("node"))

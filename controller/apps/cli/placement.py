@@ -1,0 +1,25 @@
+"""`millrace placement`: the main controller, which brings what is to what is wanted."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+
+placement = typer.Typer(
+    name="placement", help="Make groups' pods, and place those of silent nodes again.", no_args_is_help=True
+)
+
+
+@placement.callback()
+def _group() -> None:
+    """Make groups' pods, and place those of silent nodes again."""
+
+
+@placement.command()
+def serve(settings: SettingsFile) -> None:
+    """Run the main controller: pods of groups' templates, nodes that are silent, what nobody wants any more."""
+    from controller.workloads.placement import process  # noqa: PLC0415
+
+    log_to_stderr("placement")
+    process.run(process.load_settings(settings), ready("placement"))

@@ -1,0 +1,57 @@
+"""`millrace pod list`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.resources import age_of
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources import Pod
+
+COLUMNS = ("name", "phase", "ready", "restarts", "node", "group", "age", "reasons")
+
+
+def list_(
+    labels: Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")] = "",
+    node: Annotated[str | None, typer.Option(help="Only those on this node.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only those of this group.")] = None,
+    form: FormatOption = Format.TABLE,
+    address: Address = None,
+) -> None:
+    """List pods: where each is, how many of its containers run, and why it waits."""
+    from controller.apiserver.resources import Pod  # noqa: PLC0415
+
+    given = (("node", node), ("group", group))
+    fields = ",".join(f"{name}={value}" for name, value in given if value is not None)
+    with client_of(address) as client:
+        found = client.of(Pod).list(labels=labels, fields=fields)
+    now_ns = time.time_ns()
+    show(COLUMNS, (_cells(pod, now_ns) for pod in found.items), form)
+    if found.age_s is not None:
+        typer.echo(f"the storage is away: this is {found.age_s} s old", err=True)
+
+
+def phase_of(pod: Pod) -> str:
+    """Return where a pod is in its life, as people say it."""
+    return "deleting" if pod.metadata.deleting_ns is not None else pod.status.phase.value
+
+
+def _cells(pod: Pod, now_ns: int) -> Cells:
+    status = pod.status
+    running = sum(one.state == "running" for one in status.containers)
+    return (
+        pod.metadata.name,
+        phase_of(pod),
+        f"{running}/{len(pod.spec.containers)}",
+        sum(one.restarts for one in status.containers),
+        status.node,
+        pod.spec.group,
+        age_of(pod, now_ns),
+        "; ".join(status.reasons[:2]),
+    )

@@ -1,0 +1,84 @@
+"""`millrace pod show`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.output import Format, utc
+from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.pod.list import phase_of
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources import Pod
+
+
+class Form(StrEnum):
+    """How a pod is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    SCRIPT = "script"
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="POD")],
+    form: Annotated[
+        Form, typer.Option("--output", "-o", "--format", "-f", help="For people; all of it; or the script it is of.")
+    ] = (Form.TABLE),
+    address: Address = None,
+) -> None:
+    """Show a pod: what it asks for, where it is, how its containers fare."""
+    from controller.apiserver.manifests import script_of  # noqa: PLC0415
+    from controller.apiserver.resources import Pod  # noqa: PLC0415
+    from controller.apps.cli.resources import Output, text_of  # noqa: PLC0415
+
+    with client_of(address) as client:
+        found = client.of(Pod).get(name)
+    if form is Form.SCRIPT:
+        typer.echo(script_of(found), nl=False)
+    elif form is Form.TABLE:
+        typer.echo(script_of(found))
+        _show_status(found)
+    else:
+        typer.echo(text_of(found, Output(form.value)), nl=False)
+
+
+def _show_status(pod: Pod) -> None:
+    from controller.apiserver.resources.operator_devices import text_of as devices_text  # noqa: PLC0415
+
+    status = pod.status
+    devices = (f"{one.number}: {one.thousandths / 1000:g}" for one in status.devices)
+    times = (("created", pod.metadata.created_ns), ("bound", status.bound_ns), ("started", status.started_ns))
+    load = status.load
+    rows = [
+        ("phase", phase_of(pod)),
+        ("node", status.node),
+        ("devices", ", ".join(devices) or None),
+        ("operators run on", devices_text(status.operator_devices) if status.operator_devices else None),
+        *((name, None if at is None else utc(at)) for name, at in (*times, ("finished", status.finished_ns))),
+        ("bindings", status.epoch or None),
+        ("decision", status.decision),
+        ("load", None if load is None or load.busy is None else f"{100 * load.busy:.1f} %"),
+        ("reasons", "; ".join(status.reasons) or None),
+    ]
+    show_rows(("what", "value"), (row for row in rows if row[1] is not None), Format.TABLE)
+    if status.containers:
+        columns = ("container", "state", "restarts", "exit", "started", "image", "reason")
+        cells = (
+            (
+                one.name,
+                one.state,
+                one.restarts,
+                one.exit_code,
+                None if one.started_ns is None else utc(one.started_ns),
+                one.image_digest[:19] or None,
+                one.reason,
+            )
+            for one in status.containers
+        )
+        show_rows(columns, cells, Format.TABLE)

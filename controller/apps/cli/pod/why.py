@@ -1,0 +1,55 @@
+"""`millrace pod why`: every decision about a pod, node by node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.decisions import COLUMNS, cells, show_decision, show_history
+from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.pod.list import phase_of
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources import Pod
+
+
+def why(
+    name: Annotated[str, typer.Argument(metavar="POD")],
+    form: FormatOption = Format.TABLE,
+    address: Address = None,
+) -> None:
+    """Show why a pod is where it is, or waits: which nodes were refused, how the others were scored, and before."""
+    from controller.apiserver.resources import Decision, Pod  # noqa: PLC0415
+
+    with client_of(address) as client:
+        pod = client.of(Pod).get(name)
+        found = client.of(Decision).list(fields=f"about={name}").items
+    decisions = sorted(found, key=lambda one: one.metadata.revision)
+    if form is not Format.TABLE:
+        show(COLUMNS, map(cells, reversed(decisions)), form)
+        return
+    if not decisions:
+        _show_pod(pod)
+        typer.echo("nothing was decided about it yet: no scheduler of its profile runs, or it is about to")
+        return
+    shown = next((one for one in decisions if one.metadata.name == pod.status.decision), decisions[-1])
+    _show_pod(pod, shown.spec.reason)
+    show_decision(shown)
+    show_history(decisions)
+
+
+def _show_pod(pod: Pod, decided: str = "") -> None:
+    """Show where a pod is and why, but the reason of the decision, which comes below."""
+    status = pod.status
+    others = [reason for reason in status.reasons if reason != decided]
+    where = "" if status.node is None else f" on {status.node}"
+    reasons = f": {'; '.join(others)}" if others else ""
+    typer.echo(f"{pod.metadata.name} is {phase_of(pod)}{where}{reasons}")
+    if status.nominated is not None:
+        typer.echo(f"room is made for it on {status.nominated}")
+    location = pod.spec.location
+    if location is not None:
+        stated = ((part, getattr(location, part)) for part in ("node", "device", "device_kind"))
+        typer.echo(f"its script states {', '.join(f'{part} {value}' for part, value in stated if value is not None)}")

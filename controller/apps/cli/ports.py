@@ -1,0 +1,86 @@
+"""`millrace ports`: what a switch's ports are like, asked by gNMI."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.apps.cli.output import Cells, Format, FormatOption, LineFormat, line_of, show, utc
+
+if TYPE_CHECKING:
+    from dataplane.rpc.access.settings import TlsSettings
+    from dataplane.switch.ports.states import PortState
+
+ports = typer.Typer(
+    name="ports", help="Show and set a switch's ports and hellos (BFD) over gNMI.", no_args_is_help=True
+)
+
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address, which gNMI shares.")]
+Tls = Annotated[
+    Path | None,
+    typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; else the environment."),
+]
+_COLUMNS: Final = ("port", "device", "admin", "oper", "since", "Mbit/s", "hello", "hello since", "cause")
+
+
+@ports.command("show")
+def show_ports(address: Address, tls: Tls = None, form: FormatOption = Format.TABLE) -> None:
+    """List a switch's ports: whether the device is up and the neighbour answers; times are UTC."""
+    from controller.network.gnmi.queries import read_ports  # noqa: PLC0415
+
+    found = asyncio.run(read_ports(address, _tls(tls)))
+    show(_COLUMNS, map(_cells, found), form)
+
+
+@ports.command()
+def watch(address: Address, tls: Tls = None, form: LineFormat = Format.TABLE) -> None:
+    """Print a line for each port, then for each change, until interrupted."""
+    asyncio.run(_watch(address, _tls(tls), form))
+
+
+@ports.command("set")
+def set_port(
+    address: Address,
+    device: Annotated[str, typer.Argument(help="The port's device, as `show` names it.")],
+    state: Annotated[str, typer.Argument(metavar="up|down", help="Into use, or out of it.")],
+    tls: Tls = None,
+) -> None:
+    """Disable or enable a port."""
+    if state not in ("up", "down"):
+        raise typer.BadParameter(f"{state!r} is not up or down", param_hint="up|down")
+    from controller.network.gnmi.queries import set_port as ask  # noqa: PLC0415
+
+    asyncio.run(ask(address, device, up=state == "up", tls=_tls(tls)))
+
+
+async def _watch(address: str, tls: TlsSettings | None, form: Format) -> None:
+    from controller.network.gnmi.queries import watch_ports  # noqa: PLC0415
+
+    if form is Format.CSV:
+        typer.echo(line_of(_COLUMNS, _COLUMNS, form))
+    async for state in watch_ports(address, tls):
+        cells: Cells = _cells(state)
+        if form is Format.TABLE:
+            cells = ["-" if cell is None else str(cell) for cell in cells]
+        typer.echo(line_of(_COLUMNS, cells, form))
+
+
+def _tls(file: Path | None) -> TlsSettings | None:
+    if file is None:
+        return None
+    from dataplane.config import load  # noqa: PLC0415
+    from dataplane.rpc.access.settings import TlsSettings  # noqa: PLC0415
+
+    return load(file, TlsSettings)
+
+
+def _cells(state: PortState) -> Cells:
+    hello = state.hello
+    speed = None if state.speed_bps is None else f"{state.speed_bps / 1e6:g}"
+    port = (state.port, state.device, "up" if state.admin_up else "down", state.oper, utc(state.since_ns), speed)
+    if hello is None:
+        return (*port, None, None, None)
+    return (*port, hello.state, utc(hello.since_ns), hello.diagnostic if hello.is_lost else None)

@@ -1,0 +1,65 @@
+"""`millrace probe kernels show`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.api import Address
+from controller.apps.cli.output import Format
+from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.probe.library import library_of
+
+if TYPE_CHECKING:
+    from controller.probing.values import ProbeKernel
+
+
+class Form(StrEnum):
+    """How a kernel is written: for people, or as a file of its own."""
+
+    TABLE = "table"
+    YAML = "yaml"
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="KERNEL[.VERSION]", help="As `millrace probe kernels list` says.")],
+    form: Annotated[
+        Form, typer.Option("--output", "-o", "--format", "-f", help="For people, or the file that it could be of.")
+    ] = (Form.TABLE),
+    address: Address = None,
+) -> None:
+    """Show a probe kernel: what it stands for, its sizes, versions and code."""
+    from controller.probing.kernel_files import dumps  # noqa: PLC0415
+
+    library = library_of(address)
+    kernel = library.named(name)
+    if form is Form.YAML:
+        typer.echo(dumps(kernel), nl=False)
+        return
+    versions = " ".join(str(one.version) for one in library.versions(kernel.identifier))
+    show_rows(("what", "value"), _rows(kernel, versions), Format.TABLE)
+    codes = (
+        (one.device.value, one.library.value, one.entry, "all cores given" if one.threads else "one core")
+        for one in kernel.implementations
+    )
+    show_rows(("device", "library", "code", "uses"), codes, Format.TABLE)
+
+
+def _rows(kernel: ProbeKernel, versions: str) -> list[tuple[str, object]]:
+    from controller.cluster.operators import KINDS  # noqa: PLC0415
+
+    kind = KINDS.get(kernel.operator)
+    rows = [
+        ("kernel", f"{kernel.identifier}.{kernel.version}"),
+        ("versions", versions),
+        ("category", kernel.category),
+        ("operator", kernel.operator if kind is None else f"{kernel.operator}: {kind.meaning}"),
+        ("format", None if kernel.number_format is None else kernel.number_format.value),
+        ("sizes", " ".join(f"{name}={size}" for name, size in kernel.sizes)),
+        ("true value", kernel.truth),
+        ("tolerance", kernel.tolerance),
+        ("divided by", kernel.splits or None),
+    ]
+    return [row for row in rows if row[1] is not None]

@@ -1,0 +1,100 @@
+"""`millrace probe kernels add|change|delete`: what the store has; the built-in kernels stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.probe.library import stored_library
+
+if TYPE_CHECKING:
+    from controller.probing.values import ProbeKernel
+
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON, as `show -o yaml` writes it.")]
+_Unchecked = Annotated[
+    bool, typer.Option("--unchecked", help="Do not run it here first: its code, or device, is elsewhere.")
+]
+_StandsFor = Annotated[
+    str | None,
+    typer.Option(
+        "--stands-for",
+        metavar="MODULE:FUNCTION",
+        help="A function of programs: those like it match by its code.",
+    ),
+]
+
+
+def add(
+    file: _File,
+    unchecked: _Unchecked = False,
+    stands_for: _StandsFor = None,
+    override: Annotated[
+        bool, typer.Option("--override", help="Take the place of the built-in kernel of this version.")
+    ] = False,
+    address: Address = None,
+) -> None:
+    """Put a new probe kernel into the store, once it has run here with a right output."""
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.kernel_files import load  # noqa: PLC0415
+
+    kernel = load(file)
+    library = stored_library(address)
+    if library.has(kernel.identifier, kernel.version) and not override:
+        raise ProbeKernelError(
+            f"there is a kernel {kernel.identifier}.{kernel.version} already: change it to have a new version"
+        )
+    _write(kernel, unchecked=unchecked, stands_for=stands_for, address=address)
+
+
+def change(file: _File, unchecked: _Unchecked = False, stands_for: _StandsFor = None, address: Address = None) -> None:
+    """Put a new version of a probe kernel into the store; results go on naming the versions that they were of."""
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.kernel_files import load  # noqa: PLC0415
+
+    library = stored_library(address)
+    newest = library.kernel(load(file).identifier).version
+    kernel = load(file, next_version=newest + 1)
+    if kernel.version != newest + 1:
+        next_is = f"the next version of {kernel.identifier} is {newest + 1}"
+        raise ProbeKernelError(f"{file}: version {kernel.version}: {next_is}; leave it out, and it is that")
+    _write(kernel, unchecked=unchecked, stands_for=stands_for, address=address)
+
+
+def delete(
+    name: Annotated[str, typer.Argument(metavar="KERNEL.VERSION")],
+    address: Address = None,
+) -> None:
+    """Take a version of a probe kernel out of the store; refused while probe tasks are made of it."""
+    from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
+
+    kernel = stored_library(address).named(name)
+    full = f"{kernel.identifier}.{kernel.version}"
+    if full != name:
+        raise ProbeKernelError(f"say which version of {name} is to go; the newest is {full}")
+    with client_of(address) as client:
+        try:
+            client.of(ProbeKernel).delete(full)
+        except NotFoundError:
+            raise ProbeKernelError(f"kernel {full} comes with Millrace: it stays") from None
+    typer.echo(f"kernel {full} is deleted")
+
+
+def _write(kernel: ProbeKernel, *, unchecked: bool, stands_for: str | None, address: str | None) -> None:
+    from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
+    from controller.probing.kernel_files import resource_of  # noqa: PLC0415
+    from controller.probing.trying import code_of, tried  # noqa: PLC0415
+
+    if stands_for is not None:
+        kernel = replace(kernel, code=code_of(kernel, stands_for))
+    if not unchecked:
+        for line in tried(kernel):
+            typer.echo(line)
+    with client_of(address) as client:
+        made = client.of(ProbeKernel).create(resource_of(kernel))
+    typer.echo(f"kernel {made.metadata.name} is in the store")

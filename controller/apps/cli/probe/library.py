@@ -1,0 +1,42 @@
+"""The library of probe kernels as a command sees it: the built-in ones, and those of the store where there is one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from controller.apps.cli.api import client_of
+
+if TYPE_CHECKING:
+    from controller.probing.library import KernelLibrary
+
+
+def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
+    """Return the library; where nobody names an API and none is at the usual socket, of the built-in kernels alone.
+
+    With `tells` stderr says so.
+    """
+    from controller.apiserver.client import find_place  # noqa: PLC0415
+    from controller.probing.library import KernelLibrary  # noqa: PLC0415
+
+    socket = find_place(address).socket
+    is_named = address is not None or bool(os.environ.get("MILLRACE_API"))
+    if is_named or socket is None or Path(socket).exists():
+        return stored_library(address)
+    if tells:
+        typer.echo("there is no API at its usual socket: the kernels are the built-in ones", err=True)
+    return KernelLibrary()
+
+
+def stored_library(address: str | None) -> KernelLibrary:
+    """Return the library with the store's kernels; raise UnavailableError where there is no API."""
+    from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
+    from controller.probing.kernel_files import of_spec  # noqa: PLC0415
+    from controller.probing.library import KernelLibrary  # noqa: PLC0415
+
+    with client_of(address) as client:
+        found = client.of(ProbeKernel).list()
+    return KernelLibrary(of_spec(kernel.spec) for kernel in found.items)

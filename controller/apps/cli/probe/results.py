@@ -1,0 +1,208 @@
+"""`millrace probe results` and `efficiency`: what probes have measured, how it is scored, and how far units help."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.apps.cli.amounts import in_days
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
+
+if TYPE_CHECKING:
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.resources import ProbeResult
+    from controller.probing.evaluation import Threshold, Trust
+    from controller.probing.evaluation.checks import UseWork
+    from controller.probing.evaluation.history import Place
+    from controller.probing.evaluation.policy import Policy
+
+Days = Annotated[float, typer.Option("--days", parser=in_days(), help="Only results of the last so many days.")]
+CentreOption = Annotated[str | None, typer.Option("--centre", help="Only at this centre.")]
+
+_DAY_NS: Final = 86_400 * 1_000_000_000
+_COLUMNS: Final = (
+    *("time", "centre", "probe", "task type", "unit", "units", "outcome", "run time s", "95 % of the mean s"),
+    *("error", "score", "notes"),
+)
+_ESTIMATE_COLUMNS: Final = ("centre", "probe", "unit", "units", "seconds", "low", "high", "basis", "reasons")
+_CURVE_COLUMNS: Final = ("centre", "unit", "units", "runs", "run time s", "speed-up", "95 %", "efficiency", "fit")
+
+
+def results(  # noqa: PLR0917 - a command line's options
+    centre: CentreOption = None,
+    probe: Annotated[str | None, typer.Option(help="Only of this probe task.")] = None,
+    task_type: Annotated[str | None, typer.Option("--task-type", help="Only for tasks of this type.")] = None,
+    days: Days = 7.0,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Score by this policy; else as they were scored.")
+    ] = None,
+    estimates: Annotated[
+        bool, typer.Option("--estimates", help="What they say now, and how firmly: one line a place and count.")
+    ] = False,
+    address: Address = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show what probes have measured: a line for each count of units, the oldest first; times are UTC."""
+    from controller.probing.evaluation.history import read_results  # noqa: PLC0415
+    from controller.probing.evaluation.policy import load_policy  # noqa: PLC0415
+
+    chosen = None if policy is None else load_policy(policy)
+    now_ns = time.time_ns()
+    with client_of(address) as client:
+        found = read_results(
+            client, centre=centre, probe=probe, task_type=task_type, since_ns=now_ns - int(days * _DAY_NS)
+        )
+        if estimates:
+            show(_ESTIMATE_COLUMNS, list(_estimates(client, found, now_ns)), form)
+            return
+    show(_COLUMNS, (cells for one in found for cells in _cells(one, chosen)), form)
+
+
+def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
+    from controller.probing.evaluation import averaged, scored  # noqa: PLC0415
+
+    status = result.status if policy is None else scored(policy, result.status)
+    spec = result.spec
+    place = (spec.centre, spec.probe, spec.task_type, status.unit or spec.unit)
+    if not status.runs:
+        could = f"could run on {', '.join(status.could_run)}" if status.could_run else "nothing was run"
+        yield (utc(result.metadata.created_ns), *place, 0, could, None, None, None, None, "; ".join(status.problems))
+    for run in status.runs:
+        times = averaged(run.run_times_s)
+        mean, bounds = (None, None) if times is None else (times.mean, f"{times.low:.4g} to {times.high:.4g}")
+        error = averaged(run.accuracies)
+        notes = [*([run.problem] if run.problem else []), *(run.notes or (() if times is None else times.reasons))]
+        yield (
+            utc(run.started_ns or result.metadata.created_ns),
+            *place,
+            run.units,
+            run.outcome,
+            mean,
+            bounds,
+            None if error is None else error.mean,
+            run.score,
+            "; ".join(notes),
+        )
+
+
+def _estimates(client: SyncApiClient, found: Sequence[ProbeResult], now_ns: int) -> Iterator[Cells]:
+    from controller.probing.evaluation import estimate_of  # noqa: PLC0415
+    from controller.probing.evaluation.history import by_place  # noqa: PLC0415
+
+    centres = sorted({one.spec.centre for one in found})
+    work = _work(client, sorted({one.spec.probe for one in found}))
+    trusted = {
+        name: _trust(client, name, [one for one in found if one.spec.centre == name], work, now_ns) for name in centres
+    }
+    for place, of_place in by_place(found).items():
+        for units in sorted({run.units for one in of_place for run in one.status.runs}):
+            said = estimate_of(of_place, now_ns, units=units, trust=trusted[place.centre])
+            figures = (said.seconds, said.low, said.high, str(said.basis), "; ".join(said.reasons))
+            yield (place.centre, place.probe, place.unit, units, *figures)
+
+
+def _trust(
+    client: SyncApiClient,
+    centre: str,
+    found: Sequence[ProbeResult],
+    work: Mapping[str, Mapping[str, UseWork]],
+    now_ns: int,
+) -> Trust:
+    from controller.apiserver.resources import Centre, Task  # noqa: PLC0415
+    from controller.cluster.estimates import Basis  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+    from controller.probing.evaluation import Evidence, Trust, trust_of  # noqa: PLC0415
+    from controller.probing.evaluation.checks import limits_of  # noqa: PLC0415
+
+    try:
+        place = client.of(Centre).get(centre)
+    except NotFoundError as error:
+        return Trust(Basis.NONE, (str(error),))
+    tasks = client.of(Task).list(fields=f"centre={centre}").items
+    limits = {one.name: limits_of(one) for one in place.status.units}
+    return trust_of(Evidence(found, place, tasks, limits, work), now_ns)
+
+
+def _work(client: SyncApiClient, names: Sequence[str]) -> dict[str, Mapping[str, UseWork]]:
+    """Return what the uses of probe tasks do, of those that are kept."""
+    from controller.apiserver.resources import ProbeTask  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+    from controller.probing.evaluation.checks import work_by_use  # noqa: PLC0415
+    from controller.probing.files import of_spec  # noqa: PLC0415
+    from controller.probing.library import KernelLibrary  # noqa: PLC0415
+
+    kernels = {one.identifier: one for one in KernelLibrary().kernels()}
+    found: dict[str, Mapping[str, UseWork]] = {}
+    for name in names:
+        with suppress(NotFoundError):
+            found[name] = work_by_use(of_spec(name, client.of(ProbeTask).get(name).spec), kernels)
+    return found
+
+
+def efficiency(  # noqa: PLR0917 - a command line's options
+    probe: Annotated[str, typer.Argument(help="A probe task by name.")],
+    centre: CentreOption = None,
+    days: Days = 30.0,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")] = None,
+    address: Address = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show how far more units help a probe at each centre: speed-up, efficiency, and the threshold, if there is one."""
+    from controller.probing.evaluation import threshold_of  # noqa: PLC0415
+    from controller.probing.evaluation.history import by_place, read_results, run_times_by_units  # noqa: PLC0415
+
+    with client_of(address) as client:
+        found = read_results(client, centre=centre, probe=probe, since_ns=time.time_ns() - int(days * _DAY_NS))
+    sound = [one for one in found if _said_to_be_sound(one)]
+    thresholds = {place: threshold_of(run_times_by_units(of_place)) for place, of_place in by_place(sound).items()}
+    if not thresholds:
+        where = "" if centre is None else f" at {centre}"
+        typer.echo(f"no result of {probe}{where} in the last {days:g} days", err=True)
+        raise typer.Exit(1)
+    show(_CURVE_COLUMNS, [cells for place, one in thresholds.items() for cells in _curve(place, one)], form)
+    for place, one in thresholds.items():
+        said = f"threshold {one.units}: {one.reason}" if one.units is not None else f"no threshold: {one.reason}"
+        typer.echo(f"{place.centre}{', ' + place.unit if place.unit else ''}: {said}", err=form is not Format.TABLE)
+    if picture is not None:
+        _draw(probe, thresholds, picture)
+
+
+def _said_to_be_sound(result: ProbeResult) -> bool:
+    """Return whether a result can be true; say on stderr why one cannot, and is left out."""
+    from controller.probing.evaluation.checks import impossible  # noqa: PLC0415
+
+    if (reason := impossible(result, None, {})) is not None:
+        typer.echo(f"{result.metadata.name} left out: {reason}", err=True)
+    return reason is None
+
+
+def _curve(place: Place, threshold: Threshold) -> Iterator[Cells]:
+    fitted = threshold.fitted or (None,) * len(threshold.curve)
+    for point, fit in zip(threshold.curve, fitted, strict=True):
+        yield (
+            place.centre,
+            place.unit,
+            point.units,
+            len(point.run_time_s.kept),
+            point.run_time_s.mean,
+            round(point.speed_up, 3),
+            f"{point.speed_up_low:.3g} to {point.speed_up_high:.3g}",
+            round(point.efficiency, 3),
+            None if fit is None else round(fit, 3),
+        )
+
+
+def _draw(probe: str, thresholds: dict[Place, Threshold], file: Path) -> None:
+    from controller.probing.evaluation.picture import MOST_CURVES, draw_efficiency  # noqa: PLC0415
+
+    named = {f"{place.centre}{', ' + place.unit if place.unit else ''}": one for place, one in thresholds.items()}
+    drawn = dict(list(named.items())[:MOST_CURVES])
+    draw_efficiency(f"{probe}: speed-up and efficiency", drawn, file)
+    left = f", the first {MOST_CURVES} places" if len(named) > MOST_CURVES else ""
+    typer.echo(f"wrote {file}{left}", err=True)

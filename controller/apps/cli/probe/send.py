@@ -1,0 +1,133 @@
+"""`millrace probe send`: a probe task to centres, on demand, with the unit chosen in one of four ways."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.amounts import in_seconds
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.task.waiting import Timeout, Wait
+
+if TYPE_CHECKING:
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.resources import Centre, ProbeTask, Task
+
+UNIT_COLUMNS = ("centre", "unit", "count", "free", "can run it", "lacks")
+
+
+def send(  # noqa: PLR0917 - a command line's options
+    probe: Annotated[str, typer.Argument(metavar="PROBE", help="A probe task of the store, by name.")],
+    centre: Annotated[
+        list[str] | None, typer.Option("--centre", "-c", help="To this centre; several times for several; else all.")
+    ] = None,
+    show_units: Annotated[
+        bool, typer.Option("--show-units", help="Show the unit types of the centres instead, to choose of.")
+    ] = False,
+    unit: Annotated[str | None, typer.Option(help="On units of this type: the user chooses.")] = None,
+    choose: Annotated[
+        str, typer.Option(metavar="configuration|asked|centre", help="Who chooses the type else.")
+    ] = "configuration",
+    units: Annotated[
+        str, typer.Option(metavar="N[,N...]", help="How many run it in parallel; one run for each.")
+    ] = "1",
+    repeat: Annotated[int, typer.Option(min=1, max=10_000, help="Repetitions of each run.")] = 3,
+    limit: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="After which it is stopped.")] = 120.0,
+    wait: Wait = False,
+    timeout: Timeout = 600.0,
+    form: FormatOption = Format.TABLE,
+    address: Address = None,
+) -> None:
+    """Send a probe task to centres: as an ordinary task, marked as a probe, once their units are free."""
+    from controller.apiserver.resources import Centre, ProbeTask  # noqa: PLC0415
+
+    counts = _counts(units)
+    with client_of(address) as client:
+        found = client.of(ProbeTask).get(probe)
+        known = {one.metadata.name: one for one in client.of(Centre).list().items}
+        _check(known, centre or ())
+        chosen = [known[name] for name in centre or sorted(known)]
+        if show_units:
+            show(UNIT_COLUMNS, (row for one in chosen for row in _unit_rows(one, found)), form)
+            return
+        tasks = [_task(found, one, unit, choose, counts, repeat, limit) for one in chosen]
+        names = [_create(client, one) for one in tasks]
+    if wait:
+        from controller.apps.cli.task.waiting import until_ended  # noqa: PLC0415
+
+        asyncio.run(until_ended(address, names, timeout))
+
+
+def _create(client: SyncApiClient, task: Task) -> str:
+    made = client.of(type(task)).create(task)
+    typer.echo(f"probe {made.metadata.name} is sent to {made.spec.centre}")
+    return made.metadata.name
+
+
+def _check(known: dict[str, Centre], wanted: Sequence[str]) -> None:
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+
+    if strange := next((name for name in wanted if name not in known), None):
+        raise NotFoundError(f"there is no Centre {strange}; there are {', '.join(sorted(known)) or 'none'}")
+    if not known:
+        raise NotFoundError("there is no Centre to send it to")
+
+
+def _task(  # noqa: PLR0917 - what the command line says
+    probe: ProbeTask, centre: Centre, unit: str | None, choose: str, counts: tuple[int, ...], repeat: int, limit: float
+) -> Task:
+    from controller.apiserver.resources import Metadata, Task  # noqa: PLC0415
+    from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec, UnitChoice  # noqa: PLC0415
+
+    if choose not in {"configuration", "asked", "centre"}:
+        raise typer.BadParameter(f"--choose {choose}: configuration, asked or centre")
+    _check_unit(centre, unit, counts)
+    spec = TaskSpec(
+        program=Program(kind=ProgramKind.PROBE, entry=probe.metadata.name),
+        task_type=probe.spec.task_type,
+        is_probe=True,
+        centre=centre.metadata.name,
+        unit=unit,
+        units=counts,
+        repetitions=repeat,
+        choice=UnitChoice.USER if unit is not None else UnitChoice(choose),
+        limit_s=limit,
+    )
+    name = f"demand-{probe.metadata.name[:40]}-{centre.metadata.name[:30]}-{time.time_ns() // 1000 % 10**10}"
+    return Task(metadata=Metadata(name=name), spec=spec)
+
+
+def _check_unit(centre: Centre, unit: str | None, counts: tuple[int, ...]) -> None:
+    """Raise NotFoundError for units that a centre does not have at all."""
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+
+    types = {one.name: one.count for one in centre.status.units}
+    known = ", ".join(f"{name} ({count})" for name, count in types.items()) or "none"
+    if unit is not None and unit not in types:
+        raise NotFoundError(f"Centre {centre.metadata.name} has no unit {unit}; it has {known}")
+    most = types[unit] if unit is not None else max(types.values(), default=0)
+    if max(counts) > most:
+        raise NotFoundError(
+            f"Centre {centre.metadata.name} does not have {max(counts)} units of a type; it has {known}"
+        )
+
+
+def _unit_rows(centre: Centre, probe: ProbeTask) -> list[tuple[object, ...]]:
+    kernels = {use.kernel for use in probe.spec.uses}
+    rows: list[tuple[object, ...]] = []
+    for one in centre.status.units:
+        lacks = ", ".join(sorted(kernels - set(one.operators)))
+        rows.append((centre.metadata.name, one.name, one.count, centre.free_of(one), not lacks, lacks or None))
+    return rows
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and int(word) for word in words):
+        raise typer.BadParameter(f"--units {text}: numbers above 0 such as 1,2,4")
+    return tuple(sorted({int(word) for word in words}))

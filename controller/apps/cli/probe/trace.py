@@ -1,0 +1,156 @@
+"""`millrace probe trace`: the operators of a program, a query or a graph, and the kernels that they match."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.apps.cli.amounts import in_seconds
+from controller.apps.cli.api import Address
+from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.probe.library import library_of
+from dataplane.given import read_given_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from controller.cluster.operators import OperatorGraph
+    from controller.cluster.operators.sql import SqlTable
+    from controller.cluster.operators.tracing import Traced
+
+_COLUMNS: Final = ("operator", "computes", "executions", "seconds", "reads", "place")
+_MATCH_COLUMNS: Final = ("operator", "kernel", "similarity", "sizes", "why")
+_STDERR: Final = 2
+_TABLE: Final = re.compile(r"(?P<name>\w+)=(?P<rows>\d+):(?P<nbytes>.+)", re.ASCII)
+
+
+def trace(  # noqa: PLR0917 - a command line's options
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="x.py, x.py:function, module:function, x.sql, or a graph in YAML or JSON."
+        ),
+    ],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Of the program.")] = None,
+    match: Annotated[
+        bool, typer.Option("--match", "-m", help="Show what kernel each operator matches, and why.")
+    ] = False,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Similarity from which on kernels match.")] = 0.6,
+    category: Annotated[str, typer.Option(help="Class of tasks that it is of: hpc, ai, sql, ...")] = "",
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1), help="After which a program is stopped.")] = 120.0,
+    database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB's, that a query is for.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="A table of a query that is not there.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the graph, YAML or .json.")
+    ] = None,
+    address: Address = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Run a program once, watched, and show what it computes: operators with sizes and counts, and what they read.
+
+    What it prints goes to stderr. A query is planned by DuckDB, not run. The status is 1 if that is not all of it.
+    """
+    traced = _traced(target, arguments or (), category, deadline, database, table or ())
+    for problem in traced.problems:
+        typer.echo(f"{target}: {problem}", err=True)
+    if out is not None:
+        _write(out, traced.graph)
+    if traced.graph.operators and match:
+        _show_matches(traced.graph, address, threshold, form)
+    elif traced.graph.operators:
+        _show_operators(traced, form)
+    if traced.problems:
+        raise typer.Exit(1)
+
+
+def _traced(  # noqa: PLR0917 - what the command line says
+    target: str,
+    arguments: Sequence[str],
+    category: str,
+    deadline_s: float,
+    database: Path | None,
+    tables: Sequence[str],
+) -> Traced:
+    from dataclasses import replace  # noqa: PLC0415
+
+    from controller.cluster.operators import load  # noqa: PLC0415
+    from controller.cluster.operators.tracing import Traced, trace_target  # noqa: PLC0415
+
+    suffix = Path(target).suffix
+    if suffix not in {".sql", ".yaml", ".yml", ".json"}:
+        return trace_target(target, arguments, category=category, deadline_s=deadline_s, output=_STDERR)
+    if arguments:
+        raise typer.BadParameter(f"{target} takes no arguments: {' '.join(arguments)}")
+    graph = _graph_of_sql(Path(target), database, tables) if suffix == ".sql" else load(Path(target))
+    return Traced(replace(graph, category=category or graph.category), 0.0)
+
+
+def _graph_of_sql(path: Path, database: Path | None, tables: Sequence[str]) -> OperatorGraph:
+    from controller.cluster.operators import OperatorError  # noqa: PLC0415
+    from controller.cluster.operators.sql import graph_of_sql  # noqa: PLC0415
+
+    try:
+        text = read_given_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
+    return graph_of_sql(text, database, dict(map(declared, tables)), name=path.stem)
+
+
+def declared(text: str) -> tuple[str, SqlTable]:
+    """Return the table that NAME=ROWS:BYTES declares, bytes as `2.4GB`, too; raise typer.BadParameter for another."""
+    from controller.cluster.operators.sql import SqlTable  # noqa: PLC0415
+    from dataplane.topology.units import parse_data_bytes  # noqa: PLC0415
+
+    if (found := _TABLE.fullmatch(text)) is None:
+        raise typer.BadParameter(f"{text!r} is no table: NAME=ROWS:BYTES")
+    said = found["nbytes"]
+    try:
+        return found["name"], SqlTable(int(found["rows"]), int(said) if said.isdecimal() else parse_data_bytes(said))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no table: {error}") from None
+
+
+def _show_operators(traced: Traced, form: Format) -> None:
+    graph = traced.graph
+    rows = []
+    for operator in graph.operators:
+        seconds = traced.seconds.get(operator.name)
+        reads = " ".join(flow.src for flow in graph.into[operator.name])
+        rows.append(
+            (
+                operator.name,
+                operator.signature,
+                operator.executions,
+                None if seconds is None else round(seconds, 6),
+                reads,
+                traced.places.get(operator.name, ""),
+            )
+        )
+    show(_COLUMNS, rows, form)
+    if form is Format.TABLE and traced.seconds:
+        typer.echo(f"{graph.name}: {traced.run_time_s:.3g} s, {traced.share:.0%} of it in these operators")
+
+
+def _show_matches(graph: OperatorGraph, address: str | None, threshold: float, form: Format) -> None:
+    from controller.probing.matching import match  # noqa: PLC0415
+
+    rows = []
+    for found in match(graph, library_of(address).kernels(), threshold=threshold):
+        sizes = " ".join(f"{name}={size}" for name, size in found.sizes)
+        kernel = "-" if found.kernel is None else f"{found.kernel.identifier} v{found.kernel.version}"
+        rows.append((found.operator, kernel, round(found.similarity, 2), sizes, found.reason))
+    show(_MATCH_COLUMNS, rows, form)
+
+
+def _write(path: Path, graph: OperatorGraph) -> None:
+    from controller.cluster.operators import OperatorError, dumps  # noqa: PLC0415
+
+    try:
+        path.write_text(dumps(graph, as_json=path.suffix == ".json"), encoding="utf-8")
+    except OSError as error:
+        raise OperatorError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,73 @@
+"""`millrace project`: what projects may have, and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from controller.apps.cli.api import Address, client_of
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources.project import Quota
+
+project = typer.Typer(name="project", help="Projects: quotas and weights.", no_args_is_help=True)
+
+_ANY = "any"
+
+
+@project.callback()
+def _projects() -> None:
+    """Projects: quotas and weights; `millrace get projects` lists them."""
+
+
+@project.command("set")
+def set_project(
+    name: Annotated[str, typer.Argument(metavar="PROJECT")],
+    weight: Annotated[
+        float | None, typer.Option(min=1e-6, max=1e6, help="Its part of what is scarce; at first 1.")
+    ] = None,
+    quota: Annotated[
+        list[str] | None, typer.Option("--quota", metavar="WHAT=NUMBER", help="The most of pods, tasks, ...; or `any`.")
+    ] = None,
+    address: Address = None,
+) -> None:
+    """Create a project, or change what is named of one; the rest stays as it is."""
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from controller.apiserver.resources import Metadata, Project  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+
+    with client_of(address) as client:
+        projects = client.of(Project)
+        try:
+            found = projects.get(name)
+        except NotFoundError:
+            found = None
+        before = found or Project(metadata=Metadata(name=name))
+        spec = replace(
+            before.spec,
+            weight=before.spec.weight if weight is None else weight,
+            quota=_changed(before.spec.quota, quota or ()),
+        )
+        wanted = replace(before, spec=spec)
+        made = projects.create(wanted) if found is None else projects.replace(wanted)
+    typer.echo(f"project {made.metadata.name} is {'there' if found is None else 'changed'}")
+
+
+def _changed(quota: Quota, words: Sequence[str]) -> Quota:
+    import msgspec  # noqa: PLC0415
+
+    from controller.apiserver.resources.project import Quota  # noqa: PLC0415
+
+    told: dict[str, Any] = msgspec.to_builtins(quota)
+    for word in words:
+        what, separator, number = word.partition("=")
+        if not separator or what not in told:
+            raise typer.BadParameter(f"--quota {word}: {', '.join(sorted(told))} = NUMBER or {_ANY}")
+        told[what] = None if number == _ANY else number
+    try:
+        return msgspec.convert(told, Quota, strict=False)
+    except msgspec.ValidationError as error:
+        raise typer.BadParameter(f"--quota: {error}") from None

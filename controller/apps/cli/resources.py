@@ -1,0 +1,260 @@
+"""`millrace get|describe|delete`: what schedulers keep, as the service access point has it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.output import Cells, Format, OneFormat, show
+
+if TYPE_CHECKING:
+    from controller.apiserver.client.synchronous import SyncResources
+    from controller.apiserver.resources import Kind
+
+
+class Output(StrEnum):
+    """How resources are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    YAML = "yaml"
+
+
+_KindName = Annotated[str, typer.Argument(metavar="KIND", help="node, pod, podgroup, centre, task, ...")]
+_Output = Annotated[Output, typer.Option("--output", "-o", "--format", "-f", help="How it is written.")]
+_Labels = Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")]
+_Fields = Annotated[str, typer.Option("--fields", metavar="node=h1", help="Only with these fields.")]
+
+_SECOND_NS: Final = 1_000_000_000
+
+
+def get(  # noqa: PLR0917 - a command line's options
+    kind: _KindName,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them; else all.")] = None,
+    output: _Output = Output.TABLE,
+    labels: _Labels = "",
+    fields: _Fields = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then a line for each thing that happens.")] = False,
+    address: Address = None,
+) -> None:
+    """Show resources: one, or all that are selected; with --watch also what happens to them, until interrupted."""
+    with client_of(address) as client:
+        resources = client.of(_kind(kind).type)
+        if watch:
+            _watch(resources, labels, f"name={name}" if name is not None else fields, output)
+        elif name is not None:
+            _show_one(resources.kind, resources.get(name), output)
+        else:
+            found = resources.list(labels=labels, fields=fields)
+            _show_all(resources.kind, found.items, output)
+            if found.age_s is not None:
+                typer.echo(f"the storage is away: this is {found.age_s} s old", err=True)
+
+
+def describe(
+    kind: _KindName,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    address: Address = None,
+    form: OneFormat = Format.TABLE,
+) -> None:
+    """Show all of one resource, for people; what is as by default is left out."""
+    with client_of(address) as client:
+        found = client.of(_kind(kind).type).get(name)
+    shown = _without_defaults(found)
+    typer.echo(text_of(shown, Output.JSON) if form is Format.JSON else _yaml(shown), nl=False)
+
+
+def delete(
+    kind: _KindName,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    revision: Annotated[int | None, typer.Option(help="Only if it is still of this revision.")] = None,
+    address: Address = None,
+) -> None:
+    """Delete a resource; a pod that runs goes once it has stopped."""
+    with client_of(address) as client:
+        found = client.of(_kind(kind).type).delete(name, expected=revision)
+    going = getattr(found.metadata, "deleting_ns", None) is not None
+    typer.echo(f"{found.kind} {name} {'is being deleted' if going else 'is deleted'}")
+
+
+def _kind(word: str) -> Kind[Any]:
+    from controller.apiserver.resources import KINDS  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
+    from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
+
+    wanted = word.lower().replace("-", "").replace("_", "")
+    found = next((kind for kind in KINDS if wanted in {kind.name.lower(), kind.plural}), None)
+    if found is None:
+        raise InvalidError(f"there is no kind {word}{did_you_mean(word.lower(), (kind.plural for kind in KINDS))}")
+    return found
+
+
+def _show_one(kind: Kind[Any], resource: Any, output: Output) -> None:  # noqa: ANN401 - of any kind
+    if output in (Output.TABLE, Output.CSV):
+        _show_all(kind, (resource,), output)
+    else:
+        typer.echo(text_of(resource, output), nl=False)
+
+
+def _show_all(kind: Kind[Any], resources: Sequence[Any], output: Output) -> None:
+    if output in (Output.TABLE, Output.CSV):
+        columns = _COLUMNS[kind.name]
+        now_ns = time.time_ns()
+        rows = ([*(read(one) for read in columns.values()), age_of(one, now_ns)] for one in resources)
+        show((*columns, "age"), rows, Format(output.value))
+    else:
+        typer.echo(text_of({"items": resources}, output), nl=False)
+
+
+def _watch(resources: SyncResources[Any], labels: str, fields: str, output: Output) -> None:
+    found = resources.list(labels=labels, fields=fields)
+    _show_all(resources.kind, found.items, output)
+    for event in resources.watch(found.revision, labels=labels, fields=fields):
+        if event.type.value == "BOOKMARK":
+            continue
+        if output in (Output.TABLE, Output.CSV):
+            cells: Cells = [event.type.value.lower(), event.name]
+            if event.resource is not None:
+                cells = [*cells, *(read(event.resource) for read in list(_COLUMNS[resources.kind.name].values())[1:])]
+            typer.echo("  ".join(str(cell) for cell in cells if cell not in {None, ""}))
+        else:
+            said = {"type": event.type.value, "name": event.name, "revision": event.revision, "object": event.resource}
+            typer.echo(text_of(said, output), nl=False)
+
+
+def text_of(content: object, output: Output) -> str:
+    """Return something as JSON or YAML."""
+    import msgspec  # noqa: PLC0415
+
+    if output is Output.JSON:
+        return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"
+    return _yaml(msgspec.to_builtins(content))
+
+
+def _yaml(content: object) -> str:
+    import yaml  # noqa: PLC0415
+
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any part of a resource
+    """Return a value as plain data, without what is as it would be had nobody said anything."""
+    import msgspec  # noqa: PLC0415
+
+    if isinstance(value, msgspec.Struct):
+        parts = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+        told = {
+            field.name: _without_defaults(part)
+            for field, part in parts
+            if field.name == "kind" or part != field.default
+        }
+        return {name: part for name, part in told.items() if part not in ({}, [])}
+    if isinstance(value, list | tuple):
+        return [_without_defaults(part) for part in value]
+    if isinstance(value, dict):
+        return {str(name): _without_defaults(part) for name, part in value.items()}
+    return msgspec.to_builtins(value)
+
+
+def age_of(resource: Any, now_ns: int) -> str:  # noqa: ANN401 - of any kind
+    """Return how long a resource has been there, for people."""
+    seconds = max(now_ns - resource.metadata.created_ns, 0) // _SECOND_NS
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _name(resource: Any) -> str:  # noqa: ANN401 - of any kind
+    return str(resource.metadata.name)
+
+
+def _of_quota(project: Any, what: str, per: int = 1) -> str:  # noqa: ANN401 - of one kind
+    """Return how much a project has of what it may have at most."""
+    most = getattr(project.spec.quota, what)
+    return f"{getattr(project.status.used, what) / per:g}/{'any' if most is None else f'{most / per:g}'}"
+
+
+_Columns = dict[str, Callable[[Any], object]]
+_COLUMNS: Final[dict[str, _Columns]] = {
+    "Node": {
+        "name": _name,
+        "ready": lambda node: "yes" if node.status.ready else node.status.reason or "no",
+        "schedulable": lambda node: "no" if node.spec.unschedulable else "yes",
+        "cores": lambda node: None if node.hardware is None else node.hardware.cpu_milli / 1000,
+        "devices": lambda node: None if node.hardware is None else len(node.hardware.devices),
+        "pods": lambda node: len(node.shares),
+    },
+    "Pod": {
+        "name": _name,
+        "phase": lambda pod: "deleting" if pod.metadata.deleting_ns else pod.status.phase.value,
+        "node": lambda pod: pod.status.node,
+        "group": lambda pod: pod.spec.group,
+        "reasons": lambda pod: "; ".join(pod.status.reasons[:2]),
+    },
+    "PodGroup": {
+        "name": _name,
+        "phase": lambda group: group.status.phase.value,
+        "bound": lambda group: f"{group.status.bound}/{group.spec.size}",
+    },
+    "Centre": {
+        "name": _name,
+        "ready": lambda centre: "yes" if centre.status.ready else centre.status.reason or "no",
+        "engine": lambda centre: centre.status.engine,
+        "hosts": lambda centre: len(centre.status.hosts),
+        "units": lambda centre: " ".join(f"{unit.count} {unit.name}" for unit in centre.status.units),
+    },
+    "Task": {
+        "name": _name,
+        "phase": lambda task: task.status.phase.value,
+        "centre": lambda task: task.status.centre,
+        "units": lambda task: task.status.units,
+    },
+    "ProbeKernel": {
+        "name": _name,
+        "category": lambda kernel: kernel.spec.category,
+        "operator": lambda kernel: kernel.spec.operator,
+        "devices": lambda kernel: " ".join(sorted({one.device.value for one in kernel.spec.implementations})),
+    },
+    "ProbeTask": {
+        "name": _name,
+        "category": lambda probe: probe.spec.category,
+        "kernels": lambda probe: " ".join(f"{use.kernel}x{use.repetitions}" for use in probe.spec.uses),
+        "of": lambda probe: probe.spec.task_type or probe.spec.target,
+    },
+    "ProbeResult": {
+        "name": _name,
+        "probe": lambda result: result.spec.probe,
+        "centre": lambda result: result.spec.centre,
+        "score": lambda result: result.status.score,
+    },
+    "UnitPool": {
+        "name": _name,
+        "units": lambda pool: pool.spec.units,
+        "held": lambda pool: sum(share.units for share in pool.shares),
+        "holders": lambda pool: " ".join(f"{share.holder}={share.units}" for share in pool.shares),
+    },
+    "Project": {
+        "name": _name,
+        "weight": lambda project: project.spec.weight,
+        "pods": lambda project: _of_quota(project, "pods"),
+        "tasks": lambda project: _of_quota(project, "tasks"),
+        "waiting": lambda project: _of_quota(project, "pending"),
+        "devices": lambda project: _of_quota(project, "device_thousandths", 1_000),
+        "cores": lambda project: _of_quota(project, "cpu_milli", 1_000),
+    },
+    "Decision": {
+        "name": _name,
+        "about": lambda decision: " ".join((decision.spec.subject_kind, *decision.spec.subjects[:3])),
+        "outcome": lambda decision: decision.spec.outcome.value,
+        "placed": lambda decision: " ".join(f"{one.pod}->{one.node}" for one in decision.spec.placements[:4]),
+        "reason": lambda decision: decision.spec.reason,
+    },
+}

@@ -1,0 +1,145 @@
+"""`millrace counter` and `millrace register`: a switch's arrays, over P4Runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.amounts import in_bytes
+from controller.apps.cli.output import Cells, Format, FormatOption
+from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.state.session import Address, DeviceId, ElectionId, Tls, ask, check_name
+
+if TYPE_CHECKING:
+    from controller.network.p4runtime.browsing import SwitchBrowser
+
+counter = typer.Typer(name="counter", help="Counters of a running switch: list, read, write.", no_args_is_help=True)
+register = typer.Typer(name="register", help="Registers of a running switch: list, read, write.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As `list` names it.")]
+Index = Annotated[int, typer.Argument(min=0, metavar="INDEX", help="Which of its cells.")]
+OneIndex = Annotated[int | None, typer.Option("--index", min=0, help="Only this cell; default: all.")]
+All = Annotated[bool, typer.Option("--all", help="Cells that are 0, too.")]
+
+
+@counter.command("list")
+def list_counters(
+    address: Address, device_id: DeviceId = 1, tls: Tls = None, form: FormatOption = Format.TABLE
+) -> None:
+    """List the counters of the program that a switch runs; those of tables' entries are shown with these."""
+
+    async def question(browser: SwitchBrowser) -> list[Cells]:
+        return [(one.alias, one.unit.name.lower(), one.size) for one in browser.schema.counters]
+
+    show_rows(("counter", "counts", "size"), ask(address, device_id, tls, question), form)
+
+
+@counter.command("read")
+def read_counter(  # noqa: PLR0917 - a command line's options
+    address: Address,
+    name: Name,
+    index: OneIndex = None,
+    every: All = False,
+    device_id: DeviceId = 1,
+    tls: Tls = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show a counter's packets and bytes."""
+
+    async def question(browser: SwitchBrowser) -> list[Cells]:
+        from finsy import P4CounterEntry  # noqa: PLC0415
+
+        check_name(browser, "counter", name, (one.alias for one in browser.schema.counters))
+        found = await browser.entities(P4CounterEntry(name, index=index))
+        return [
+            (one.index, one.packet_count, one.byte_count)
+            for one in found
+            if every or index is not None or one.packet_count or one.byte_count
+        ]
+
+    show_rows(("index", "packets", "bytes"), ask(address, device_id, tls, question), form)
+
+
+@counter.command("write")
+def write_counter(  # noqa: PLR0917 - a command line's options
+    address: Address,
+    name: Name,
+    index: Index,
+    packets: Annotated[int, typer.Option(min=0, help="What it counts on from.")] = 0,
+    nbytes: Annotated[int, typer.Option("--bytes", parser=in_bytes(), help="What it counts on from.")] = 0,
+    device_id: DeviceId = 1,
+    election_id: ElectionId = 1,
+    tls: Tls = None,
+) -> None:
+    """Set a cell of a counter, by default to 0, as the switch's primary: not beside a controller that runs."""
+
+    async def question(browser: SwitchBrowser) -> None:
+        from finsy import P4CounterData, P4CounterEntry  # noqa: PLC0415
+        from finsy.proto import p4r  # noqa: PLC0415
+
+        check_name(browser, "counter", name, (one.alias for one in browser.schema.counters))
+        data = P4CounterData(packet_count=packets, byte_count=nbytes)
+        await browser.change(p4r.Update.MODIFY, P4CounterEntry(name, index=index, data=data))
+
+    ask(address, device_id, tls, question, election_id=election_id)
+
+
+@register.command("list")
+def list_registers(
+    address: Address, device_id: DeviceId = 1, tls: Tls = None, form: FormatOption = Format.TABLE
+) -> None:
+    """List the registers of the program that a switch runs."""
+
+    async def question(browser: SwitchBrowser) -> list[Cells]:
+        return [(one.alias, one.size) for one in browser.schema.registers]
+
+    show_rows(("register", "size"), ask(address, device_id, tls, question), form)
+
+
+@register.command("read")
+def read_register(  # noqa: PLR0917 - a command line's options
+    address: Address,
+    name: Name,
+    index: OneIndex = None,
+    every: All = False,
+    device_id: DeviceId = 1,
+    tls: Tls = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show a register's cells."""
+
+    async def question(browser: SwitchBrowser) -> list[Cells]:
+        from finsy import P4RegisterEntry  # noqa: PLC0415
+
+        check_name(browser, "register", name, (one.alias for one in browser.schema.registers))
+        found = await browser.entities(P4RegisterEntry(name, index=index))
+        return [(one.index, one.data) for one in found if every or index is not None or one.data]
+
+    show_rows(("index", "value"), ask(address, device_id, tls, question), form)
+
+
+@register.command("write")
+def write_register(  # noqa: PLR0917 - a command line's options
+    address: Address,
+    name: Name,
+    index: Index,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="A number: 5, 0x5.")],
+    device_id: DeviceId = 1,
+    election_id: ElectionId = 1,
+    tls: Tls = None,
+) -> None:
+    """Set a cell of a register, as the switch's primary: not beside a controller that runs."""
+    try:
+        number = int(value, 0)
+    except ValueError as error:
+        raise typer.BadParameter(f"{value!r} is no number", param_hint="VALUE") from error
+
+    async def question(browser: SwitchBrowser) -> None:
+        from finsy import P4RegisterEntry  # noqa: PLC0415
+        from finsy.proto import p4r  # noqa: PLC0415
+
+        check_name(browser, "register", name, (one.alias for one in browser.schema.registers))
+        await browser.change(p4r.Update.MODIFY, P4RegisterEntry(name, index=index, data=number))
+
+    ask(address, device_id, tls, question, election_id=election_id)

@@ -1,0 +1,125 @@
+"""`millrace switch show`: what a running switch is and holds, over P4Runtime and gNMI."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from controller.apps.cli.output import Cells, Format, OneFormat
+from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.state.session import Address, DeviceId, Tls, ask, tls_of
+from controller.common.errors import UnservedError
+
+if TYPE_CHECKING:
+    from controller.network.p4runtime.browsing import SwitchBrowser
+    from dataplane.rpc.access.settings import TlsSettings
+
+_COUNTS: Final = ("in-pkts", "in-octets", "in-discards", "out-pkts", "out-octets", "out-discards")
+_PORTS: Final = ("port", "device", "admin", "oper", *_COUNTS, "segments")
+
+switch_show = typer.Typer(add_completion=False)
+"""A command of its own, as all other words after `millrace switch` are the switch's."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFill:
+    """A table, its room, and how many entries it has, the default one aside."""
+
+    table: str
+    size: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSum:
+    """A counter: how many of its cells have counted, and what all of them have."""
+
+    counter: str
+    size: int
+    in_use: int
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchView:
+    """What a switch says of itself over P4Runtime. primary: the election id of its controller, None for none."""
+
+    program: str | None
+    architecture: str
+    p4runtime: str
+    primary: int | None
+    tables: tuple[TableFill, ...]
+    counters: tuple[CounterSum, ...]
+
+
+@switch_show.command()
+def show(address: Address, device_id: DeviceId = 1, tls: Tls = None, form: OneFormat = Format.TABLE) -> None:
+    """Show a switch's program, its controller, ports, tables with how full they are, and counters."""
+
+    async def question(browser: SwitchBrowser) -> tuple[SwitchView, tuple[Cells, ...] | None]:
+        found = await _view(browser)
+        try:
+            return found, await _ports(address, tls_of(tls))
+        except UnservedError as error:
+            typer.echo(f"millrace: ports are unknown: {error}", err=True)
+            return found, None
+
+    found, ports = ask(address, device_id, tls, question)
+    if form is Format.JSON:
+        said = None if ports is None else [dict(zip(_PORTS, cells, strict=True)) for cells in ports]
+        typer.echo(json.dumps(asdict(found) | {"ports": said}, indent=2))
+    else:
+        _show(found, ports)
+
+
+async def _ports(address: str, tls: TlsSettings | None) -> tuple[Cells, ...]:
+    from controller.network.gnmi.queries import read_counts, read_not_joined, read_ports  # noqa: PLC0415
+
+    counts, reasons = await read_counts(address, tls), await read_not_joined(address, tls)
+    found = []
+    for one in await read_ports(address, tls):
+        counted = counts.get(one.device, {})
+        state = (one.port, one.device, "up" if one.admin_up else "down", str(one.oper))
+        segments = reasons.get(one.device)
+        segments = "joined" if segments == "" else segments
+        found.append((*state, *(counted.get(name) for name in _COUNTS), segments))
+    return tuple(found)
+
+
+async def _view(browser: SwitchBrowser) -> SwitchView:
+    from finsy import P4CounterEntry, P4TableEntry  # noqa: PLC0415
+
+    schema = browser.schema
+    entries = await browser.entities(*(P4TableEntry(one.alias) for one in schema.tables))
+    cells = await browser.entities(*(P4CounterEntry(one.alias) for one in schema.counters))
+    filled = Counter(entry.table_id for entry in entries if not entry.is_default_action)
+    return SwitchView(
+        schema.name or await browser.source(),
+        schema.arch,
+        str(schema.p4runtime_version),
+        await browser.primary(),
+        tuple(TableFill(one.alias, one.size, filled[one.alias]) for one in schema.tables),
+        tuple(_summed(one.alias, one.size, cells) for one in schema.counters),
+    )
+
+
+def _summed(name: str, size: int, cells: list[Any]) -> CounterSum:
+    used = [cell for cell in cells if cell.counter_id == name and (cell.packet_count or cell.byte_count)]
+    return CounterSum(name, size, len(used), sum(one.packet_count for one in used), sum(one.byte_count for one in used))
+
+
+def _show(found: SwitchView, ports: tuple[Cells, ...] | None) -> None:
+    controller = "no controller" if found.primary is None else f"a controller with election id {found.primary}"
+    name = found.program or "without a name"
+    typer.echo(f"program {name} ({found.architecture}), P4Runtime {found.p4runtime}, {controller}")
+    if ports is not None:
+        show_rows(_PORTS, ports, Format.TABLE)
+    show_rows(("table", "size", "entries"), [(one.table, one.size, one.entries) for one in found.tables], Format.TABLE)
+    counted = [(one.counter, one.size, one.in_use, one.packets, one.bytes) for one in found.counters]
+    if counted:
+        show_rows(("counter", "size", "in use", "packets", "bytes"), counted, Format.TABLE)

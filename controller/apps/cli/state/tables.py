@@ -1,0 +1,167 @@
+"""`millrace table`: a switch's tables, over P4Runtime."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from controller.apps.cli.output import Cells, Format, FormatOption
+from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.state.session import Address, DeviceId, ElectionId, Tls, ask, check_name
+from dataplane.topology.addressing import format_mac
+
+if TYPE_CHECKING:
+    from finsy.p4schema import P4Table
+
+    from controller.network.p4runtime.browsing import SwitchBrowser
+
+table = typer.Typer(name="table", help="Tables of a running switch: list, read, write.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="TABLE", help="As `list` names it.")]
+_HEX: Final = re.compile(r"0x[0-9a-f]+")
+_MAC_BITS: Final = 48
+_ADDRESSES: Final = {32: IPv4Address, 128: IPv6Address}
+_ACTION: Final = re.compile(r"(?P<name>[\w.]+)(?:\((?P<arguments>[^()]*)\))?")
+
+
+class Verb(StrEnum):
+    """What is done to an entry."""
+
+    INSERT = "insert"
+    MODIFY = "modify"
+    DELETE = "delete"
+
+
+@table.command("list")
+def list_tables(address: Address, device_id: DeviceId = 1, tls: Tls = None, form: FormatOption = Format.TABLE) -> None:
+    """List the tables of the program that a switch runs: keys, actions, room."""
+
+    async def question(browser: SwitchBrowser) -> list[Cells]:
+        return [_described(one) for one in browser.schema.tables]
+
+    show_rows(("table", "keys", "actions", "size"), ask(address, device_id, tls, question), form)
+
+
+@table.command()
+def read(
+    address: Address, name: Name, device_id: DeviceId = 1, tls: Tls = None, form: FormatOption = Format.TABLE
+) -> None:
+    """Show a table's entries, the default last, with the packets and bytes of a direct counter."""
+
+    async def question(browser: SwitchBrowser) -> list[Cells]:
+        return await _entries(browser, name)
+
+    show_rows(("match", "priority", "action", "packets", "bytes"), ask(address, device_id, tls, question), form)
+
+
+@table.command()
+def write(  # noqa: PLR0917 - a command line's options
+    address: Address,
+    name: Name,
+    match: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="5, 0x5, 10.0.0.0/24, 5/&0xf (ternary), 1...9; none: the default."
+        ),
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option(metavar="NAME(PARAMETER=VALUE,...)", help="Such as 'set_port(port=3)'.")
+    ] = None,
+    priority: Annotated[int, typer.Option(min=0, help="Of ternary and range keys: the higher wins.")] = 0,
+    verb: Annotated[Verb, typer.Option(help="The default entry is modified.")] = Verb.INSERT,
+    device_id: DeviceId = 1,
+    election_id: ElectionId = 1,
+    tls: Tls = None,
+) -> None:
+    """Insert, modify or delete an entry, as the switch's primary: not beside a controller that runs."""
+    keys = dict(_pair(one) for one in match or ())
+    wanted = None if action is None else _action(action)
+    if action is None and verb is not Verb.DELETE:
+        raise typer.BadParameter("an entry needs an action", param_hint="--action")
+
+    async def question(browser: SwitchBrowser) -> None:
+        from finsy import P4TableEntry, P4TableMatch  # noqa: PLC0415
+        from finsy.proto import p4r  # noqa: PLC0415
+
+        check_name(browser, "table", name, (one.alias for one in browser.schema.tables))
+        entry = P4TableEntry(
+            name,
+            match=P4TableMatch(keys) if keys else None,
+            action=wanted,
+            priority=priority,
+            is_default_action=not keys,
+        )
+        kind = Verb.MODIFY if not keys else verb
+        await browser.change(p4r.Update.Type.Value(kind.name), entry)
+
+    ask(address, device_id, tls, question, election_id=election_id)
+
+
+async def _entries(browser: SwitchBrowser, name: str) -> list[Cells]:
+    from finsy import P4CounterData, P4TableEntry  # noqa: PLC0415
+
+    check_name(browser, "table", name, (one.alias for one in browser.schema.tables))
+    found = browser.schema.tables[name]
+    counts = P4CounterData() if found.direct_counter is not None else None
+    wanted = [P4TableEntry(name, counter_data=counts)]
+    if found.const_default_action is None and found.action_profile is None:
+        wanted.append(P4TableEntry(name, is_default_action=True, counter_data=counts))
+    return [_cells(entry, found, browser) for entry in await browser.entities(*wanted)]
+
+
+def _cells(entry: Any, found: P4Table, browser: SwitchBrowser) -> Cells:  # noqa: ANN401 - finsy's entry
+    match: object = "default" if entry.is_default_action else _match(entry, found)
+    action = None
+    if entry.action is not None:
+        schema = browser.schema if type(entry.action).__name__ == "P4TableAction" else found
+        action = entry.action.format_str(schema)
+    counted = entry.counter_data
+    counts = (None, None) if counted is None else (counted.packet_count, counted.byte_count)
+    return match, entry.priority or None, action, *counts
+
+
+def _match(entry: Any, found: P4Table) -> dict[str, str]:  # noqa: ANN401 - finsy's entry
+    """Return keys with their values, addresses as they are written everywhere."""
+    if entry.match is None:
+        return {}
+    widths = {field.alias: field.bitwidth for field in found.match_fields}
+    return {name: _readable(name, widths[name], text) for name, text in entry.match.format_dict(found).items()}
+
+
+def _readable(name: str, bits: int, text: str) -> str:
+    if bits == _MAC_BITS:
+        return _HEX.sub(lambda number: format_mac(int(number[0], 16)), text)
+    if "addr" in name and bits in _ADDRESSES:
+        return _HEX.sub(lambda number: str(_ADDRESSES[bits](int(number[0], 16))), text)
+    return text
+
+
+def _described(found: P4Table) -> Cells:
+    keys = [f"{field.alias}: {_kind(field.match_type)} of {field.bitwidth} bits" for field in found.match_fields]
+    return found.alias, "; ".join(keys), [action.alias for action in found.actions], found.size
+
+
+def _kind(match_type: object) -> str:
+    """Return `lpm` of finsy's value, or of the text that it has for a kind of a program's own."""
+    return str(getattr(match_type, "name", match_type)).lower()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _action(text: str) -> Any:  # noqa: ANN401 - finsy's action
+    from finsy import P4TableAction  # noqa: PLC0415
+
+    found = _ACTION.fullmatch(text.replace(" ", ""))
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not NAME(PARAMETER=VALUE,...)", param_hint="--action")
+    arguments = [one for one in (found["arguments"] or "").split(",") if one]
+    return P4TableAction(found["name"], **dict(_pair(one) for one in arguments))

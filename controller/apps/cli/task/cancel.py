@@ -1,0 +1,20 @@
+"""`millrace task cancel`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from controller.apps.cli.api import Address, client_of
+
+
+def cancel(names: Annotated[list[str], typer.Argument(metavar="TASK...")], address: Address = None) -> None:
+    """Cancel tasks; one that runs is stopped by its centre first, and goes when that has given its units back."""
+    from controller.apiserver.resources import Task  # noqa: PLC0415
+
+    with client_of(address) as client:
+        for name in names:
+            found = client.of(Task).delete(name)
+            said = "is cancelled" if found.metadata.deleting_ns is None else "is being stopped"
+            typer.echo(f"task {name} {said}")

@@ -1,0 +1,23 @@
+"""The commands of `millrace task`, one file each."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.apps.cli.task.cancel import cancel
+from controller.apps.cli.task.costs import costs
+from controller.apps.cli.task.list import list_
+from controller.apps.cli.task.show import show
+from controller.apps.cli.task.submit import submit
+from controller.apps.cli.task.why import why
+
+task = typer.Typer(
+    name="task", help="Run programs at compute centres: what goes where, when and why.", no_args_is_help=True
+)
+
+task.command()(submit)
+task.command("list")(list_)
+task.command()(show)
+task.command()(why)
+task.command()(cancel)
+task.command()(costs)

@@ -1,0 +1,153 @@
+"""`millrace task submit`: a file of tasks, or a Python script as it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.apps.cli.amounts import in_seconds
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.task.waiting import Timeout, Wait
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources import Task
+
+_TASK_FILES: Final = frozenset({".yaml", ".yml", ".json"})
+"""Endings of files of tasks; all others are scripts."""
+_STOPPED: Final = 0.95
+"""A trace that ran for so much of its limit was stopped by it."""
+
+
+def submit(  # noqa: PLR0917 - a command line's options
+    words: Annotated[
+        list[str], typer.Argument(metavar="FILE | -- SCRIPT.py [ARGUMENT...]", help="Tasks (YAML), or a script.")
+    ],
+    name: Annotated[str | None, typer.Option(help="Of the script's task; default: the script's and the time.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Tasks of one type are taken to behave alike.")] = None,
+    category: Annotated[str | None, typer.Option(help="hpc, ai, sql, io, network, memory.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Run it once, here, to see its operators.")] = False,
+    trace_limit: Annotated[
+        float, typer.Option(parser=in_seconds(0.1, 86_400), help="After which a trace is stopped, and refused.")
+    ] = 60.0,
+    graph: Annotated[Path | None, typer.Option(metavar="FILE", help="Its operators, as a graph's file.")] = None,
+    centre: Annotated[str | None, typer.Option(help="Run it there.")] = None,
+    unit: Annotated[str | None, typer.Option(help="On units of this type of the centre.")] = None,
+    units: Annotated[str | None, typer.Option(metavar="N[,N...]", help="Numbers of units that are right.")] = None,
+    profile: Annotated[str, typer.Option(help="How the scheduler decides about it.")] = "measured",
+    deadline: Annotated[str | None, typer.Option(metavar="TIME", help="2030-01-31T12:00:00Z, or 2 h.")] = None,
+    priority: Annotated[int, typer.Option(help="The higher comes first.")] = 0,
+    wait: Wait = False,
+    timeout: Timeout = 3600.0,
+    address: Address = None,
+) -> None:
+    """Submit tasks: of a file (.yaml), or a script after `--`, whose text goes with the task."""
+    now_ns = time.time_ns()
+    _ask(address)
+    if Path(words[0]).suffix in _TASK_FILES:
+        given = {
+            "--name": name, "--type": type_, "--category": category, "--graph": graph, "--centre": centre,
+            "--unit": unit, "--units": units, "--deadline": deadline,
+        }  # fmt: skip
+        _refuse_options([*(option for option, value in given.items() if value is not None), *words[1:]])
+        tasks = _of_file(Path(words[0]), now_ns, trace=trace, limit_s=trace_limit)
+    else:
+        document = {
+            "name": name, "type": type_, "category": category, "centre": centre, "unit": unit,
+            "units": None if units is None else _counts(units), "profile": profile, "deadline": deadline,
+            "priority": priority, "graph": None if graph is None else str(graph.absolute()),
+        }  # fmt: skip
+        tasks = (_of_script(words, document, now_ns, trace=trace, limit_s=trace_limit),)
+    with client_of(address) as client:
+        for one in tasks:
+            made = client.of(type(one)).create(one)
+            typer.echo(f"task {made.metadata.name} is submitted")
+    if wait:
+        from controller.apps.cli.task.waiting import until_ended  # noqa: PLC0415
+
+        asyncio.run(until_ended(address, [one.metadata.name for one in tasks], timeout))
+
+
+def _ask(address: str | None) -> None:
+    """Have the service access point answer something: a trace may take a minute, which is not to be for nothing."""
+    from controller.apiserver.resources import Centre  # noqa: PLC0415
+
+    with client_of(address) as client:
+        client.of(Centre).list()
+
+
+def _of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:
+    from controller.apiserver.manifests.tasks import read_tasks  # noqa: PLC0415
+
+    found = read_tasks(path, now_ns)
+    return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in found)
+
+
+def _of_script(
+    words: Sequence[str], document: Mapping[str, object], now_ns: int, *, trace: bool, limit_s: float
+) -> Task:
+    """Return the task of a script; it goes through the same reader as a file, so that the same is refused."""
+    import json  # noqa: PLC0415
+
+    from controller.apiserver.manifests.tasks import loads_tasks, numbered  # noqa: PLC0415
+
+    script = Path(words[0])
+    kind = "python" if script.suffix == ".py" else "script"
+    program = {"kind": kind, "file": str(script.absolute()), "arguments": list(words[1:])}
+    said = {key: value for key, value in document.items() if value is not None}
+    text = json.dumps({"millrace": 1, "name": numbered(script.stem, now_ns), "program": program} | said)
+    task, _ = loads_tasks(text, now_ns, file="command line")[0]
+    return _traced(task, script.parent, limit_s) if trace else task
+
+
+def _traced(task: Task, folder: Path, limit_s: float) -> Task:
+    """Return a task with the operators that its program was seen to run, in a process of its own on this machine."""
+    import tempfile  # noqa: PLC0415
+
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from controller.apiserver.resources.operator_graphs import traced_operators  # noqa: PLC0415
+    from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
+    from controller.common.errors import ControllerError  # noqa: PLC0415
+
+    program, name = task.spec.program, task.metadata.name
+    if task.spec.operators or program.kind != "python":
+        raise ControllerError(f"task {name}: only programs of kind python, without operators, can be traced")
+    with tempfile.TemporaryDirectory(prefix="millrace-submit-", dir=folder) as place:
+        target = program.entry
+        if program.text:
+            module = program.entry.partition(":")[0] or "task"
+            file = Path(place) / f"{module}.py"
+            file.write_text(program.text, encoding="utf-8")
+            target = f"{file}{program.entry[len(module) :]}"
+        traced = trace_target(
+            target, program.arguments, name=name, category=task.spec.category or "", deadline_s=limit_s
+        )
+    if not traced.graph.operators or traced.run_time_s >= _STOPPED * limit_s:
+        # Of a part of a run the counts would be too small, and its time too short.
+        why = "; ".join(traced.problems) or "it has no operators that a trace sees"
+        raise ControllerError(
+            f"task {name}: it was not traced to its end within {limit_s:g} s ({why}):"
+            " state its operators, or give it longer by --trace-limit"
+        )
+    for problem in traced.problems:
+        typer.echo(f"millrace: {name}: {problem}", err=True)
+    operators = traced_operators(traced.graph, traced.seconds, traced.run_time_s)
+    typer.echo(f"{name}: {len(operators)} operators seen in {traced.run_time_s:.3g} s, {traced.share:.0%} of it theirs")
+    return replace(task, spec=replace(task.spec, operators=operators))
+
+
+def _refuse_options(given: Sequence[str]) -> None:
+    if given:
+        raise typer.BadParameter(f"{', '.join(given)}: of a script only; in a file each task says it itself")
+
+
+def _counts(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise typer.BadParameter(f"--units {text}: numbers such as 1,2,4")
+    return [int(word) for word in words]

@@ -1,0 +1,73 @@
+"""Waiting until tasks have ended; what happens meanwhile is said on stderr."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.amounts import in_seconds
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources import Task
+
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Return once they have ended; fail if one has failed.")]
+Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 604_800), help="How long to wait at most.")]
+
+
+async def until_ended(address: str | None, names: Sequence[str], timeout_s: float) -> None:
+    """Return once all these tasks have succeeded, or are gone; raise ApiError for the first that has failed."""
+    from controller.apiserver.client import ApiClient, Listing, find_place  # noqa: PLC0415
+    from controller.apiserver.resources import Task  # noqa: PLC0415
+    from controller.common.errors import StaleError, UnavailableError  # noqa: PLC0415
+
+    tasks: dict[str, Task] = {}
+    said: dict[str, str] = {}
+    try:
+        async with (
+            asyncio.timeout(timeout_s),
+            ApiClient(find_place(address)) as client,
+            aclosing(client.of(Task).follow()) as told,
+        ):
+            async for one in told:
+                if isinstance(one, Listing):
+                    tasks = {task.metadata.name: task for task in one.items if task.metadata.name in names}
+                elif one.type.value == "DELETE":
+                    tasks.pop(one.name, None)
+                elif one.resource is not None and one.name in names:
+                    tasks[one.name] = one.resource
+                _say(tasks, said)
+                failed = next((task for task in tasks.values() if task.status.phase.value == "failed"), None)
+                if failed is not None:
+                    why = "; ".join(failed.status.reasons)
+                    raise StaleError(f"task {failed.metadata.name} has failed{f': {why}' if why else ''}")
+                if all(task.status.phase.value == "succeeded" for task in tasks.values()):
+                    return
+    except TimeoutError:
+        waiting = ", ".join(sorted(f"{name} is {text}" for name, text in said.items()))
+        raise UnavailableError(f"not ended after {timeout_s:g} s: {waiting}") from None
+
+
+def line_of(task: Task) -> str:
+    """Return where a task is, and why, in a line."""
+    status = task.status
+    where = "" if status.centre is None else f" at {status.centre}"
+    units = "" if not status.units else f", {status.units} of {status.unit or 'the units it chooses'}"
+    why = f": {'; '.join(status.reasons[:3])}" if status.reasons else ""
+    return f"{phase_of(task)}{where}{units}{why}"
+
+
+def phase_of(task: Task) -> str:
+    """Return where a task is in its life, as people say it."""
+    return "deleting" if task.metadata.deleting_ns is not None else task.status.phase.value
+
+
+def _say(tasks: dict[str, Task], said: dict[str, str]) -> None:
+    for name, task in tasks.items():
+        text = line_of(task)
+        if said.get(name) != text:
+            said[name] = text
+            typer.echo(f"task {name}: {text}", err=True)

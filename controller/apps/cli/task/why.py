@@ -1,0 +1,41 @@
+"""`millrace task why`: every decision about a task, centre by centre."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.decisions import COLUMNS, cells, show_decision, show_history
+from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.task.waiting import line_of
+
+
+def why(
+    name: Annotated[str, typer.Argument(metavar="TASK")],
+    form: FormatOption = Format.TABLE,
+    address: Address = None,
+) -> None:
+    """Show why a task is where it is, or waits: which centres were refused, how the others were scored, and before."""
+    from controller.apiserver.resources import Decision, Task  # noqa: PLC0415
+
+    with client_of(address) as client:
+        task = client.of(Task).get(name)
+        found = client.of(Decision).list(fields=f"about={name}").items
+        its_type = task.spec.task_type
+        probes = client.of(Task).list(fields="probe=true").items if its_type else ()
+    decisions = sorted(found, key=lambda one: one.metadata.revision)
+    if form is not Format.TABLE:
+        show(COLUMNS, map(cells, reversed(decisions)), form)
+        return
+    typer.echo(f"{name} is {line_of(task)}")
+    for probe in probes:
+        if probe.spec.task_type == its_type and probe.status.phase.value not in {"succeeded", "failed"}:
+            typer.echo(f"probe {probe.metadata.name} is {line_of(probe)}")
+    if not decisions:
+        typer.echo("nothing was decided about it yet: it is being probed, or no scheduler with tasks runs")
+        return
+    shown = next((one for one in decisions if one.metadata.name == task.status.decision), decisions[-1])
+    show_decision(shown, "centre")
+    show_history(decisions)

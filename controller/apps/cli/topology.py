@@ -1,0 +1,177 @@
+"""`millrace topology`: check and show topology files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.apps.cli.common import working
+from controller.apps.cli.output import Cells, Format, FormatOption
+from controller.apps.cli.output import show as show_rows
+
+if TYPE_CHECKING:
+    from dataplane.topology.values import Endpoint, HostNode, Link, SwitchNode, Topology
+
+topology = typer.Typer(name="topology", help="Check and show topologies.", no_args_is_help=True)
+
+Spec = Annotated[str, typer.Argument(help="A file, a bundled name, or a family such as leaf-spine:spines=2,leaves=4.")]
+
+
+@topology.command("list")
+def list_bundled(form: FormatOption = Format.TABLE) -> None:
+    """List the bundled topologies."""
+    from dataplane.topology.file import bundled_topologies  # noqa: PLC0415
+
+    found = sorted(bundled_topologies().items())
+    if form is Format.TABLE:
+        for name, _ in found:
+            typer.echo(name)
+    else:
+        show_rows(("name", "file"), ((name, str(file)) for name, file in found), form)
+
+
+@topology.command()
+def check(spec: Spec, form: FormatOption = Format.TABLE) -> None:
+    """Check a topology; prints the first error with file, line and key."""
+    found = _load(spec)
+    counts = (len(found.switches), len(found.hosts), len(found.links))
+    if form is Format.TABLE:
+        typer.echo("{}: {} switches, {} hosts, {} links".format(found.name, *counts))
+    else:
+        show_rows(("name", "switches", "hosts", "links"), [(found.name, *counts)], form)
+
+
+@topology.command()
+def switches(spec: Spec, form: FormatOption = Format.TABLE) -> None:
+    """Show a topology's switches: the numbers by which reports know them, their ports, their places."""
+    found = _load(spec)
+    rows = [_switch_cells(found, node) for node in found.switches]
+    show_rows(("switch", "id", "ports", "city", "latitude", "longitude"), rows, form)
+
+
+@topology.command()
+def hosts(spec: Spec, form: FormatOption = Format.TABLE) -> None:
+    """Show a topology's hosts with their addresses and what they are made of."""
+    found = _load(spec)
+    _show(
+        (
+            ("host", "switch", "ipv4", "cores", "memory", "devices"),
+            [_for_people(found, one) for one in found.hosts],
+        ),
+        (
+            ("host", "switch", "port", "ipv4", "ipv6", "mac", "cores", "memory", "devices"),
+            [_host_cells(found, one) for one in found.hosts],
+        ),
+        form,
+    )
+
+
+@topology.command()
+def show(spec: Spec, form: FormatOption = Format.TABLE) -> None:
+    """Show a topology's nodes with ids and addresses, then its links; CSV and JSON have a row a link with all that."""
+    from dataplane.topology.units import PPB, format_delay, format_rate, format_share  # noqa: PLC0415
+
+    found = _load(spec)
+    if form is Format.TABLE:
+        show_rows(("node", "id", "at", "ipv4", "ipv6", "mac"), _node_rows(found), form)
+    _show(
+        (
+            ("a", "port", "b", "port", "rate", "delay", "queue", "loss", "jitter"),
+            [
+                (
+                    *(*_ends(link), format_rate(link.rate_bps), format_delay(link.delay_ns), link.queue_frames),
+                    *(format_share(link.loss_ppb), format_delay(link.jitter_ns)),
+                )
+                for link in found.links
+            ],
+        ),
+        (
+            (
+                *("a", "a_port", "b", "b_port", "rate_bps", "delay_ns", "queue_frames", "loss", "jitter_ns"),
+                *(f"{side}_{name}" for side in "ab" for name in ("id", "ipv4", "ipv6", "mac")),
+            ),
+            [
+                (
+                    *(*_ends(link), link.rate_bps, link.delay_ns, link.queue_frames),
+                    *(link.loss_ppb / PPB, link.jitter_ns),
+                    *(*_addresses(found, link.a), *_addresses(found, link.b)),
+                )
+                for link in found.links
+            ],
+        ),
+        form,
+    )
+
+
+_Rows = tuple[Sequence[str], Sequence[Cells]]
+
+
+def _show(people: _Rows, programs: _Rows, form: Format) -> None:
+    """Show rows, in the one form to people and in the other to programs, for whom names have units."""
+    columns, rows = people if form is Format.TABLE else programs
+    show_rows(columns, rows, form)
+
+
+def _ends(link: Link) -> tuple[str, int, str, int]:
+    return link.a.node, link.a.port, link.b.node, link.b.port
+
+
+def _addresses(found: Topology, end: Endpoint) -> tuple[int | None, str | None, str | None, str]:
+    """Return an end's node id, the addresses of its node, and its own MAC address."""
+    from dataplane.topology.addressing import format_mac, mac_at, report_source  # noqa: PLC0415
+
+    mac = format_mac(mac_at(found, end.node, end.port))
+    host = found.host.get(end.node)
+    if host is None:
+        switch = found.switch[end.node]
+        return switch.node_id, str(report_source(switch)), None, mac
+    return None, str(host.ipv4), None if host.ipv6 is None else str(host.ipv6), mac
+
+
+def _node_rows(found: Topology) -> list[Cells]:
+    """Return all nodes for people: of a switch where its reports come from, of a host where it is attached."""
+    from dataplane.topology.addressing import format_mac, report_source  # noqa: PLC0415
+
+    hosts = ((host, found.attachment[host.name]) for host in found.hosts)
+    return [
+        *((node.name, node.node_id, None, str(report_source(node)), None, None) for node in found.switches),
+        *(
+            (host.name, None, f"{end.node} port {end.port}", str(host.ipv4), host.ipv6, format_mac(host.mac))
+            for host, end in hosts
+        ),
+    ]
+
+
+def _switch_cells(found: Topology, node: SwitchNode) -> Cells:
+    place = node.place
+    where = (None, None, None) if place is None else (place.city or None, place.latitude, place.longitude)
+    return node.name, node.node_id, len(found.neighbours[node.name]), *where
+
+
+def _for_people(found: Topology, host: HostNode) -> Cells:
+    from dataplane.topology.units import format_size  # noqa: PLC0415
+
+    end = found.attachment[host.name]
+    memory = ", ".join(f"{medium.kind} {format_size(medium.capacity_bytes)}" for medium in host.memory)
+    devices = ", ".join(f"{device.count} {device.kind} {device.model}".strip() for device in host.devices)
+    return host.name, end.node, str(host.ipv4), host.cores, memory, devices
+
+
+def _host_cells(found: Topology, host: HostNode) -> Cells:
+    from dataplane.topology.addressing import format_mac  # noqa: PLC0415
+
+    end = found.attachment[host.name]
+    memory = [{"kind": str(medium.kind), "capacity_bytes": medium.capacity_bytes} for medium in host.memory]
+    devices = [{"kind": str(one.kind), "model": one.model, "count": one.count} for one in host.devices]
+    ipv6 = None if host.ipv6 is None else str(host.ipv6)
+    return host.name, end.node, end.port, str(host.ipv4), ipv6, format_mac(host.mac), host.cores, memory, devices
+
+
+def _load(spec: str) -> Topology:
+    """Return a topology; the largest take minutes, and say so."""
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
+
+    with working(f"reading {spec}"):
+        return load_topology(spec)

@@ -1,0 +1,115 @@
+"""`millrace up`, `status`, `down` and `logs`: everything at once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.apps.cli.output import Format, show
+
+if TYPE_CHECKING:
+    from controller.apps.up.values import DaemonState, UpState
+
+StateOption = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="FOLDER", help="Settings, data and logs; default: ~/.local/state/millrace/up."),
+]
+
+
+_COLUMNS: Final = ("daemon", "state", "pid", "for", "restarts", "health")
+
+
+class TimeOption(StrEnum):
+    """Whose time the fabric runs in."""
+
+    VIRTUAL = "virtual"
+    KERNEL = "kernel"
+
+
+def up(
+    topology: Annotated[str | None, typer.Argument(metavar="[TOPOLOGY]", help="A file, a name, or a family.")] = None,
+    time: Annotated[
+        TimeOption | None, typer.Option(help="In one process beside the clock, or in namespaces (root).")
+    ] = None,
+    state: StateOption = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", "-s", metavar="FILE", help="Instead of millrace.yaml in the state folder."),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when everything is ready.")] = False,
+) -> None:
+    """Start a fabric and all daemons under one supervisor, which keeps them running."""
+    from controller.apps.up import command  # noqa: PLC0415
+    from dataplane.fabric.live.settings import Time  # noqa: PLC0415
+
+    options = command.UpOptions(topology, None if time is None else Time(time), state, settings)
+    (command.detach if detach else command.run)(options, typer.echo)
+
+
+def status(
+    state: StateOption = None,
+    form: Annotated[
+        Format, typer.Option("--format", "-f", "--output", "-o", help="A table, CSV, or JSON with all that is known.")
+    ] = Format.TABLE,
+) -> None:
+    """Show how every daemon is, as it answers now; exit status 1 unless all is well."""
+    from controller.apps.up import command  # noqa: PLC0415
+
+    found = command.status(state)
+    if form is Format.JSON:
+        import msgspec  # noqa: PLC0415
+
+        typer.echo(msgspec.json.format(msgspec.json.encode({"green": found.is_green, "up": found}), indent=2).decode())
+    elif form is Format.CSV:
+        show(_COLUMNS, map(_cells, found.daemons), form)
+    else:
+        _show(found)
+    if not found.is_green:
+        raise typer.Exit(1)
+
+
+def down(state: StateOption = None) -> None:
+    """Stop everything that `millrace up` started; data and settings stay."""
+    from controller.apps.up import command  # noqa: PLC0415
+
+    command.down(state)
+
+
+def logs(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A daemon; default: all.")] = None,
+    state: StateOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with lines as they come.")] = False,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="So many lines.")] = 200,
+) -> None:
+    """Show the daemons' logs, in the order of time."""
+    from controller.apps.up import command  # noqa: PLC0415
+
+    files = command.log_files(state, name)
+    for line in command.merged_lines(files, last):
+        typer.echo(line)
+    if follow:
+        for line in command.follow_lines(files):
+            typer.echo(line)
+
+
+def _show(state: UpState) -> None:
+    typer.echo(f"{state.topology}, {state.fabric}; {state.folder}, supervisor {state.pid}")
+    show(_COLUMNS, map(_cells, state.daemons), Format.TABLE)
+    for daemon in state.daemons:
+        if daemon.last_error is not None and daemon.restarts:
+            typer.echo(f"{daemon.name}: last {daemon.last_error}")
+
+
+def _cells(daemon: DaemonState) -> tuple[object, ...]:
+    mark = "ok" if daemon.is_green else "NOT OK"
+    return (
+        daemon.name,
+        daemon.state,
+        daemon.pid,
+        f"{daemon.since_s:.0f} s",
+        daemon.restarts,
+        (f"{mark}: {daemon.health.text}"),
+    )

@@ -1,0 +1,163 @@
+"""`millrace demo`: prepare, run in virtual time or in the kernel, show, and leave picture and figures behind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from controller.apps.demo.folder import make_folder
+from controller.apps.demo.live import LiveView
+from controller.apps.demo.load import as_planned, deviates, host_loads, load_figures, load_line, load_table
+from controller.apps.demo.moves import describe, describe_weights, first_moves
+from controller.apps.demo.outcome import Outcome, delay_by_phase_ns, flow_table
+from controller.apps.demo.picture import Panel, draw
+from controller.apps.demo.prepare import Prepared, prepare, sampled
+from controller.apps.demo.settings import DemoSettings
+from controller.common.console import plain_or_terminal
+from controller.network.paths.records.database import open_path_database
+from controller.network.paths.records.recorder import Recorder
+from dataplane.config import load
+from dataplane.errors import MillraceError
+from dataplane.topology.units import format_rate
+
+_NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What the command line says."""
+
+    topology: str
+    time: str
+    demands: Path | None
+    settings: Path | None
+    out: Path
+    seed: int
+
+
+def run(options: DemoOptions) -> Outcome:
+    """Run the demo and show it; raise a MillraceError of one line where it cannot."""
+    if options.time not in ("virtual", "kernel"):
+        raise MillraceError(f"--time {options.time}: is neither virtual nor kernel")
+    if options.time == "kernel":
+        from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
+
+        require_root()
+    if options.seed < 0:
+        raise MillraceError(f"--seed {options.seed}: is negative")
+    settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()
+    make_folder(options.out)
+    prepared = prepare(options.topology, options.demands, settings.scenario, kernel=options.time == "kernel")
+    settings = sampled(settings, prepared.scenario)
+    console = plain_or_terminal()
+    console.print(_introduction(prepared, options), highlight=False, soft_wrap=True)
+    with LiveView(prepared.scenario.topology, console) as view:
+        outcome = _run(options, settings, prepared, view)
+    _show(console, outcome, options.out)
+    return outcome
+
+
+def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared, view: LiveView) -> Outcome:
+    """Run in virtual time; the record table stays in the output folder."""
+    from controller.apps.demo.virtual import VirtualRun  # noqa: PLC0415 - the kernel's run does not need the simulator
+
+    file = options.out / "records.sqlite"
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{file}{suffix}").unlink(missing_ok=True)
+    database = open_path_database(str(file))
+    try:
+        recorder = Recorder(database, max_records=1_000_000)
+        return VirtualRun(prepared.scenario, settings, view, recorder, options.seed).run()
+    finally:
+        database.close()
+
+
+def _run(options: DemoOptions, settings: DemoSettings, prepared: Prepared, view: LiveView) -> Outcome:
+    if options.time == "virtual":
+        return run_virtual(options, settings, prepared, view)
+    from controller.apps.demo.kernel import KernelRun  # noqa: PLC0415 - needs Linux and root, virtual time needs neither
+
+    return KernelRun(prepared.scenario, settings, view, options.out, options.seed).run()
+
+
+def _introduction(prepared: Prepared, options: DemoOptions) -> str:
+    scenario = prepared.scenario
+    link = scenario.topology.directed_links[scenario.congested]
+    surges = [planned for planned in scenario.flows if planned.surge]
+    streams = " and ".join(f"{planned.flow.src_host} sends {planned.flow.dst_host}" for planned in surges)
+    each = " each" if len(surges) > 1 else ""
+    return (
+        f"{scenario.topology.name} in {options.time} time, rates divided by {prepared.rate_divisor}; "
+        f"{len(scenario.flows) - len(surges)} flows from {prepared.demands_from}.\n"
+        f"At {scenario.congest_ns / 1e9:g} s {streams} another {format_rate(round(surges[0].rate_bps))}{each} "
+        f"over {scenario.congested} ({format_rate(link.rate_bps)})."
+    )
+
+
+def _show(console: Console, outcome: Outcome, out: Path) -> None:
+    if console.is_terminal:
+        # The live view has gone with its decisions; without a terminal they were printed as they came.
+        for move in outcome.moves:
+            console.print(describe(move), highlight=False, soft_wrap=True)
+        for change in outcome.rebalances:
+            console.print(describe_weights(change), highlight=False, soft_wrap=True)
+    console.print(flow_table(outcome))
+    if outcome.reaction_ns is None:
+        weights = sum(change.time_ns >= outcome.scenario.congest_ns for change in outcome.rebalances)
+        console.print(
+            f"The surge moved no flow, but {weights} groups' weights." if weights else "The surge moved nothing."
+        )
+    else:
+        console.print(f"First packet on a new path {outcome.reaction_ns / _NS_PER_MS:.0f} ms after the surge began.")
+    console.print(f"{outcome.reports} telemetry reports, {outcome.lost_reports} lost.", highlight=False)
+    _show_load(console, outcome)
+    png, svg = draw(outcome.scenario.topology, _panels(outcome), out / "network", _shaded(outcome))
+    figures = out / "figures.json"
+    figures.write_text(json.dumps(figures_of(outcome), indent=2) + "\n", encoding="utf-8")
+    console.print(f"Pictures: {png} and {svg}; figures: {figures}", highlight=False, soft_wrap=True)
+
+
+def _show_load(console: Console, outcome: Outcome) -> None:
+    well = as_planned(outcome)
+    if any(deviates(host, exact=outcome.exact) for host in host_loads(outcome)):
+        console.print(load_table(outcome))
+    console.print(load_line(outcome), style=None if well else "bold red", highlight=False, soft_wrap=True)
+
+
+def figures_of(outcome: Outcome) -> dict[str, object]:
+    """Return the run's main figures by name."""
+    moved = [flow for flow in outcome.affected() if not flow.surge]
+    before, during, after = (None if ns is None else ns / _NS_PER_MS for ns in delay_by_phase_ns(moved))
+    return {
+        "delay_before_ms": before,
+        "delay_congested_ms": during,
+        "delay_after_ms": after,
+        "reaction_ms": None if outcome.reaction_ns is None else outcome.reaction_ns / _NS_PER_MS,
+        "moves": len(outcome.moves),
+        "rebalances": len(outcome.rebalances),
+        "reports": outcome.reports,
+        "lost_reports": outcome.lost_reports,
+        "load": load_figures(outcome),
+    }
+
+
+def _panels(outcome: Outcome) -> list[Panel]:
+    move = next(iter(first_moves(outcome.scenario, outcome.moves).values()), None)
+    paths = {"before": move.old, "during": move.old, "after": move.new} if move else {}
+    titles = {
+        "before": "Before the surge",
+        "during": "Congested: at the first decision" if move else "Congested",
+        "after": "After: at the end",
+    }
+    return [
+        Panel(titles[name], snapshot, outcome.scenario.congested, paths.get(name, ()))
+        for name, snapshot in outcome.snapshots
+    ]
+
+
+def _shaded(outcome: Outcome) -> str | None:
+    move = next(iter(first_moves(outcome.scenario, outcome.moves).values()), None)
+    return f"{move.flow.src_host} → {move.flow.dst_host}, which moved first" if move else None

@@ -1,0 +1,166 @@
+"""What a run of the demo showed, in the hosts' own figures: before, during and after the congestion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from collectors.values import Snapshot
+from controller.apps.demo.scenario import Scenario
+from controller.network.intents import FlowSpec
+from controller.network.paths.balancing.values import Rebalance
+from dataplane.fabric.hosts import FlowMeasurement, Receiver
+from dataplane.fabric.load import SentLoad
+
+_NS_PER_MS = 1e6
+_BPS_PER_KBPS = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A flow that the path server moved, and why."""
+
+    time_ns: int
+    flow: FlowSpec
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A span of the run that is measured on its own."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFigures:
+    """One planned flow in each phase, as its receiver measured it."""
+
+    number: int
+    flow: FlowSpec
+    surge: bool
+    phases: tuple[FlowMeasurement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that a run leaves behind; times are run time in ns."""
+
+    scenario: Scenario
+    receivers: Mapping[str, Receiver]
+    moves: tuple[Move, ...]
+    snapshots: tuple[tuple[str, Snapshot], ...]
+    reports: int
+    lost_reports: int
+    first_on_new_path_ns: int | None
+    sent: Mapping[int, SentLoad]
+    """What was sent of each flow, by its number."""
+    exact: bool
+    """Whether hosts keep time exactly, as in virtual time."""
+    rebalances: tuple[Rebalance, ...] = ()
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Before the surge; until the first packet took a new path, or none did; the end, when queues have drained."""
+        scenario = self.scenario
+        answered_ns = self.first_on_new_path_ns or scenario.after_ns
+        return (
+            Phase("before", scenario.warm_up_ns, scenario.congest_ns),
+            Phase("during", scenario.congest_ns, max(scenario.congest_ns + 1, min(answered_ns, scenario.after_ns))),
+            Phase("after", scenario.after_ns, scenario.end_ns),
+        )
+
+    @property
+    def reaction_ns(self) -> int | None:
+        """From the start of the surge to the first packet on a new path; None if the surge moved nothing."""
+        if self.first_on_new_path_ns is None:
+            return None
+        return self.first_on_new_path_ns - self.scenario.congest_ns
+
+    def figures(self) -> tuple[FlowFigures, ...]:
+        """Return every flow's measurements, in the scenario's order."""
+        return tuple(
+            FlowFigures(
+                planned.number,
+                planned.flow,
+                planned.surge,
+                tuple(
+                    self.receivers[planned.flow.dst_host].measure(planned.number, p.start_ns, p.end_ns)
+                    for p in self.phases
+                ),
+            )
+            for planned in self.scenario.flows
+        )
+
+    def affected(self) -> tuple[FlowFigures, ...]:
+        """Return the surge and the flows that moved, in order of their moves."""
+        order = {move.flow: place for place, move in reversed(list(enumerate(self.moves)))}
+        chosen = [f for f in self.figures() if f.surge or f.flow in order]
+        return tuple(sorted(chosen, key=lambda f: (not f.surge, order.get(f.flow, 0), f.number)))
+
+
+def mean_delay_ns(measurements: Iterable[FlowMeasurement]) -> float | None:
+    """Return the mean one-way delay over all packets of several flows; None if no packet came."""
+    heard = [(m.delay_mean_ns, m.packets) for m in measurements if m.delay_mean_ns is not None]
+    packets = sum(count for _, count in heard)
+    return sum(mean * count for mean, count in heard) / packets if packets else None
+
+
+def delay_by_phase_ns(figures: Sequence[FlowFigures]) -> tuple[float | None, float | None, float | None]:
+    """Return the mean delay before, during and after, over the background flows among `figures`."""
+    before, during, after = (mean_delay_ns(f.phases[i] for f in figures if not f.surge) for i in range(3))
+    return before, during, after
+
+
+def flow_table(outcome: Outcome) -> Table:
+    """Return the table that the demo ends with: delay, throughput and loss of each affected flow in each phase."""
+    table = Table(title="Flows, as their receivers measured them", title_justify="left")
+    table.add_column("flow")
+    for phase in outcome.phases:
+        seconds = (phase.end_ns - phase.start_ns) / 1e9
+        table.add_column(f"{phase.name}\n{seconds:.1f} s\ndelay ms (p99)", justify="right")
+        table.add_column("kbit/s", justify="right")
+        table.add_column("loss", justify="right")
+    for flow in outcome.affected():
+        table.add_row(_label(flow), *(cell for m in flow.phases for cell in _cells(m)))
+    figures = outcome.figures()
+    table.add_section()
+    table.add_row(
+        "moved flows, mean", *_mean_cells([f for f in outcome.affected() if not f.surge], len(outcome.phases))
+    )
+    table.add_row("all background flows, mean", *_mean_cells([f for f in figures if not f.surge], len(outcome.phases)))
+    return table
+
+
+def _label(figures: FlowFigures) -> str:
+    name = f"{figures.flow.src_host} → {figures.flow.dst_host}"
+    return f"{name} (surge)" if figures.surge else name
+
+
+def _cells(measured: FlowMeasurement) -> tuple[str, str, str]:
+    if measured.delay_mean_ns is None or measured.delay_p99_ns is None:
+        return "-", "-", "-"
+    delay = f"{measured.delay_mean_ns / _NS_PER_MS:.1f} ({measured.delay_p99_ns / _NS_PER_MS:.1f})"
+    return delay, f"{measured.throughput_bps / _BPS_PER_KBPS:.1f}", f"{measured.loss:.1%}"
+
+
+def _mean_cells(figures: Sequence[FlowFigures], phases: int) -> list[str]:
+    cells: list[str] = []
+    for place in range(phases):
+        measured = [f.phases[place] for f in figures]
+        delay_ns = mean_delay_ns(measured)
+        total_bps = sum(m.throughput_bps for m in measured)
+        due = sum(m.packets - m.duplicates + m.lost for m in measured)
+        loss = sum(m.lost for m in measured) / due if due else 0.0
+        cells += [
+            "-" if delay_ns is None else f"{delay_ns / _NS_PER_MS:.1f}",
+            f"{total_bps / _BPS_PER_KBPS:.1f}",
+            f"{loss:.1%}",
+        ]
+    return cells

@@ -1,0 +1,273 @@
+"""The network as a picture: a map for each state with link delays by colour and load by width, and a key.
+
+PNG and SVG from one figure; the same state gives the same bytes. Everything is laid out in inches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import hypot
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon, Rectangle
+from matplotlib.ticker import LogLocator, NullLocator
+
+from collectors.values import LinkState, Snapshot
+from controller.apps.demo.labels import Line, Point, place_label, rectangle_at
+from controller.apps.demo.layout import Layout, layout_of
+from dataplane.topology.values import LinkKey, Topology
+
+_NS_PER_MS = 1e6
+_POINTS_PER_IN = 72
+_DPI = 110
+
+_THINNEST_IN = 0.9 / _POINTS_PER_IN
+_THICKEST_IN = 6.5 / _POINTS_PER_IN
+_LANE_IN = 0.018
+"""From the middle between two switches to the edge of either direction's line."""
+_HEAD_IN = 0.13
+_WING_IN = 0.045
+_SHADE_IN = 0.11
+"""By how much the shade of a path is wider than the link."""
+
+_SHADE = "#b8b8b8"
+_MARK = "crimson"
+_TITLE_IN = 0.42
+_MARGIN_IN = 0.25
+_KEY_IN = (6.6, 3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One map of the picture: a title, the state to draw, a link to mark and a path to shade."""
+
+    title: str
+    snapshot: Snapshot
+    marked: LinkKey | None = None
+    path: tuple[str, ...] = ()
+
+
+def draw(topology: Topology, panels: Sequence[Panel], stem: Path, shaded: str | None = None) -> tuple[Path, Path]:
+    """Write `stem`.png and `stem`.svg with one map a panel and a key; return both paths.
+
+    `shaded` says in the key whose path is shaded, if any is.
+    """
+    mpl.rcParams["svg.hashsalt"] = "millrace"
+    layout = layout_of(topology)
+    norm = _delay_scale(topology, panels)
+    figure, cells = _grid(layout, len(panels))
+    for axis, panel in zip(cells, panels, strict=False):
+        _draw_panel(axis, topology, panel, layout, norm)
+    _draw_key(cells[-1], norm, shaded)
+    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(png, dpi=_DPI, metadata={"Software": None})
+    figure.savefig(svg, metadata={"Date": None})
+    return png, svg
+
+
+def _grid(layout: Layout, panels: int) -> tuple[Figure, list[Axes]]:
+    """Return a figure with an axis in inches for each panel, and one for the key, in reading order."""
+    columns = 1 if layout.size[0] > 1.5 * _KEY_IN[0] else 2
+    map_size = max(layout.size[0], _KEY_IN[0]), layout.size[1]
+    rows = -(-(panels + 1) // columns)
+    # A key that has a row of its own needs no more height than it has itself.
+    key_alone = panels % columns == 0
+    heights = [map_size[1] + _TITLE_IN] * rows
+    heights[-1] = _KEY_IN[1] if key_alone else max(heights[-1], _KEY_IN[1] + _TITLE_IN)
+    whole = columns * (map_size[0] + _MARGIN_IN) + _MARGIN_IN, sum(heights) + (rows + 1) * _MARGIN_IN
+    figure = Figure(figsize=whole)
+    cells = []
+    for number in range(panels + 1):
+        row, column = divmod(number, columns)
+        size = _KEY_IN if number == panels else layout.size
+        left = _MARGIN_IN + column * (map_size[0] + _MARGIN_IN) + (map_size[0] - size[0]) / 2
+        top = whole[1] - _MARGIN_IN - sum(heights[:row]) - row * _MARGIN_IN
+        lower = top - size[1] - (0.0 if number == panels and key_alone else _TITLE_IN)
+        place = (left / whole[0], lower / whole[1], size[0] / whole[0], size[1] / whole[1])
+        axis = figure.add_axes(place, xlim=(0, size[0]), ylim=(0, size[1]))
+        axis.set_axis_off()
+        cells.append(axis)
+    return figure, cells
+
+
+def _colours() -> Colormap:
+    """Return viridis without its palest end, which cannot be seen on white; dark is slow."""
+    return LinearSegmentedColormap.from_list(
+        "delay", mpl.colormaps["viridis_r"]([0.12 + 0.0088 * n for n in range(101)])
+    )
+
+
+def _switch_links(topology: Topology, snapshot: Snapshot) -> list[LinkState]:
+    return [state for key, state in snapshot.links.items() if key.src in topology.switch and key.dst in topology.switch]
+
+
+def _delay_scale(topology: Topology, panels: Sequence[Panel]) -> LogNorm:
+    delays_ms = [s.delay_mean_ns / _NS_PER_MS for p in panels for s in _switch_links(topology, p.snapshot)]
+    low, high = max(min(delays_ms, default=0.1), 1e-3), max(delays_ms, default=1.0)
+    return LogNorm(low, max(high, low * 1.5))
+
+
+# a map
+
+
+def _draw_panel(axis: Axes, topology: Topology, panel: Panel, layout: Layout, norm: LogNorm) -> None:
+    colours, traced = _colours(), set(pairwise(panel.path))
+    states = _switch_links(topology, panel.snapshot)
+    lines = {state.link: _line(layout, state.link, _width_in(state.utilisation)) for state in states}
+    for state in states:
+        line, width = lines[state.link], _width_in(state.utilisation)
+        on_path = (state.link.src, state.link.dst) in traced
+        if on_path:
+            axis.add_patch(_shade(line, width))
+        colour = colours(norm(state.delay_mean_ns / _NS_PER_MS))
+        axis.add_patch(_arrow(line, width, colour, zorder=2.5 if on_path else 2))
+        if state.link == panel.marked:
+            axis.add_patch(_outline(line, width))
+    for name in layout.centres:
+        _draw_box(axis, layout, name, on_path=name in panel.path)
+    _draw_figures(axis, panel, states, lines, layout)
+    axis.set_title(panel.title, fontsize=11, loc="left", pad=8)
+
+
+def _draw_box(axis: Axes, layout: Layout, name: str, *, on_path: bool) -> None:
+    left, lower, right, upper = layout.rectangle(name)
+    fill = _SHADE if on_path else "white"
+    box = Rectangle((left, lower), right - left, upper - lower, facecolor=fill, edgecolor="black", lw=0.8, zorder=4)
+    axis.add_patch(box)
+    # Not "center": that would put names with and without descenders at different heights.
+    x, y = layout.centres[name]
+    y -= 0.36 * layout.font_points / _POINTS_PER_IN
+    axis.text(x, y, name, ha="center", va="baseline", fontsize=layout.font_points, zorder=5)
+
+
+def _draw_figures(
+    axis: Axes, panel: Panel, states: Sequence[LinkState], lines: Mapping[LinkKey, Line], layout: Layout
+) -> None:
+    """Write the delays of the marked link and of the shaded path."""
+    taken = [layout.rectangle(name) for name in layout.centres]
+    traced = set(pairwise(panel.path))
+    shown = [s for s in states if s.link == panel.marked or (s.link.src, s.link.dst) in traced]
+    for state in sorted(shown, key=lambda state: (state.link != panel.marked, state.link)):
+        text = f"{state.delay_mean_ns / _NS_PER_MS:.1f} ms"
+        size = 0.62 * 8 * len(text) / _POINTS_PER_IN, 0.15
+        place = place_label(lines[state.link], size, taken, list(lines.values()), layout.size)
+        taken.append(rectangle_at(place, size))
+        _write(axis, place, text, _MARK if state.link == panel.marked else "black")
+
+
+def _write(axis: Axes, place: Point, text: str, colour: str) -> None:
+    background = {"boxstyle": "square,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+    weight = "bold" if colour == _MARK else "normal"
+    axis.text(
+        *place, text, ha="center", va="center", fontsize=8, color=colour, weight=weight, zorder=6, bbox=background
+    )
+
+
+def _width_in(utilisation: float) -> float:
+    return _THINNEST_IN + (_THICKEST_IN - _THINNEST_IN) * min(utilisation, 1.0)
+
+
+def _line(layout: Layout, key: LinkKey, width_in: float) -> Line:
+    """Return a direction of a link between the boxes' edges, to the right of the middle as one looks along it."""
+    (x1, y1), (x2, y2) = layout.ends(key.src, key.dst)
+    length = hypot(x2 - x1, y2 - y1) or 1.0
+    lane = _LANE_IN + width_in / 2
+    dx, dy = (y2 - y1) / length * lane, (x1 - x2) / length * lane
+    tail, head = (x1 + dx, y1 + dy), (x2 + dx, y2 + dy)
+    return Line(_edge(layout.rectangle(key.src), tail, head), _edge(layout.rectangle(key.dst), head, tail))
+
+
+def _edge(box: tuple[float, float, float, float], inside: Point, outside: Point) -> Point:
+    """Return where a line from a point in a box to one outside leaves the box."""
+    shares = []
+    for axis in (0, 1):
+        step = outside[axis] - inside[axis]
+        if step:
+            shares.append(((box[axis + 2] if step > 0 else box[axis]) - inside[axis]) / step)
+    share = max(0.0, min(shares, default=0.0))
+    return inside[0] + share * (outside[0] - inside[0]), inside[1] + share * (outside[1] - inside[1])
+
+
+def _corners(line: Line, width_in: float, head_in: float) -> Iterator[Point]:
+    """Yield the corners of an arrow along a line, or of a band where the head has no length."""
+    (x1, y1), (x2, y2) = line.tail, line.head
+    length = hypot(x2 - x1, y2 - y1) or 1.0
+    along, across = ((x2 - x1) / length, (y2 - y1) / length), ((y2 - y1) / length, (x1 - x2) / length)
+    head = min(head_in, length)
+    half, wing = width_in / 2, (width_in / 2 + _WING_IN if head else width_in / 2)
+    # The head's outer wing only: the inner one would reach into the other direction's lane.
+    for back, aside in (
+        (length, -half),
+        (head, -half),
+        (0.0, -half),
+        (0.0, -half),
+        (head, wing),
+        (head, half),
+        (length, half),
+    ):
+        yield x2 - back * along[0] + aside * across[0], y2 - back * along[1] + aside * across[1]
+
+
+def _arrow(line: Line, width_in: float, colour: object, *, zorder: float) -> Polygon:
+    corners = list(_corners(line, width_in, _HEAD_IN))
+    return Polygon(corners, closed=True, facecolor=colour, edgecolor="none", zorder=zorder)
+
+
+def _outline(line: Line, width_in: float) -> Polygon:
+    corners = list(_corners(line, width_in, _HEAD_IN))
+    return Polygon(corners, closed=True, facecolor="none", edgecolor=_MARK, lw=1.3, joinstyle="miter", zorder=3)
+
+
+def _shade(line: Line, width_in: float) -> Polygon:
+    return Polygon(
+        list(_corners(line, width_in + _SHADE_IN, 0.0)), closed=True, facecolor=_SHADE, edgecolor="none", zorder=1
+    )
+
+
+# the key
+
+
+def _draw_key(axis: Axes, norm: LogNorm, shaded: str | None) -> None:
+    """Draw what width, colour, shade and outline mean."""
+    sample, words, top = 0.1, 1.5, _KEY_IN[1]
+    axis.text(sample, top - 0.2, "How to read the maps", fontsize=11, va="center")
+    middle = _colours()(0.5)
+    for place, share in enumerate((0.0, 0.5, 1.0)):
+        y = top - 0.5 - 0.15 * place
+        axis.add_patch(_arrow(Line((sample, y), (sample + 1.0, y)), _width_in(share), middle, zorder=2))
+        axis.text(sample + 1.07, y, f"{share:.0%}", fontsize=7, va="center")
+    _words(axis, words, top - 0.65, "width: load of the link in the arrow's direction, as a share of its rate")
+    y = top - 1.15
+    if shaded is not None:
+        axis.add_patch(_shade(Line((sample, y), (sample + 1.0, y)), _width_in(0.3)))
+        axis.add_patch(_arrow(Line((sample, y), (sample + 1.0, y)), _width_in(0.3), middle, zorder=2))
+        _words(axis, words, y, f"grey: path of {shaded}, with the delay of each link on it")
+        y -= 0.35
+    axis.add_patch(_arrow(Line((sample, y), (sample + 1.0, y)), _width_in(0.9), _colours()(1.0), zorder=2))
+    axis.add_patch(_outline(Line((sample, y), (sample + 1.0, y)), _width_in(0.9)))
+    _words(axis, words, y, "red: the link that the surge fills, with its delay")
+    _words(
+        axis,
+        sample,
+        top - 1.85,
+        "boxes are switches; each link has an arrow for each direction, on its right-hand side",
+    )
+    bar = axis.inset_axes((sample, 0.45, _KEY_IN[0] - 2 * sample, 0.16), transform=axis.transData)
+    scale = Colorbar(bar, mpl.cm.ScalarMappable(norm=norm, cmap=_colours()), orientation="horizontal")
+    scale.ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    scale.ax.xaxis.set_major_formatter("{x:g}")
+    scale.ax.xaxis.set_minor_locator(NullLocator())
+    scale.ax.tick_params(labelsize=8)
+    axis.text(sample, 0.75, "colour: delay of the link, queue included (ms)", fontsize=9, va="center")
+
+
+def _words(axis: Axes, x: float, y: float, text: str) -> None:
+    axis.text(x, y, text, fontsize=9, va="center")

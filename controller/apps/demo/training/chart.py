@@ -1,0 +1,42 @@
+"""The training as a chart: the loss by step, beside that of gloo alone, and where a worker and the switch died."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from controller.apps.demo.training.scenario import TrainingOutcome
+
+_DPI: Final = 110
+_OURS, _GLOO, _EDGE = "#2e6da4", "#c0392b", "#909090"
+
+
+def draw(outcome: TrainingOutcome, stem: Path) -> tuple[Path, Path]:
+    """Write `stem`.png and `stem`.svg; return both paths."""
+    mpl.rcParams["svg.hashsalt"] = "millrace"
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    axis = figure.add_subplot()
+    steps = range(len(outcome.losses))
+    axis.plot(steps, outcome.gloo_losses, color=_GLOO, lw=3, alpha=0.35, label="gloo alone, all workers")
+    axis.plot(steps, outcome.losses, color=_OURS, lw=1.2, label="over the switch")
+    axis.set_yscale("log")
+    top = axis.get_ylim()[1]
+    places = (0, outcome.killed_at, outcome.switch_killed_at)
+    for place, phase in zip(places, outcome.phases, strict=True):
+        axis.axvline(place, color=_EDGE, lw=0.8)
+        words = f" {phase.name}:\n {phase.way}\n {phase.steps_per_s:.0f} steps/s"
+        behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+        axis.text(place, top * 0.97, words, fontsize=8, va="top", color="#404040", bbox=behind)
+    axis.set_ylim(top=top)
+    axis.set_xlim(0, len(outcome.losses))
+    axis.set_xlabel("step")
+    axis.set_ylabel("loss, mean of workers")
+    axis.legend(loc="lower left", fontsize=8)
+    axis.set_title(f"{outcome.workers} workers, of which {outcome.killed} is killed, then the switch", fontsize=10)
+    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
+    figure.savefig(png, dpi=_DPI, metadata={"Software": None})
+    figure.savefig(svg, metadata={"Date": None})
+    return png, svg

@@ -1,0 +1,240 @@
+"""What `millrace up`, `status`, `down` and `logs` do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from controller.apps.up.control import SOCKET, Question, ask
+from controller.apps.up.errors import UpError
+from controller.apps.up.state import StateFolder, default_state, free_port
+from controller.apps.up.values import UpState
+from dataplane.fabric.live.settings import Time
+from dataplane.local.deadline import LocalDeadline
+
+if TYPE_CHECKING:
+    from controller.apps.up.plan import UpPlan
+
+_DOWN_S: Final = 60.0
+_POLL_S: Final = 0.1
+_DETACHED_S: Final = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What the command line says; None where it says nothing."""
+
+    topology: str | None
+    time: Time | None
+    state: Path | None
+    settings: Path | None
+
+    @property
+    def folder(self) -> StateFolder:
+        """The state folder."""
+        return folder_of(self.state)
+
+
+def folder_of(state: Path | None) -> StateFolder:
+    """Return the state folder that is named, or the default one."""
+    return StateFolder(default_state() if state is None else state.absolute())
+
+
+def run(options: UpOptions, say: Callable[[str], None]) -> None:
+    """Run everything until it is stopped; raise a MillraceError of one line for what cannot be."""
+    folder = options.folder
+    folder.prepare()
+    with folder.locked():
+        _first_settings(options, folder)
+        # Loads what all daemons' settings and the scaling of demands need.
+        from controller.apps.up.lines import terminal  # noqa: PLC0415
+        from controller.apps.up.plan import make_plan  # noqa: PLC0415
+        from controller.apps.up.settings import UpSettings  # noqa: PLC0415
+        from controller.apps.up.supervisor import Supervisor  # noqa: PLC0415
+        from dataplane.config import load  # noqa: PLC0415
+
+        file = options.settings or folder.settings
+
+        def read() -> UpSettings:
+            return load(file, UpSettings).in_folder(folder)
+
+        settings = read()
+        _check_fits(options, settings.topology, settings.time, file)
+        plan = make_plan(settings, folder)
+        folder.note_run(Path(settings.run))
+        say(introduction(plan))
+
+        async def supervise() -> None:
+            supervisor = Supervisor(plan, terminal(say), reload=lambda: make_plan(read(), folder))
+            await supervisor.run(lambda state: say(addresses(state)))
+
+        asyncio.run(supervise())
+
+
+def detach(options: UpOptions, say: Callable[[str], None]) -> None:
+    """Start a supervisor of its own session, and return when everything is ready; raise UpError if that fails."""
+    folder = options.folder
+    folder.prepare()
+    command = [sys.executable, "-m", "controller.apps.cli", "up", *_words(options)]
+    output = folder.logs / "start.log"
+    with output.open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    deadline = LocalDeadline(_DETACHED_S, "the start of all daemons")
+    while not deadline.has_passed():
+        if process.poll() is not None:
+            lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise UpError((lines[-1] if lines else "it said nothing").removeprefix("millrace: "))
+        if (state := _state_if_ready(folder, process.pid)) is not None:
+            say(addresses(state))
+            return
+        time.sleep(_POLL_S)
+    raise UpError(f"not ready after {_DETACHED_S:g} s: `millrace status` and {folder.logs} say why")
+
+
+def status(state: Path | None) -> UpState:
+    """Return how everything is; raise UpError where nothing runs."""
+    found = asyncio.run(ask(_socket(folder_of(state)), Question("status")))
+    assert found is not None
+    return found
+
+
+def down(state: Path | None) -> None:
+    """Stop everything, and return when it has; raise UpError where nothing runs."""
+    asyncio.run(ask(_socket(folder_of(state)), Question("down"), until_gone_s=_DOWN_S))
+
+
+def introduction(plan: UpPlan) -> str:
+    """Return what is going to run, in one line."""
+    where = "joined" if plan.settings.switches else f"in {plan.settings.time} time"
+    load = ""
+    if plan.load is not None:
+        load = f", rates divided by {plan.load.rate_divisor}, hosts send {plan.load.demands_from}"
+    return f"millrace up: {plan.topology.name} {where}{load}; settings: {plan.state.settings}"
+
+
+def addresses(state: UpState) -> str:
+    """Return every address, a line each."""
+    width = max((len(daemon.name) for daemon in state.daemons), default=0)
+    lines = [
+        f"  {daemon.name:<{width}} {what:<16} {address}"
+        for daemon in state.daemons
+        for what, address in daemon.addresses.items()
+    ]
+    return "\n".join(["millrace up: ready", *lines])
+
+
+def log_files(state: Path | None, name: str | None) -> list[Path]:
+    """Return the logs of a daemon, or of all; raise UpError where there is none of that name."""
+    folder = folder_of(state)
+    found = {path.stem: path for path in sorted(folder.logs.glob("*.log"))}
+    if not found:
+        raise UpError(f"there are no logs in {folder.logs}")
+    if name is None:
+        return list(found.values())
+    if name not in found:
+        raise UpError(f"there is no log of {name!r}; there are {', '.join(found)}")
+    return [found[name]]
+
+
+def merged_lines(files: list[Path], last: int) -> list[str]:
+    """Return the last lines of some logs in the order of their times, each with its daemon's name."""
+    lines = [
+        (line[:23], f"{line[:23]} {path.stem:<10} {line[24:]}")
+        for path in files
+        for line in _tail(path, last)
+        if len(line) > 24
+    ]
+    return [line for _, line in sorted(lines, key=lambda pair: pair[0])][-last:]
+
+
+def follow_lines(files: list[Path], sleep: Callable[[float], None] = time.sleep) -> Iterator[str]:
+    """Yield lines as they are written, for ever, over the files' rotation."""
+    places = {path: _size(path) for path in files}
+    while True:
+        for path, place in places.items():
+            size = _size(path)
+            start = 0 if size < place else place  # a shorter one is a new file
+            whole = _whole_lines(path, start, size)
+            places[path] = start + len(whole)
+            for line in whole.decode("utf-8", errors="replace").splitlines():
+                yield f"{line[:23]} {path.stem:<10} {line[24:]}"
+        sleep(_POLL_S)
+
+
+def _whole_lines(path: Path, start: int, end: int) -> bytes:
+    """Return the complete lines between two places of a file."""
+    if end <= start:
+        return b""
+    with path.open("rb") as file:
+        file.seek(start)
+        data = file.read(end - start)
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _tail(path: Path, last: int) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()[-last:]
+    except OSError as error:
+        raise UpError(f"{path}: {error.strerror or error}") from error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _first_settings(options: UpOptions, folder: StateFolder) -> None:
+    """Write the settings file, if there is none yet and no other one is named."""
+    if options.settings is not None or folder.settings.exists():
+        return
+    if options.topology is None:
+        raise UpError(f"which topology? {folder.settings} is not there yet: `millrace up abilene`")
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
+
+    topology = load_topology(options.topology)  # a slip of the pen is not written down
+    # Several fabrics of one machine have a port each.
+    port = None if topology.collector is None else free_port(topology.collector.udp_port)
+    folder.write_settings(options.topology, options.time or Time.VIRTUAL, udp_port=port)
+
+
+def _check_fits(options: UpOptions, topology: str, at: Time, file: Path) -> None:
+    """Refuse a command line that contradicts the settings; they are never overwritten."""
+    if options.topology is not None and topology not in (options.topology, str(Path(options.topology).resolve())):
+        raise UpError(
+            f"{file} is of topology {topology}, not {options.topology}: edit it, or name another folder by --state"
+        )
+    if options.time is not None and at is not options.time:
+        raise UpError(f"{file} says time: {at}, not {options.time}: edit it, or name another folder by --state")
+
+
+def _socket(folder: StateFolder) -> Path:
+    if (run := folder.noted_run()) is None:
+        raise UpError(f"no `millrace up` has run for {folder.path}")
+    return run / SOCKET
+
+
+def _state_if_ready(folder: StateFolder, pid: int) -> UpState | None:
+    try:
+        state = asyncio.run(ask(_socket(folder), Question("status")))
+    except UpError:
+        return None
+    is_ready = state is not None and state.pid == pid and all(daemon.state == "ready" for daemon in state.daemons)
+    return state if is_ready else None
+
+
+def _words(options: UpOptions) -> list[str]:
+    words = [] if options.topology is None else [options.topology]
+    words += [] if options.time is None else ["--time", str(options.time)]
+    words += [] if options.settings is None else ["--settings", str(options.settings.absolute())]
+    return [*words, "--state", os.fspath(options.folder.path)]

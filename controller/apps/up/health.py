@@ -1,0 +1,287 @@
+"""Asking daemons how they are: each over its own service, within a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import grpc
+import grpc.aio
+import msgspec
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from collectors.feed.client import FeedClient, FeedClientSettings
+from controller.apps.up.plan import UpPlan
+from controller.apps.up.values import Health, metrics_address
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.status.service import ControllerClient, ControllerClientSettings
+from dataplane.errors import MillraceError
+from dataplane.fabric.live.stats import read_stats
+from dataplane.load.values import Overload
+from dataplane.local.deadline import local_timeout
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.channels import open_aio_channel
+from dataplane.rpc.options import client_options
+
+ANSWER_S: Final = 3.0
+"""How long a daemon may take to answer; a busy machine stretches it."""
+_SERVING_S: Final = 2.0
+"""The same of each switch of a fabric, which is told by its name if it does not answer."""
+_OLDEST_STATS_S: Final = 4.0
+_WAIT_NS: Final = 500_000_000
+_AT_A_TIME: Final = 32
+
+_SAMPLE: Final = re.compile(r"^millrace_(?:scheduler|placement|balance)_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+_OVERLOAD: Final = re.compile(r"millrace_[a-z]+_overload_seconds\{")
+
+Check = Callable[[], Awaitable[Health]]
+
+
+def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[str, Check]:
+    """Return the question to each daemon, by its name; `ready_line` is what it said when it was ready last."""
+    settings = plan.settings
+    return {
+        "fabric": lambda: check_fabric(plan.stats_file, plan.switches, settings.tls),
+        "collector": lambda: check_collector(settings.address("collector"), settings.tls),
+        "paths": lambda: check_paths(settings.address("paths"), settings.tls),
+        "controller": lambda: check_controller(settings.address("controller"), settings.tls),
+        "api": lambda: check_api(settings.address("api")),
+        "scheduler": lambda: check_scheduler(ready_line("scheduler")),
+        "placement": lambda: check_placement(ready_line("placement")),
+        "balance": lambda: check_balance(ready_line("balance")),
+        **{f"node-{name}": partial(check_node, settings.address("api"), name) for name in settings.nodes},
+        **{f"centre-{name}": partial(check_centre, settings.address("api"), name) for name in settings.centres},
+    }
+
+
+async def asked(name: str, check: Check) -> Health:
+    """Return a daemon's answer; what keeps it from answering is its health, too."""
+    try:
+        async with local_timeout(ANSWER_S, name):
+            return await check()
+    except TimeoutError:
+        return Health(ok=False, text=f"no answer within {ANSWER_S:g} s")
+    except MillraceError as error:
+        return Health(ok=False, text=str(error))
+
+
+async def check_fabric(stats_file: Path | None, switches: Mapping[str, str], tls: TlsSettings | None = None) -> Health:
+    """Return whether the fabric moves and each switch serves."""
+    if stats_file is None:
+        return Health(ok=False, text="no fabric of ours")
+    stats = read_stats(stats_file)
+    age_s = (time.monotonic_ns() - stats.time_ns) / 1e9
+    serving = await serving_switches(switches, tls)
+    missing = [name for name in switches if name not in serving]
+    traffic, pace, reports = stats.traffic, stats.pace, stats.reports
+    parts = [
+        f"{len(serving)} of {len(switches)} switches serve",
+        *([f"missing: {', '.join(missing[:5])}"] if missing else []),
+        *([f"counters {age_s:.0f} s old"] if age_s > _OLDEST_STATS_S else []),
+        f"{traffic.sent} packets sent, {traffic.received} received, {reports.forwarded} reports",
+        *([f"{stats.restarts} switches restarted"] if stats.restarts else []),
+        *([f"{pace.late_events} of {pace.events} events late"] if pace.late_events else []),
+        *([f"{traffic.skipped} packets left out"] if traffic.skipped else []),
+        *([f"{reports.refused} reports lost"] if reports.refused else []),
+    ]
+    return Health(ok=not missing and age_s <= _OLDEST_STATS_S, text="; ".join(parts))
+
+
+async def serving_switches(switches: Mapping[str, str], tls: TlsSettings | None = None) -> set[str]:
+    """Return the switches that answer and say that they serve P4Runtime."""
+    turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def serves(name: str) -> str | None:
+        async with turns:
+            return name if await is_serving(switches[name], tls) else None
+
+    return {name for name in await asyncio.gather(*map(serves, switches)) if name is not None}
+
+
+async def is_serving(address: str, tls: TlsSettings | None = None) -> bool:
+    """Return whether a gRPC server says that it serves; one without health checks does if it answers at all."""
+    async with open_aio_channel(address, tls, client_options(_WAIT_NS)) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        try:
+            async with local_timeout(_SERVING_S, address):
+                answer = await stub.Check(health_pb2.HealthCheckRequest())
+        except TimeoutError:
+            return False
+        except grpc.aio.AioRpcError as error:
+            return error.code() is grpc.StatusCode.UNIMPLEMENTED
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+async def check_collector(address: str, tls: TlsSettings | None = None) -> Health:
+    """Return whether the feed has a snapshot, and how old what it knows of links is."""
+    async with FeedClient(FeedClientSettings(address=address, tls=tls, longest_wait_ns=_WAIT_NS)) as client:
+        snapshots = client.snapshots(1_000_000_000)
+        try:
+            snapshot = await anext(snapshots)
+        finally:
+            await snapshots.aclose()
+        status = await client.status()
+    ages = [link.age_ns for link in snapshot.links.values() if link.age_ns is not None]
+    received = sum(state.received for state in snapshot.reporters.values())
+    newest = f", the newest {min(ages) / 1e9:.1f} s ago" if ages else ""
+    text = f"{received} reports, {len(ages)} of {len(snapshot.links)} links measured{newest}"
+    return Health(ok=True, text="; ".join([text, *map(str, status.load.overloads)]))
+
+
+async def check_paths(address: str, tls: TlsSettings | None = None) -> Health:
+    """Return whether the path server has a state to decide by."""
+    async with RouteClient(RouteClientSettings(address=address, tls=tls, longest_wait_ns=_WAIT_NS)) as client:
+        status = await client.status()
+    overloads = list(map(str, status.load.overloads))
+    if status.feed_is_silent or status.snapshot_age_ns is None:
+        problem = status.last_problem or "no state of the network from the collector"
+        return Health(ok=False, text="; ".join([problem, *overloads]))
+    text = f"routes version {status.version}, {status.flows} flows, state {status.snapshot_age_ns / 1e9:.1f} s old"
+    return Health(ok=True, text="; ".join([text, *overloads]))
+
+
+async def check_controller(address: str, tls: TlsSettings | None = None) -> Health:
+    """Return whether every switch holds what it should."""
+    async with ControllerClient(ControllerClientSettings(address=address, tls=tls)) as client:
+        status = await client.status()
+    parts = [f"{len(status.live)} of {status.switches} switches reconciled"]
+    if status.wanted_version is not None:
+        parts.append(f"routes version {status.wanted_version}")
+    if status.problems:
+        parts.append(f"{status.problems[0].switch}: {status.problems[0].problem}")
+    if status.source_problem is not None:
+        parts.append(status.source_problem)
+    parts += map(str, status.load.overloads)
+    is_right = len(status.live) == status.switches and status.source_problem is None
+    return Health(ok=is_right and status.wanted_version is not None, text="; ".join(parts))
+
+
+async def check_api(address: str) -> Health:
+    """Return whether the service access point can answer and write."""
+    from httpx import AsyncClient, AsyncHTTPTransport, HTTPError  # noqa: PLC0415 - takes a while to load
+
+    transport = AsyncHTTPTransport(uds=address.removeprefix("unix:").removeprefix("//"))
+    async with AsyncClient(transport=transport, base_url="http://api") as client:
+        try:
+            answer = await client.get("/readyz", timeout=None)
+        except HTTPError as error:
+            return Health(ok=False, text=f"{address}: {error or type(error).__name__}")
+    if answer.status_code not in (200, 503):
+        return Health(ok=False, text=f"/readyz answers {answer.status_code}")
+    found = msgspec.json.decode(answer.content, type=_ReadyAnswer)
+    text = f"storage {found.storage}, revision {found.revision}"
+    return Health(ok=answer.status_code == 200, text="; ".join([text, *found.overloads]))
+
+
+async def check_scheduler(ready_line: str | None) -> Health:
+    """Return whether the scheduler answers, and how many pods it has decided about."""
+    text = await _scrape(ready_line)
+    if isinstance(text, Health):
+        return text
+    decisions, waiting, failures = _totals(text, ("decisions_total", "waiting", "failures_total"))
+    found = f"{decisions} decisions, {waiting} pods wait, {failures} failures"
+    return Health(ok=True, text="; ".join([found, *_overloads(text)]))
+
+
+async def check_placement(ready_line: str | None) -> Health:
+    """Return whether the main controller answers, what it knows, and which nodes are silent."""
+    found = await _scrape(ready_line)
+    if isinstance(found, Health):
+        return found
+    names = ("groups", "pods", "nodes", "silent_nodes", "stuck_pods", "failures_total")
+    groups, pods, nodes, silent, stuck, failures = _totals(found, names)
+    text = f"{groups} groups, {pods} pods, {nodes} nodes, {silent} of them silent, {failures} failures"
+    return Health(ok=True, text=f"{text}, {stuck} pods do not stop" if stuck else text)
+
+
+async def check_balance(ready_line: str | None) -> Health:
+    """Return whether the management service answers, what it knows, and how many holders are silent."""
+    found = await _scrape(ready_line)
+    if isinstance(found, Health):
+        return found
+    names = ("pools", "units", "silent_holders", "moved_units_total", "failures_total")
+    pools, units, silent, moved, failures = _totals(found, names)
+    text = f"{pools} pools, {units} units held, {moved} moved, {failures} failures"
+    return Health(ok=True, text=f"{text}, {silent} holders are silent" if silent else text)
+
+
+async def _scrape(ready_line: str | None) -> str | Health:
+    """Return a daemon's metrics; what is wrong where they cannot be had."""
+    from httpx import AsyncClient, HTTPError  # noqa: PLC0415
+
+    url = metrics_address(ready_line)
+    if url is None:
+        return Health(ok=False, text="it serves no metrics")
+    async with AsyncClient() as client:
+        try:
+            answer = (await client.get(url, timeout=None)).raise_for_status()
+        except HTTPError as error:
+            return Health(ok=False, text=f"{url}: {error or type(error).__name__}")
+    return answer.text
+
+
+def _totals(text: str, names: Sequence[str]) -> list[int]:
+    """Return the sums of metrics of these names."""
+    totals = dict.fromkeys(names, 0.0)
+    for name, value in _SAMPLE.findall(text):
+        if name in totals:
+            totals[name] += float(value)
+    return [int(total) for total in totals.values()]
+
+
+def _overloads(text: str) -> Iterator[str]:
+    """Yield what a daemon's metrics say of its overload."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - rarely needed
+
+    # The parser takes a while for all of them.
+    lines = [line for line in text.splitlines() if _OVERLOAD.match(line)]
+    for family in text_string_to_metric_families("\n".join([*lines, ""])):
+        for sample in family.samples:
+            yield str(Overload(sample.labels["cause"], sample.labels["advice"], round(sample.value * 1e9)))
+
+
+async def check_node(api: str, name: str) -> Health:
+    """Return whether pods may come to a node, as it has reported last."""
+    from controller.apiserver.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
+    from controller.apiserver.resources import Node  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+
+    async with ApiClient(Place(api), tries=1) as client:
+        try:
+            node = await client.of(Node).get(name)
+        except NotFoundError:
+            return Health(ok=False, text="it has not reported yet")
+    status = node.status
+    held = f"{len(node.shares)} pods, {status.runtime}"
+    return Health(ok=status.ready, text=held if status.ready else f"not ready: {status.reason}; {held}")
+
+
+async def check_centre(api: str, name: str) -> Health:
+    """Return whether tasks may come to a centre, as it has reported last."""
+    from controller.apiserver.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
+    from controller.apiserver.resources import Centre  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+
+    async with ApiClient(Place(api), tries=1) as client:
+        try:
+            centre = await client.of(Centre).get(name)
+        except NotFoundError:
+            return Health(ok=False, text="it has not reported yet")
+    status = centre.status
+    units = ", ".join(f"{unit.count} {unit.name}" for unit in status.units) or "no units"
+    held = f"{len(centre.shares)} tasks, {units}, engine {status.engine}"
+    return Health(ok=status.ready, text=held if status.ready else f"not ready: {status.reason}; {held}")
+
+
+class _ReadyAnswer(msgspec.Struct):
+    """What is looked at of /readyz."""
+
+    storage: str
+    revision: int
+    overloads: tuple[str, ...] = ()

@@ -1,0 +1,427 @@
+"""From one settings file to the daemons that run: their commands, settings, addresses and health checks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+
+from collectors.feed.server import FeedSettings
+from collectors.history.settings import HistorySettings
+from collectors.ingest.receiver import ReceiverSettings
+from collectors.process import CollectorProcessSettings
+from controller.apiserver.settings import ApiSettings, StoragePlace
+from controller.apps.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
+from controller.apps.demo.scenario import ScenarioSettings, with_buffers
+from controller.apps.up.errors import UpError
+from controller.apps.up.settings import BalanceSection, UpSettings
+from controller.apps.up.state import StateFolder, write_private
+from controller.balance.settings import BalanceSettings
+from controller.balance.settings import HistorySettings as BalanceHistory
+from controller.cluster.network_state.settings import NetworkStateSettings
+from controller.network.daemon_settings import DaemonSettings, RetrySettings, switch_addresses
+from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
+from controller.network.paths.settings import PathServerSettings, RecordSettings
+from controller.network.paths.telemetry_load import TelemetryLoad
+from controller.network.tables.base import WATCH_ALL
+from controller.network.tables.sources import check_networks
+from controller.network.tables.telemetry.int_watch import Watch
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.settings import SchedulerSettings
+from controller.workloads.centres.settings import CentreSettings
+from controller.workloads.centres.settings import OnStop as OnStopOfCentre
+from controller.workloads.nodes.settings import NodeSettings, OnStop
+from controller.workloads.placement.settings import PlacementSettings
+from dataplane.config import Strict
+from dataplane.fabric.live.settings import FabricSettings, Time
+from dataplane.rpc.access import Role
+from dataplane.rpc.access.settings import TOKEN_FILE
+from dataplane.rpc.addresses import target_of
+from dataplane.topology.demands import DemandMatrix, dumps_demands
+from dataplane.topology.file import dumps, load_topology
+from dataplane.topology.values import Topology
+
+GENERATED: Final = (
+    "# Derived from millrace.yaml by `millrace up`, at each of its starts: edit that file, not this one.\n"
+)
+_LOOPBACK: Final = "127.0.0.1"
+_RETRY: Final = RetrySettings(longest_wait_ns=500_000_000)
+"""On one machine a switch that is away comes back within seconds, and asking costs little."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonPlan:
+    """A daemon: `millrace WORDS --settings FILE`, and what it says for itself."""
+
+    name: str
+    words: tuple[str, ...]
+    settings: Strict
+    addresses: Mapping[str, str]
+    """What can be reached where."""
+    reloads: bool = False
+    """SIGHUP has it read its settings again."""
+    token: Path | None = None
+    """The file of its token for the service access point, where it has one."""
+    role: Role = Role.SERVICE
+    """What that token lets it do."""
+    subject: str | None = None
+    """The one node, or centre, that it is of."""
+    asks: tuple[str, ...] = ()
+    """Daemons, started before it, which it needs until it has stopped."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """What it finds in its environment beside ours."""
+        return {} if self.token is None else {TOKEN_FILE: str(self.token)}
+
+
+@dataclass(frozen=True, slots=True)
+class UpPlan:
+    """What runs, in the order in which it is started."""
+
+    topology: Topology
+    load: ScaledLoad | None
+    """None where switches run already, or hosts send nothing."""
+    switches: Mapping[str, str]
+    daemons: tuple[DaemonPlan, ...]
+    settings: UpSettings
+    state: StateFolder
+
+    @property
+    def stats_file(self) -> Path | None:
+        """Where the fabric's counters are; None where it is not ours."""
+        return None if self.settings.switches else Path(self.settings.run) / "fabric.json"
+
+
+def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
+    """Return the plan; raise ConfigError or another MillraceError naming what is wrong."""
+    topology = load_topology(settings.topology)
+    if topology.collector is None:
+        raise UpError(f"topology {topology.name}: has no collector")
+    topology, load = _scaled(settings, topology)
+    run = Path(settings.run)
+    switches = switch_addresses(settings.switches or f"unix:{run / 'switches'}/{{name}}.sock", topology)
+    watches = settings.watches or _watches(topology, load)
+    make = _Maker(settings, state, topology, watches)
+    daemons = [
+        make.collector(),
+        make.paths(),
+        make.controller(switches),
+        make.api(),
+        make.scheduler(),
+        make.placement(),
+        *([] if settings.balance is None else [make.balance(settings.balance)]),
+        *(make.node(name) for name in settings.nodes),
+        *(make.centre(name) for name in settings.centres),
+    ]
+    if not settings.switches:
+        daemons.insert(0, make.fabric(load))
+    return UpPlan(topology, load, switches, tuple(daemons), settings, state)
+
+
+def write_generated(plan: UpPlan) -> None:
+    """Write what daemons read; raise UpError."""
+    folder = plan.state.generated
+    write_private(folder / "topology.yaml", GENERATED + dumps(plan.topology))
+    if plan.load is not None:
+        write_private(folder / "demands.csv", GENERATED + dumps_demands(_matrix(plan.load)))
+    for daemon in plan.daemons:
+        text = yaml.safe_dump(msgspec.to_builtins(daemon.settings, enc_hook=str), sort_keys=False)
+        write_private(settings_file(plan.state, daemon.name), GENERATED + text)
+
+
+def settings_file(state: StateFolder, daemon: str) -> Path:
+    """Return the file that a daemon reads."""
+    return state.generated / f"{daemon}.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes each daemon's settings of those of all."""
+
+    settings: UpSettings
+    state: StateFolder
+    topology: Topology
+    watches: tuple[Watch, ...]
+
+    @property
+    def topology_file(self) -> str:
+        return str(self.state.generated / "topology.yaml")
+
+    def fabric(self, load: ScaledLoad | None) -> DaemonPlan:
+        section, run = self.settings.fabric, Path(self.settings.run)
+        p4info, program = fabric_program(self._program)
+        settings = FabricSettings(
+            topology=self.topology_file,
+            switches=str(run / "switches"),
+            time=self.settings.time,
+            reports=f"127.0.0.1:{self._report_port()}",
+            demands=None if load is None else str(self.state.generated / "demands.csv"),
+            seed=section.seed,
+            p4info=str(p4info),
+            program=str(program),
+            stats_file=str(run / "fabric.json"),
+            namespaces=str(self._namespaces) if self.settings.time is Time.KERNEL else None,
+        )
+        return DaemonPlan("fabric", ("fabric", "serve"), settings, {"P4Runtime, gNMI": f"unix:{settings.switches}/"})
+
+    def collector(self) -> DaemonPlan:
+        section = self.settings.collector
+        state = replace(section.state.state, sample_every=self._sample_every())
+        settings = CollectorProcessSettings(
+            topology=self.topology_file,
+            receiver=ReceiverSettings(address=section.listen, udp_port=self._report_port()),
+            feed=FeedSettings(address=self.settings.address("collector"), tls=self.settings.tls),
+            collector=replace(section.state, state=state, relays=self._relays()),
+            events=section.events,
+            history=section.history or HistorySettings(folder=str(self.state.path / "history")),
+            metrics=section.metrics,
+        )
+        addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
+        if section.metrics is not None:
+            addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
+        return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True, asks=("fabric",))
+
+    def _relays(self) -> tuple[str, ...] | None:
+        """Return whose reports are believed of any switch: of what listens on loopback, the fabric that relays them."""
+        section = self.settings.collector
+        stated = section.state.relays
+        return stated if stated is None or section.listen != _LOOPBACK else (*stated, _LOOPBACK)
+
+    def paths(self) -> DaemonPlan:
+        section = self.settings.paths
+        watch = self.watches[0] if len(self.watches) == 1 else None
+        load = None if watch is None else TelemetryLoad(watch.sample_every, watch.instructions, watch.mode)
+        decide = section.decide if section.decide.watch is not None else replace(section.decide, watch=load)
+        settings = PathServerSettings(
+            topology=self.topology_file,
+            feed=self.settings.address("collector"),
+            listen=self.settings.address("paths"),
+            tls=self.settings.tls,
+            interval_ns=section.interval_ns,
+            flows=section.flows,
+            decide=decide,
+            engineering=section.engineering,
+            records=RecordSettings(database=str(self.state.path / "paths.sqlite")),
+            metrics=section.metrics,
+            traces=section.traces,
+        )
+        return DaemonPlan("paths", ("paths", "serve"), settings, {"routes": settings.listen}, asks=("collector",))
+
+    def controller(self, switches: Mapping[str, str]) -> DaemonPlan:
+        section = self.settings.controller
+        settings = DaemonSettings(
+            topology=self.topology_file,
+            switches=dict(switches),
+            path_server=self.settings.address("paths"),
+            collector=self.settings.address("collector"),
+            hellos=section.hellos,
+            watches=self.watches,
+            reporting=section.reporting,
+            aggregation=section.aggregation,
+            jobs=section.jobs,
+            store=section.store,
+            routed_networks=section.routed_networks,
+            retry=_RETRY,
+            listen=self.settings.address("controller"),
+            tls=self.settings.tls,
+            metrics=section.metrics,
+            traces=section.traces,
+        )
+        settings.targets(self.topology)  # what it would refuse is refused before anything starts
+        check_networks(self.topology, settings.routed_networks)
+        addresses = {"status": self.settings.address("controller")}
+        if section.jobs is not None:
+            addresses["jobs"] = section.jobs.listen
+        asks = ("fabric", "collector", "paths")
+        return DaemonPlan("controller", ("controller",), settings, addresses, reloads=True, asks=asks)
+
+    def api(self) -> DaemonPlan:
+        section = self.settings.api
+        settings = ApiSettings(
+            storage=section.storage or StoragePlace(sqlite=str(self.state.path / "api.sqlite")),
+            listen=(self.settings.address("api"), *section.listen),
+            tls=section.tls,
+            audit=section.audit,
+            limits=section.limits,
+            retention=section.retention,
+        )
+        return DaemonPlan("api", ("api", "serve"), settings, {"HTTP": ", ".join(settings.addresses)}, reloads=True)
+
+    def scheduler(self) -> DaemonPlan:
+        section, defaults = self.settings.scheduler, SchedulerSettings()
+        settings = SchedulerSettings(
+            api=self.settings.address("api"),
+            profiles=section.profiles or defaults.profiles,
+            topology=self.topology_file,
+            network=NetworkStateSettings(
+                feed=self.settings.address("collector"),
+                path_server=self.settings.address("paths"),
+                tls=self.settings.tls,
+                stale_after_ns=section.stale_after_ns,
+            ),
+            queue=section.queue,
+            metrics=section.metrics,
+            explained_nodes=section.explained_nodes,
+            tasks=section.tasks or (TaskSettings() if self.settings.centres else None),
+        )
+        # Its own token: it may do what schedulers do, and no more, and what it did has its name.
+        token = self.state.path / "tokens" / "scheduler"
+        asks = ("collector", "paths", "api")
+        return DaemonPlan("scheduler", ("scheduler", "serve"), settings, {}, reloads=True, token=token, asks=asks)
+
+    def placement(self) -> DaemonPlan:
+        section, jobs = self.settings.placement, self.settings.controller.jobs
+        settings = PlacementSettings(
+            api=self.settings.address("api"),
+            silence=section.silence,
+            flapping=section.flapping,
+            retries=section.retries,
+            stuck_s=section.stuck_s,
+            job_service=None if jobs is None else jobs.listen,
+            metrics=section.metrics,
+        )
+        token = self.state.path / "tokens" / "placement"
+        words = ("placement", "serve")
+        return DaemonPlan("placement", words, settings, {}, token=token, role=Role.PLACEMENT, asks=("api",))
+
+    def balance(self, section: BalanceSection) -> DaemonPlan:
+        """Return the management service of unit pools, whose history is in the state folder."""
+        settings = BalanceSettings(
+            api=self.settings.address("api"),
+            interval_s=section.interval_s,
+            stale_s=section.stale_s,
+            moving=section.moving,
+            table=section.table,
+            history=BalanceHistory(file=str(self.state.path / "balance.sqlite"), keep_s=section.keep_s),
+            metrics=section.metrics,
+        )
+        token = self.state.path / "tokens" / "balance"
+        words = ("balance", "serve")
+        return DaemonPlan("balance", words, settings, {}, token=token, role=Role.BALANCE, asks=("api",))
+
+    def node(self, name: str) -> DaemonPlan:
+        """Return the container manager of a host; in the kernel its pods are in its host's network namespace."""
+        if name not in {host.name for host in self.topology.hosts}:
+            raise UpError(f"nodes.{name}: topology {self.topology.name} has no such host")
+        section, is_ours = self.settings.nodes[name], not self.settings.switches
+        in_kernel = is_ours and self.settings.time is Time.KERNEL
+        token = self.state.path / "tokens" / f"node-{name}"
+        settings = NodeSettings(
+            node=name,
+            state=str(self.state.path / "nodes" / name),
+            api=self.settings.address("api"),
+            runtime=section.runtime,
+            topology=self.topology_file,
+            labels=section.labels,
+            devices=section.devices,
+            network_namespace=str(self._namespaces / name) if in_kernel else None,
+            report_s=section.report_s,
+            restart=section.restart,
+            limits=section.limits,
+            images=section.images,
+            idle=section.idle,
+            on_stop=OnStop.STOP,
+            stop_s=0.8 * self.settings.restart.stop_s,
+        )
+        words, asks = (
+            ("node", "serve"),
+            ("fabric", "controller", "api"),
+        )  # its pods are workers of the controller's jobs
+        return DaemonPlan(f"node-{name}", words, settings, {}, token=token, role=Role.NODE, subject=name, asks=asks)
+
+    def centre(self, name: str) -> DaemonPlan:
+        """Return a centre's agent; its jobs outlive it if it is killed, and end with it if it is stopped."""
+        section, known = self.settings.centres[name], {host.name for host in self.topology.hosts}
+        stranger = next((host for host in section.hosts if host not in known), None)
+        if stranger is not None:
+            problem = f"topology {self.topology.name} has no host {stranger}"
+            raise UpError(f"centres.{name}.hosts: {problem}")
+        local, in_kernel = section.local, not self.settings.switches and self.settings.time is Time.KERNEL
+        if in_kernel and section.hosts and local.network_namespace is None:
+            local = replace(local, network_namespace=str(self._namespaces / section.hosts[0]))
+        # Beside the centre's own folder the state folder has what all other daemons keep, tokens among it.
+        local = replace(local, hidden=(*local.hidden, str(self.state.path.absolute())))
+        settings = CentreSettings(
+            centre=name,
+            state=str(self.state.path / "centres" / name),
+            api=self.settings.address("api"),
+            topology=self.topology_file,
+            hosts=section.hosts,
+            labels=section.labels,
+            units=section.units,
+            local=local,
+            trial=section.trial,
+            environment=section.environment,
+            metrics=section.metrics,
+            report_s=section.report_s,
+            on_stop=OnStopOfCentre.STOP,
+            grace_s=0.4 * self.settings.restart.stop_s,
+        )
+        token = self.state.path / "tokens" / f"centre-{name}"
+        words, asks = ("centre", "serve"), ("fabric", "api")
+        plan = DaemonPlan(f"centre-{name}", words, settings, {}, reloads=True, token=token, asks=asks)
+        return dataclasses.replace(plan, role=Role.CENTRE, subject=name)
+
+    @property
+    def _namespaces(self) -> Path:
+        """The folder in which hosts' namespaces are found, whichever fabric is there."""
+        return Path(self.settings.run) / "namespaces"
+
+    @property
+    def _program(self) -> str:
+        """The program that the controller is going to push."""
+        section = self.settings.controller
+        adds_up = section.aggregation is not None or section.jobs is not None
+        return FABRIC_AGGREGATION if adds_up or section.store is not None else FABRIC
+
+    def _report_port(self) -> int:
+        assert self.topology.collector is not None
+        return self.settings.collector.udp_port or self.topology.collector.udp_port
+
+    def _sample_every(self) -> int:
+        """Return what scales flows' rates: right for all flows where all are sampled alike."""
+        return self.watches[0].sample_every if self.watches else 1
+
+
+def _scaled(settings: UpSettings, topology: Topology) -> tuple[Topology, ScaledLoad | None]:
+    """Return the topology as it runs, and what its hosts send."""
+    section = settings.fabric
+    if settings.switches:
+        return topology, None
+    carries = any({link.a.node, link.b.node} <= topology.switch.keys() for link in topology.links)
+    if not section.peak_utilisation or not carries or len(senders(topology)) < 2:
+        return topology, None
+    shape = ScenarioSettings(
+        rate_divisor=section.rate_divisor,
+        hops_per_s=section.hops_per_s,
+        peak_utilisation=section.peak_utilisation,
+        matrix=section.matrix,
+    )
+    demands = None if section.demands is None else Path(section.demands)
+    load = scaled_load(topology, demands, shape, kernel=settings.time is Time.KERNEL)
+    return with_buffers(load.topology, shape), load
+
+
+def _watches(topology: Topology, load: ScaledLoad | None) -> tuple[Watch, ...]:
+    if load is None:
+        return WATCH_ALL
+    frame_bytes = ScenarioSettings().frame_bytes
+    return (sampled_watch(WATCH_ALL[0], topology, sum(load.demands.values()), frame_bytes),)
+
+
+def _matrix(load: ScaledLoad) -> DemandMatrix:
+    """Return demands as whole bit/s; none that is there becomes none."""
+    nodes = senders(load.topology)
+    rates = tuple(tuple(_whole(load.demands.get((src, dst), 0.0)) for dst in nodes) for src in nodes)
+    return DemandMatrix(nodes, rates)
+
+
+def _whole(rate_bps: float) -> int:
+    return max(1, round(rate_bps)) if rate_bps > 0 else 0

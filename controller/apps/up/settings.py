@@ -1,0 +1,312 @@
+"""The settings file of `millrace up`: what concerns several daemons once, and a section for each of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+import msgspec
+
+from collectors.events.rules import RuleSettings
+from collectors.history.settings import HistorySettings
+from collectors.metrics.settings import MetricsSettings
+from collectors.settings import CollectorSettings
+from controller.apiserver.resources.base import LabelName, LabelValue, Name, Names
+from controller.apiserver.resources.hardware import DeviceNumber
+from controller.apiserver.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
+from controller.apps.up.state import StateFolder, default_run
+from controller.balance.rules import TABLE, IntervalTable
+from controller.balance.settings import MetricsSettings as BalanceMetrics
+from controller.balance.settings import MovingSettings
+from controller.common.tracing import TraceSettings
+from controller.network.aggregation.service.settings import JobSettings
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.content.settings import StoreSettings
+from controller.network.daemon_settings import MetricsSettings as ControllerMetrics
+from controller.network.gnmi.settings import Hellos
+from controller.network.paths.engineering.settings import EngineeringSettings
+from controller.network.paths.settings import DecideSettings, ManagedFlow
+from controller.network.paths.settings import MetricsSettings as PathsMetrics
+from controller.network.tables.sources import RoutedNetworks
+from controller.network.tables.telemetry.int_watch import Watch
+from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.framework.profiles import ProfileSettings
+from controller.scheduling.settings import MetricsSettings as SchedulerMetrics
+from controller.scheduling.settings import QueueSettings
+from controller.workloads.centres.settings import LocalSettings, TrialSettings, UnitSettings
+from controller.workloads.centres.settings import MetricsSettings as CentreMetrics
+from controller.workloads.nodes.runtimes.settings import RuntimeSettings
+from controller.workloads.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
+from controller.workloads.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
+from controller.workloads.placement.settings import MetricsSettings as PlacementMetrics
+from dataplane.config import Strict
+from dataplane.fabric.live.settings import Time
+from dataplane.rpc.access.settings import TlsSettings as ServiceTls
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+PositiveS = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class FabricSection(Strict, frozen=True):
+    """The fabric that is started, and what its hosts send each other."""
+
+    demands: str | None = None
+    """Demand matrix: CSV, or a text file of the YATES project; default: the topology's own, else equal demands."""
+    matrix: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Which matrix of a file that holds several."""
+    peak_utilisation: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.3
+    """Demands are stretched so that the busiest link carries this share of its rate; 0: hosts send nothing."""
+    hops_per_s: PositiveS = 800.0
+    """Frames times switches that hosts make a second: rates are divided so that one machine can follow."""
+    rate_divisor: Positive | None = None
+    """Links and demands are this many times slower than the topology says; default: what `hops_per_s` needs."""
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Seed of arrivals and of the programs' random numbers."""
+
+
+class CollectorSection(Strict, frozen=True):
+    """The collector; see docs/telemetry.md."""
+
+    address: str | None = None
+    """gRPC address of its feed; default: a socket in `run`."""
+    udp_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+    """UDP port of reports on loopback; default: the topology's."""
+    listen: str = "127.0.0.1"
+    """Local address of that port; switches that run elsewhere need one that they reach."""
+    state: CollectorSettings = CollectorSettings()
+    """How reports become the network's state; `sample_every` follows `watches`."""
+    events: RuleSettings = RuleSettings()
+    """Which figures raise events."""
+    history: HistorySettings | None = None
+    """The history; default: in the state folder."""
+    metrics: MetricsSettings | None = None
+    """Where Prometheus finds metrics; default: nowhere."""
+
+
+class PathsSection(Strict, frozen=True):
+    """The path server; see docs/paths.md."""
+
+    address: str | None = None
+    """gRPC address of routes and decisions; default: a socket in `run`."""
+    interval_ns: Positive = 100_000_000
+    """Time between two rounds of decisions."""
+    flows: tuple[ManagedFlow, ...] = ()
+    """The flows to decide about; default: every pair of hosts that telemetry shows."""
+    decide: DecideSettings = DecideSettings(min_gain=0.25, confirm_rounds=40)
+    """How paths are chosen; what telemetry adds to packets follows `watches`."""
+    engineering: EngineeringSettings | None = None
+    """Traffic engineering: all demands at once; default: flow by flow."""
+    metrics: PathsMetrics | None = None
+    """Where Prometheus finds metrics; default: nowhere."""
+    traces: TraceSettings | None = None
+    """Where OpenTelemetry traces of reroutes go; default: nowhere."""
+
+
+class ControllerSection(Strict, frozen=True):
+    """The controller; see docs/controller.md."""
+
+    address: str | None = None
+    """gRPC address of its status; default: a socket in `run`."""
+    hellos: Hellos = Hellos()
+    """Hellos between neighbouring switches."""
+    reporting: Reporting = NO_REPORTING
+    """What switches report besides the telemetry of watched flows."""
+    aggregation: AggregationSettings | None = None
+    """In-network aggregation; default: none."""
+    jobs: JobSettings | None = None
+    """The job service; default: none."""
+    store: StoreSettings | None = None
+    """Named content in switches; default: none."""
+    routed_networks: tuple[RoutedNetworks, ...] = ()
+    """Networks behind hosts that route, beside the hosts' own addresses; default: none."""
+    metrics: ControllerMetrics | None = None
+    """Where Prometheus finds metrics, those of jobs among them; default: nowhere."""
+    traces: TraceSettings | None = None
+    """Where OpenTelemetry traces of reroutes go; default: nowhere."""
+
+
+class ApiSection(Strict, frozen=True):
+    """The service access point: what schedulers keep, over HTTP; its resources are in the state folder."""
+
+    address: str | None = None
+    """Where this user's own daemons and commands reach it, a UNIX socket; default: in `run`."""
+    listen: tuple[str, ...] = ()
+    """Further addresses, HOST:PORT; others than loopback need `tls`."""
+    storage: StoragePlace | None = None
+    """Where resources are kept; default: a file of SQLite in the state folder."""
+    tls: TlsSettings | None = None
+    """Certificate and key for HOST:PORT."""
+    audit: AuditSettings | None = None
+    """The log of who did what; default: none."""
+    limits: ApiLimits = ApiLimits()
+    """What it takes."""
+    retention: Retention = Retention()
+    """What is forgotten."""
+
+
+class SchedulerSection(Strict, frozen=True):
+    """The scheduler; `millrace scheduler --help`."""
+
+    profiles: Annotated[tuple[ProfileSettings, ...], msgspec.Meta(min_length=1)] | None = None
+    """Ways to decide; default: one, that of the scheduler."""
+    queue: QueueSettings = msgspec.field(default_factory=QueueSettings)
+    """How pods wait."""
+    stale_after_ns: Positive = 10_000_000_000
+    """Figures of the network that are older are not believed."""
+    metrics: SchedulerMetrics = SchedulerMetrics(port=0)
+    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+    explained_nodes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
+    """Of so many nodes a decision keeps the reasons."""
+    tasks: TaskSettings | None = None
+    """How tasks are dispatched to compute centres; default: as by default where centres are named, else not."""
+
+
+class PlacementSection(Strict, frozen=True):
+    """The main controller; see docs/placement.md."""
+
+    silence: SilenceSettings = SilenceSettings()
+    """Nodes that do not report."""
+    flapping: FlappingSettings = FlappingSettings()
+    """Nodes that come and go."""
+    retries: RetrySettings = RetrySettings()
+    """Pods of groups that fail."""
+    stuck_s: PositiveS = 60.0
+    """A pod that a node does not stop is told of after so long."""
+    metrics: PlacementMetrics = PlacementMetrics(port=0)
+    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+
+
+class BalanceSection(Strict, frozen=True):
+    """The management service of unit pools; see docs/balance-service.md."""
+
+    interval_s: PositiveS = 1.0
+    """Time between two rounds."""
+    stale_s: PositiveS = 10.0
+    """A holder that has not reported for so long gets no units."""
+    moving: MovingSettings = MovingSettings()
+    """How units move."""
+    table: IntervalTable = TABLE
+    """What pools of the rule `table` go by."""
+    keep_s: PositiveS = 7 * 86_400.0
+    """How long the history in the state folder is kept."""
+    metrics: BalanceMetrics = BalanceMetrics(port=0)
+    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+
+
+class NodeSection(Strict, frozen=True):
+    """A host that this machine serves; see docs/nodes.md."""
+
+    runtime: RuntimeSettings = RuntimeSettings()
+    """What runs its containers."""
+    labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
+    """Of the Node resource, where it is made."""
+    devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """What a container gets that holds a share of a device, by number: paths in /dev, or CDI names."""
+    report_s: PositiveS = 5.0
+    """Time between two reports: what hosts measure of their links is to be young enough to count."""
+    restart: RestartSection = RestartSection()
+    """Restarts of containers."""
+    limits: LimitsSection = LimitsSection()
+    """What pods may use at most."""
+    images: ImagesSection = ImagesSection()
+    """How long images are kept that no pod uses."""
+    idle: IdleSection = IdleSection()
+    """What idle means."""
+
+
+class CentreSection(Strict, frozen=True):
+    """A compute centre that this machine serves; see docs/centres.md."""
+
+    hosts: Names = ()
+    """Which hosts of the topology it is; in a fabric in the kernel jobs run in the first one's network namespace."""
+    units: Annotated[tuple[UnitSettings, ...], msgspec.Meta(min_length=1, max_length=256)] = (
+        UnitSettings(name="core"),
+    )
+    """How what there is is divided; several centres are best given `local.cores` of their own."""
+    local: LocalSettings = LocalSettings()
+    """Which part of the machine it has, and how its jobs are limited."""
+    trial: TrialSettings = TrialSettings()
+    """Which probe kernels are tried."""
+    labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
+    """Of the Centre resource, where it is made."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """What jobs find in their environment."""
+    metrics: CentreMetrics | None = CentreMetrics(port=0)
+    """Where Prometheus finds its metrics; default: a free port of loopback; null: nowhere."""
+    report_s: PositiveS | None = None
+    """Time between two reports; default: a quarter of the lease."""
+
+
+class RestartSettings(Strict, frozen=True):
+    """How daemons that die are started again, and how they are stopped."""
+
+    first_wait_s: PositiveS = 0.1
+    """Wait before a daemon is started again; doubled each time that it dies young."""
+    longest_wait_s: PositiveS = 5.0
+    """The longest such wait."""
+    young_s: PositiveS = 10.0
+    """A daemon that lived this long begins with the first wait again."""
+    stop_s: PositiveS = 5.0
+    """How long a daemon may take to stop before it is killed."""
+
+
+class LogSettings(Strict, frozen=True):
+    """The daemons' logs in the state folder."""
+
+    max_bytes: Positive = 10_000_000
+    """A file's size, at which the next one begins."""
+    files: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    """Older files that are kept of each daemon."""
+
+
+class UpSettings(Strict, frozen=True):
+    """millrace.yaml in the state folder."""
+
+    topology: str
+    """A file, a bundled name, or a family such as fat-tree:k=4."""
+    run: str = ""
+    """Folder of the sockets of the supervisor and the switches; only this user can enter it. Default: of the state."""
+    time: Time = Time.VIRTUAL
+    """Of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
+    switches: str | dict[str, str] = msgspec.field(default_factory=dict)
+    """P4Runtime addresses of all switches, or patterns as the controller's, where they run already.
+
+    Then no fabric is started.
+    """
+    watches: tuple[Watch, ...] | None = None
+    """Which flows carry telemetry; default: all, sampled so that reports leave room on the links."""
+    tls: ServiceTls | None = None
+    """Certificates for gRPC addresses HOST:PORT: of feed, path server, jobs, status, and switches elsewhere."""
+    fabric: FabricSection = FabricSection()
+    """The fabric that is started."""
+    collector: CollectorSection = CollectorSection()
+    """The collector."""
+    paths: PathsSection = PathsSection()
+    """The path server."""
+    controller: ControllerSection = ControllerSection()
+    """The controller."""
+    api: ApiSection = ApiSection()
+    """The service access point."""
+    scheduler: SchedulerSection = SchedulerSection()
+    """The scheduler."""
+    placement: PlacementSection = PlacementSection()
+    """The main controller."""
+    balance: BalanceSection | None = None
+    """The management service of unit pools; default: it does not run."""
+    nodes: dict[Name, NodeSection] = msgspec.field(default_factory=dict)
+    """Hosts of the topology that this machine runs pods for, each with a container manager; default: none."""
+    centres: dict[Name, CentreSection] = msgspec.field(default_factory=dict)
+    """Compute centres that this machine serves, each with an agent; default: none."""
+    restart: RestartSettings = RestartSettings()
+    """Restarts and stops."""
+    logs: LogSettings = LogSettings()
+    """The daemons' logs."""
+
+    def in_folder(self, state: StateFolder) -> Self:
+        """Return the settings with the folder of sockets that a state folder has, where they name none."""
+        return self if self.run else msgspec.structs.replace(self, run=str(default_run(state.path)))
+
+    def address(self, daemon: str) -> str:
+        """Return where a daemon is to be reached."""
+        section: CollectorSection | PathsSection | ControllerSection | ApiSection = getattr(self, daemon)
+        return section.address or f"unix:{self.run}/{daemon}.sock"

@@ -1,0 +1,188 @@
+"""The state folder of `millrace up`: settings, what is derived from them, logs, data, and the lock."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller.apps.up.errors import UpError
+from dataplane.fabric.live.settings import Time
+from dataplane.rpc.own_folder import own_folders
+
+SETTINGS: Final = "millrace.yaml"
+_OWN: Final = {"generated", "logs", "tokens", "lock", "run"}
+"""What is in a state folder from the first start on, beside the settings."""
+_OTHERS: Final = 0o077
+_TEMPLATE: Final = """\
+# Settings of `millrace up`, written once, at its first start: edit them as you like, they are never overwritten.
+# docs/up.md lists all keys; each daemon's own settings (generated/) are derived from these.
+topology: {topology}
+time: {time}                   # of the fabric that is started: virtual, or kernel (root)
+# switches: {{s1: "127.0.0.1:9559"}}  # P4Runtime addresses of switches that run already: then no fabric is started
+# fabric: {{peak_utilisation: 0.3, demands: matrix.csv}}  # what hosts send; peak_utilisation: 0 is nothing
+run: {run}
+collector:
+  address: unix:{run}/collector.sock
+{port}paths:
+  address: unix:{run}/paths.sock
+controller:
+  address: unix:{run}/controller.sock
+api:
+  address: unix:{run}/api.sock
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """Where everything of one `millrace up` is."""
+
+    path: Path
+
+    @property
+    def settings(self) -> Path:
+        """The file that users edit."""
+        return self.path / SETTINGS
+
+    @property
+    def generated(self) -> Path:
+        """What is derived from it, at every start."""
+        return self.path / "generated"
+
+    @property
+    def logs(self) -> Path:
+        """A log for each daemon, and older ones."""
+        return self.path / "logs"
+
+    def prepare(self) -> None:
+        """Make the folders, for this user only; raise UpError where that cannot be."""
+        for folder in (self.path, self.generated, self.logs, self.path / "tokens"):
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise UpError(f"state folder {folder}: {error.strerror or error}") from error
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise UpError(f"state folder {folder}: may not be written to")
+            if folder == self.path:
+                self._keep_private()
+
+    def _keep_private(self) -> None:
+        """Have nobody else enter the folder: history and logs in it may be made readable, whatever their makers say.
+
+        Raise UpError for one that is another user's, or holds what is not of `millrace up`: that one's mode stays.
+        """
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            about = os.fstat(descriptor)
+            if about.st_uid != os.geteuid():
+                raise UpError(f"state folder {self.path}: it belongs to user {about.st_uid}: name another by --state")
+            if not about.st_mode & _OTHERS:
+                return
+            others = sorted({found.name for found in self.path.iterdir()} - _OWN)
+            if others and not (self.path / SETTINGS).is_file():
+                held = f"others may enter it, and it holds {others[0]}, which is not of millrace up"
+                raise UpError(f"state folder {self.path}: {held}: chmod 700 it, or name another by --state")
+            os.fchmod(descriptor, 0o700)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process; raise UpError where another one does. The kernel frees it at any death."""
+        file = self.path / "lock"
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                owner = file.read_text(encoding="utf-8").strip() or "another process"
+                raise UpError(f"`millrace up` runs already for {self.path} (process {owner})") from error
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+            yield
+        finally:
+            os.close(descriptor)
+
+    def note_run(self, run: Path) -> None:
+        """Write down in which folder the sockets of what runs now are: settings may be anywhere, and change."""
+        write_private(self.path / "run", f"{run.absolute()}\n")
+
+    def noted_run(self) -> Path | None:
+        """Return that folder as the last supervisor wrote it down, None where none has run."""
+        try:
+            return Path((self.path / "run").read_text(encoding="utf-8").removesuffix("\n"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UpError(f"state folder {self.path}: run: {error.strerror or error}") from error
+
+    def write_settings(
+        self, topology: str, time: Time, run: Path | None = None, *, udp_port: int | None = None
+    ) -> None:
+        """Write the first settings file; `run`, of the sockets, is a folder of the user's own by default.
+
+        Reports come to `udp_port` of loopback, by default to the topology's.
+        """
+        spec = str(Path(topology).resolve()) if Path(topology).is_file() else topology
+        port = "" if udp_port is None else f"  udp_port: {udp_port}  # of reports, on loopback\n"
+        text = _TEMPLATE.format(topology=_quoted(spec), time=time, run=run or default_run(self.path), port=port)
+        write_private(self.settings, text)
+
+
+def default_state(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the state folder that is meant where none is named: of the XDG base directories, the one for state."""
+    base = environ.get("XDG_STATE_HOME", "")
+    if base and Path(base).is_absolute():
+        return Path(base) / "millrace" / "up"
+    home = environ.get("HOME", "")
+    if not home or not Path(home).is_absolute():
+        raise UpError("there is no home folder for the state: name one by --state FOLDER")
+    return Path(home) / ".local" / "state" / "millrace" / "up"
+
+
+def default_run(state: Path) -> Path:
+    """Return the folder of sockets of a state folder; the default one's are where clients look by default."""
+    own = own_folders()[0]
+    try:
+        is_default = state.resolve() == default_state().resolve()
+    except UpError:
+        is_default = False
+    return own if is_default else own / f"up-{hashlib.sha256(os.fsencode(state.resolve())).hexdigest()[:8]}"
+
+
+def free_port(wanted: int) -> int | None:
+    """Return None if a UDP port of loopback is free, else another one that is."""
+    for port in (wanted, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found: int = probe.getsockname()[1]
+            return None if found == wanted else found
+    return None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its user can read, so that nobody sees a part of it; raise UpError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise UpError(f"{path}: {error.strerror or error}") from error
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

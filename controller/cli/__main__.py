@@ -1,5 +1,0 @@
-"""`python -m controller.cli` is `millrace`."""
-
-from controller.cli import main
-
-main()

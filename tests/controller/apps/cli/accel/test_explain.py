@@ -1,0 +1,205 @@
+"""`millrace accel explain`: the plan with times in parts and break-evens, as text, JSON and picture; wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.apps.cli import main
+
+QUERY = """select o.customer, sum(l.price) as total from orders o join lines l on o.id = l.order_id
+           where o.day > 100 group by o.customer order by total desc"""
+T = {"filter": 0.02, "join": 0.14, "aggregate": 0.1, "sort": 0.2, "gemm": 0.3}
+"""CPU seconds for 100 MB."""
+TABLES = ("--table", "orders=1500000:150000000", "--table", "lines=6000000:600000000")
+HARDWARE = """
+millrace: 1
+machines: 8
+preset: 1.2
+accelerators:
+- {kind: gpu, parallelism: 64, memory: 40 GiB}
+- {kind: npu, parallelism: 16}
+"""
+GRAPH = """
+millrace: 1
+name: step
+operators:
+- {name: product, kind: gemm, shape: {m: 2000000, n: 64, k: 2}, format: fp32, input_bytes: 32000000}
+- {name: strange, kind: some-new-operator}
+flows: [{src: product, dst: strange, nbytes: 512000000}]
+"""
+
+
+@pytest.fixture
+def hardware(tmp_path: Path) -> str:
+    (tmp_path / "hardware.yaml").write_text(HARDWARE)
+    return str(tmp_path / "hardware.yaml")
+
+
+def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        stated = (f"--t={kind}={seconds}" for kind, seconds in T.items())
+        patch.setattr("sys.argv", ["millrace", "accel", "explain", *stated, *arguments])
+        patch.setenv("COLUMNS", "220")
+        with pytest.raises(SystemExit) as end:
+            main()
+    said = capsys.readouterr()
+    return not end.value.code, said.out, said.err
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    done, out, err = explain(capsys, *arguments, "--json")
+    assert done, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_each_operator_has_class_times_in_parts_ratio_decision_and_what_would_flip_it(
+    capsys: pytest.CaptureFixture[str], hardware: str
+) -> None:
+    found = document(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
+    assert [one["class"] for one in found["operators"]] == ["linear", "hash-join", "grouped", "sort"]
+    assert found["choices"] == ["cpu", "gpu", "npu"]
+    for one in found["operators"]:
+        assert one["times"].keys() == {"cpu", "gpu", "npu"}
+        for times in one["times"].values():
+            assert times.keys() == {
+                *("compute_s", "aggregation_s", "transfer_s", "bus_s", "compression_s", "total_s"),
+            }
+        assert one["device"] in found["choices"]
+        best = min(one["times"][label]["total_s"] for label in ("gpu", "npu"))
+        assert one["ratio"] == pytest.approx(one["times"]["cpu"]["total_s"] / best)
+        assert [flip["quantity"] for flip in one["flips"]] == ["rate", "data", "cpu-time"]
+
+
+def test_people_get_a_table_and_what_it_amounts_to(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+    done, out, _ = explain(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
+    assert done
+    assert all(name in out for name in ("filter-1", "join-1", "aggregate-1", "sort-1", "what would flip it"))
+    assert "s as placed" in out
+    assert "exact" in out
+
+
+def test_a_plan_is_drawn(capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path) -> None:
+    drawn = tmp_path / "plan.svg"
+    done, _, err = explain(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1Gbit/s", "--picture", str(drawn))
+    assert done
+    assert f"wrote {drawn}" in err
+    assert drawn.read_text().count("<path") > 10
+
+
+def test_the_break_even_rate_is_where_the_device_changes(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+    query = "select l.price, l.tax from lines l where l.day > 100"
+    options = (query, "--table", "lines=6000000000:600000000000", "--hardware", hardware)
+    one = document(capsys, *options, "--rate", "1 Gbit/s")["operators"][0]
+    flip = one["flips"][0]
+    rates = [f"{round(flip['value'] * nudge * 1e9)} bit/s" for nudge in (0.99, 1.01)]
+    there = [document(capsys, *options, "--rate", rate)["operators"][0]["device"] for rate in rates]
+    assert len(set(there)) == 2
+
+
+def test_a_query_and_a_step_are_one_pipeline_and_the_unknown_stays_on_the_cpu(
+    capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.sql").write_text("select l.price, l.tax from lines l where l.day > 100")
+    (tmp_path / "step.yaml").write_text(GRAPH)
+    paths = (str(tmp_path / "rows.sql"), str(tmp_path / "step.yaml"))
+    found = document(capsys, *paths, *TABLES[2:], "--hardware", hardware, "--rate", "10 Gbit/s")
+    by_name = {one["name"]: one for one in found["operators"]}
+    assert by_name["step/product"]["reads"] == ["rows/filter-1"]
+    strange = by_name["step/strange"]
+    assert (strange["device"], strange["ratio"], strange["times"]) == ("cpu", None, {})
+    assert "some-new-operator" in strange["reasons"][0]
+    assert "step/strange" in found["notes"][-1]
+
+
+def test_declared_tables_are_read_from_a_file(
+    capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables.yaml"
+    tables.write_text("millrace: 1\ntables:\n  lines: {rows: 1000000, bytes: 0, columns: {price: DOUBLE, day: DATE}}\n")
+    options = ("--tables", str(tables), "--hardware", hardware, "--rate", "1 Gbit/s")
+    found = document(capsys, "select sum(price) from lines where day > date '2026-01-01'", *options)
+    assert found["operators"][0]["input_gb"] == pytest.approx(1_000_000 * 12 / 8 / 1e9)
+    for written in ("2.4 GB", "2400000000"):
+        tables.write_text(f"millrace: 1\ntables:\n  lines: {{rows: 1000000, bytes: {written}}}\n")
+        found = document(capsys, "select * from lines where lines.day > 9", *options)
+        assert found["operators"][0]["input_gb"] == pytest.approx(2.4 / 8)
+    tables.write_text("millrace: 1\ntables:\n  lines: {rows: 0, bytes: 0}\n")
+    done, _, err = explain(capsys, "select 1", *options)
+    assert not done
+    assert f"{tables}:3: tables.lines.rows: a table of 0 rows" in err
+    tables.write_text("millrace: 1\ntables:\n  lines: {rows: 1, bytes: 2.4 G}\n")
+    done, _, err = explain(capsys, "select 1", *options)
+    assert not done
+    assert f"{tables}:3: tables.lines.bytes: '2.4 G' is not an amount of data" in err
+
+
+def test_an_infinite_rate_is_the_limit_of_great_ones(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+    options = (QUERY, "--table", "orders=1500000:150MB", "--table", "lines=6000000:0.6 GB", "--hardware", hardware)
+    great, infinite = (document(capsys, *options, "--rate", rate) for rate in ("100 Tbit/s", "inf"))
+    for one, limit in zip(great["operators"], infinite["operators"], strict=True):
+        assert one["device"] == limit["device"]
+        for device, times in limit["times"].items():
+            assert times["transfer_s"] == 0
+            finite = one["times"][device]
+            assert times["total_s"] == pytest.approx(finite["total_s"] - finite["transfer_s"])
+
+
+def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    query = "select a.id_int from data_100m a join b on a.id_int = b.id"
+    tables = ("--table", "data_100m=1000000:100000000", "--table", "b=1000000:100000000")
+    hardware = tmp_path / "gpu.yaml"
+    hardware.write_text("{millrace: 1, machines: 1000, accelerators: [{kind: gpu, parallelism: 64}]}")
+    options = ("--hardware", str(hardware), "--rate", "80 Gbit/s", "--join", "square", "--tenths", "--t", "join=0.2")
+    (one,) = document(capsys, query, *tables, *options)["operators"]
+    assert one["class"] == "square"
+    assert one["ratio"] == pytest.approx((0.04 + 1 / 36) / (0.04 / 64 + 3299 / 115200))
+    assert one["device"] == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("selec 1 from x",), "SQL: Parser Error: syntax error"),
+        (("select x from nowhere",), "no statistics of table nowhere: say how large it is"),
+        ((" ",), "0 statements of SQL: a graph is of one"),
+        (("select 1 from t; select 2 from t", "--table", "t=1:1"), "2 statements of SQL: a graph is of one"),
+        (("missing.sql",), "missing.sql: No such file or directory"),
+        (("missing.py",), "missing.py: there is no such script"),
+        (("select t.a from t", "--table", "t=0:0"), "table t: 0 rows"),
+        (("select t.a from t", "--table", "t=many"), "'many' is no table|'t=many' is no table"),
+        (("select t.a from t", "--table", "t=1:2.4 G"), "'2.4 G' is not an"),
+        (("select t.a from t", "--table", "t=1:1", "--preset", "0.5"), "a preset of 0.5 is not 1 or more"),
+        (("select t.a from t", "--table", "t=1:1", "--skew", "0"), "a skew of 0.0 is not 1 or more"),
+        (("select t.a from t", "--table", "t=1:1", "--join", "sort"), "joins are hash-join, square, linear"),
+        (("select t.a from t", "--table", "t=1:1", "--t", "filter=fast"), "--t filter=fast: KIND=SECONDS"),
+        (("select t.a from t", "--table", "t=1:1", "--t", "filter=-1"), "t of filter: -1.0 s for 100 MB"),
+        (("select t.a from t where t.b > 1", "--table", "t=1:1", "--rate", "-1 Gbit/s"), "rate"),
+    ],
+)
+def test_wrong_input_is_one_clear_line(
+    capsys: pytest.CaptureFixture[str], hardware: str, arguments: tuple[str, ...], problem: str
+) -> None:
+    done, out, err = explain(capsys, "--hardware", hardware, "--rate", "1 Gbit/s", *arguments)
+    assert not done
+    assert not out
+    assert any(one in err for one in problem.split("|"))
+    assert "Traceback" not in err
+
+
+def test_what_a_calibration_s_accelerator_compresses_is_a_choice_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ("select * from lines where lines.day > 9", "--table", "lines=100000000:10 GB", "-n", "1000")
+    found = {}
+    for rate in ("10 Mbit/s", "10 Gbit/s"):
+        (one,) = document(capsys, *options, "--rate", rate)["operators"]
+        assert one["times"]["gpu"]["compression_s"] == 0 < one["times"]["gpu-packed"]["compression_s"]
+        assert one["device"] == min(one["times"], key=lambda name: one["times"][name]["total_s"])
+        found[rate] = one["device"]
+    assert found["10 Mbit/s"] == "gpu-packed"
+    assert found["10 Gbit/s"] != "gpu-packed"

@@ -1,0 +1,83 @@
+"""`millrace accel figures`: the worked cases as a user meets them, the contradiction said, six plots drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from controller.apps.cli import main
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[bool, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["millrace", "accel", "figures", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+    said = capsys.readouterr()
+    return not end.value.code, said.out, said.err
+
+
+def test_all_eight_cases_are_shown_as_fractions_and_as_decisions(capsys: pytest.CaptureFixture[str]) -> None:
+    done, out, _ = figures(capsys, "--format", "json")
+    cases = json.loads(out)
+    assert done
+    assert [case["figure"] for case in cases] == ["2a", "2b", "2c", "2d", "2e", "2f", "-", "-"]
+    assert cases[3]["ratio"] == "(t^2 + 1/36) / (t^2/64 + 3299/115200)"
+    assert [case["runs on"] for case in cases] == ["cpu", "gpu", "cpu", "gpu", "cpu", "gpu", "gpu", "gpu"]
+
+
+def test_the_contradiction_of_2e_is_said_where_a_user_meets_it(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "the text says 3.2, which would send the filter to the GPU; its own formula gives 0.7705"
+    assert f"\n2e: {said}" in figures(capsys)[1]
+    _, out, err = figures(capsys, "--format", "json")
+    assert [case["figure"] for case in json.loads(out) if case["remark"].startswith(said)] == ["2e"]
+    assert not err
+
+
+def test_the_finite_sum_and_the_tree_are_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "2.3175" in figures(capsys, "--finite-sum", "-f", "csv")[1]
+    _, out, _ = figures(capsys, "--transfer", "per-path", "-f", "csv")
+    assert "(t^2 + 3/4000) / (t^2/64 + 103/64000)" in out
+    assert "the text" not in out.partition("\n")[2], "the text's figures are of the sum"
+
+
+def test_the_six_figures_are_drawn_with_the_contradiction_in_the_caption(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    done, _, err = figures(capsys, "--folder", str(tmp_path / "new"))
+    drawn = sorted((tmp_path / "new").iterdir())
+    assert done
+    assert [path.name for path in drawn] == [f"figure-2{letter}.svg" for letter in "abcdef"]
+    assert all(f"wrote {path}" in err for path in drawn)
+    texts = {path.stem[-2:]: " ".join(ET.parse(path).getroot().itertext()) for path in drawn}
+    assert "ratio = (t + 5/18) / (t/64 + 1409/3840)" in texts["2e"]
+    assert "filter, t = 0.005 s: 0.7705, CPU" in texts["2e"]
+    assert "which would send the filter to the GPU; its own formula" in texts["2e"]
+    assert "join, t = 0.2 s: 2.316, GPU" in texts["2d"]
+    assert {stem for stem, text in texts.items() if "the text says" in text} == {"2c", "2e"}
+
+
+def test_all_of_them_fit_in_one_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "all.svg"
+    assert figures(capsys, "--picture", str(path))[0]
+    first = path.read_bytes()
+    text = " ".join(ET.fromstring(first).itertext())
+    assert all(f"2{letter}: " in text for letter in "abcdef")
+    figures(capsys, "--picture", str(path))
+    assert path.read_bytes() == first, "the same picture each time"
+
+
+def test_what_cannot_be_is_said_in_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for arguments, said in (
+        (("--transfer", "magic"), "--transfer magic: it is sum or per-path"),
+        (("--picture", str(tmp_path / "a.jpg")), "a.jpg: a picture's name ends in .png or .svg"),
+        (("--picture", str(tmp_path / "none/a.svg")), "none/a.svg: No such file or directory"),
+        (("--folder", "/dev/null/here"), "/dev/null/here: Not a directory"),
+    ):
+        done, _, err = figures(capsys, *arguments)
+        assert not done
+        assert said in err
+        assert "Traceback" not in err

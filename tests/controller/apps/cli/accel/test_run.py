@@ -1,0 +1,84 @@
+"""`millrace accel run --compare` with a network: which options go together, which hosts workers are, wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from controller.apps.cli import main
+
+RACKS = """
+millrace: 1
+name: racks
+defaults: {access: {rate: 100 Mbit/s, delay: 10 us}}
+switches: [{name: s1}, {name: s2}]
+hosts: [{name: h1, switch: s1}, {name: h2, switch: s2}, {name: h3, switch: s1}]
+links: [{a: s1, b: s2, rate: 10 Mbit/s, delay: 1 ms}]
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "racks.yaml").write_text(RACKS)
+    (tmp_path / "half.yaml").write_text("{millrace: 1, network_efficiency: 0.5}")
+    (tmp_path / "three.yaml").write_text("{millrace: 1, machines: [h1, h2, h3]}")
+    pq.write_table(pa.table({"value": np.arange(1000), "place": np.arange(1000) % 7}), tmp_path / "data.parquet")
+    return "data=data.parquet"
+
+
+def run(capsys: pytest.CaptureFixture[str], table: str, *arguments: str) -> tuple[bool, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["millrace", "accel", "run", "select * from data", "--table", table, *arguments])
+        patch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as end:
+            main()
+    said = capsys.readouterr()
+    return not end.value.code, said.out, said.err
+
+
+def test_a_run_is_compared_with_what_the_paths_of_a_topology_take(
+    capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    options = ("--processes", "2", "--compare", "--format", "json", "--topology", "racks.yaml")
+    transfers = []
+    for more in ((), ("--hardware", "half.yaml")):
+        done, out, err = run(capsys, table, *options, *more)
+        assert done, err
+        one, both = json.loads(out)
+        assert (one["machines"], one["transfer s"], both["machines"]) == (1, 0.0, 2)
+        assert "workers here stand for h1, h3" in err
+        assert "free bandwidth between machines is nominal" in err
+        transfers.append(both["transfer s"])
+    # Half of the rows, 8 kB, over 100 Mbit/s and over half of it; what processors take of it comes on top.
+    assert transfers[0] >= 8e3 * 8 / 100e6
+    assert transfers[1] >= 8e3 * 8 / 50e6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--topology", "racks.yaml"), "--topology goes with --compare"),
+        (("--rate", "1 Gbit/s"), "--rate goes with --compare"),
+        (("--compare", "--topology", "racks.yaml", "--rate", "1 Gbit/s"), "--rate and --topology"),
+        (("--compare", "--feed", "unix:x"), "--feed goes with --topology"),
+        (("--compare", "--topology", "racks.yaml", "--server", "unix:x"), "--server goes with --feed"),
+        (("--compare", "--rate", "-1 Gbit/s"), "--rate: '-1 Gbit/s' is not a rate"),
+        (("--compare", "--topology", "nowhere.yaml"), "nowhere.yaml"),
+        (("--compare", "--topology", "racks.yaml", "--hardware", "three.yaml"), "3 are named, and there are 2 workers"),
+        (("--compare", "--topology", "racks.yaml", "--feed", "unix:/nobody/here"), "/nobody/here"),
+    ],
+)
+def test_a_network_that_cannot_be_is_one_clear_line(
+    capsys: pytest.CaptureFixture[str], table: str, arguments: tuple[str, ...], problem: str
+) -> None:
+    done, out, err = run(capsys, table, "--processes", "2", *arguments)
+    assert not done
+    assert not out
+    assert problem in " ".join(err.replace("│", " ").split())
+    assert "Traceback" not in err

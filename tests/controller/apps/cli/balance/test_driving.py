@@ -1,0 +1,59 @@
+"""`millrace balance levers` and `drive` as commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from collectors.devices.root import Root
+from controller.apps.cli.app import app
+from controller.apps.cli.balance.driving import _lever_rows
+from controller.balance.running.finding import Host
+from dataplane.clock import VirtualClock
+from dataplane.errors import ConfigError
+from tests.collectors.devices.nvml_library import environment_with_library
+from tests.controller.balance.levers.test_clocks import EQUAL
+from tests.recorded import write_tree
+
+
+def test_what_a_machine_can_move_and_why_it_cannot_move_the_rest(tmp_path: Path) -> None:
+    rows = list(_lever_rows(Host(Root(write_tree(tmp_path, EQUAL)), VirtualClock(), "NVML: not here")))
+    assert [row[0] for row in rows] == ["cpu quota of /", "cpu clock of all CPUs", "clocks and instances of GPUs"]
+    assert rows[0][5] == "not here: there is no such control group with a quota of CPU time"
+    assert rows[1][1:5] == ("frequency", 3200, 800, 3200)
+    assert rows[2][5] == "not here: NVML: not here"
+
+
+def test_this_machine_says_something_of_each() -> None:
+    done = CliRunner().invoke(app, ["balance", "levers", "--format", "json"])
+    assert done.exit_code == 0, done.output
+    found: list[dict[str, Any]] = json.loads(done.output)
+    assert len(found) >= 3
+    assert all(row["note"] for row in found)
+
+
+def test_clocks_and_instances_of_nvidias_devices_are_shown(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "controller.apps.cli", "balance", "levers", "--format", "json"],
+        env=environment_with_library(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = {row["lever"]: row for row in json.loads(done.stdout)}
+    assert rows["clock of 0000:c1:00.0"]["note"] == "one of 5 clocks; may be set, where settings say set: true"
+    assert rows["instances of 0000:c1:00.0"]["note"] == "not here: NVML: Not Supported"
+    assert rows["instances of 0000:c2:00.0"]["note"].startswith("not here: NVML: ")
+
+
+def test_settings_that_cannot_be_are_a_line(tmp_path: Path) -> None:
+    settings = tmp_path / "unit.yaml"
+    settings.write_text("unit: u0\n")
+    done = CliRunner().invoke(app, ["balance", "drive", "--settings", str(settings)])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception) == f"{settings}:1: missing required field `bus`"

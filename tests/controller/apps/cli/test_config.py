@@ -1,0 +1,78 @@
+"""`millrace config`: where each setting comes from, JSON schemas of all daemons, checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from controller.apps.cli.app import app
+from controller.apps.cli.config import SETTINGS
+from controller.common.errors import ControllerError
+from controller.network.daemon_settings import switch_addresses
+from dataplane.errors import ConfigError
+from dataplane.topology.values import Topology
+
+runner = CliRunner()
+COLLECTOR = "topology: abilene\nfeed:\n  shortest_interval_ns: 20ms\n"
+
+
+def run(*words: str) -> str:
+    done = runner.invoke(app, ["config", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_each_setting_has_its_origin_and_its_meaning(tmp_path: Path) -> None:
+    file = tmp_path / "collector.yaml"
+    file.write_text(COLLECTOR)
+    found = {row["key"]: row for row in json.loads(run("show", "collector", "-s", str(file), "--format", "json"))}
+    assert (found["topology"]["value"], found["topology"]["from"]) == ("abilene", f"{file}:1")
+    interval = found["feed.shortest_interval_ns"]
+    assert (interval["value"], interval["from"]) == (20_000_000, f"{file}:3")
+    assert interval["meaning"].startswith("Snapshots are sent no more often")
+    assert found["feed.queue_batches"]["from"] == "default"
+
+
+@pytest.mark.parametrize("daemon", SETTINGS)
+def test_every_daemon_has_defaults_and_a_schema(daemon: str) -> None:
+    rows = json.loads(run("show", daemon, "--format", "json"))
+    assert any(row["meaning"] for row in rows)
+    schema = json.loads(run("schema", daemon))
+    root = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+    assert {row["key"].partition(".")[0] for row in rows} == root["properties"].keys()
+    assert root["additionalProperties"] is False
+
+
+def test_a_schema_takes_numbers_with_units() -> None:
+    retry = json.loads(run("schema", "controller"))["$defs"]["RetrySettings"]["properties"]["first_wait_ns"]
+    assert retry["anyOf"] == [{"type": "integer", "minimum": 1}, {"type": "string", "examples": ["500ms"]}]
+    assert retry["default"] == 100_000_000
+    assert retry["description"].startswith("Wait before a switch is tried again")
+
+
+def test_a_file_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "collector.yaml"
+    file.write_text(COLLECTOR)
+    assert run("check", "collector", str(file)) == f"{file}: right for collector\n"
+    file.write_text(COLLECTOR + "feeds: {}\n")
+    with pytest.raises(ConfigError, match=r"collector\.yaml:4: feeds: unknown key; did you mean `feed`\?"):
+        run("check", "collector", str(file))
+    with pytest.raises(ConfigError, match=r"colector: is no daemon with settings; did you mean `collector`\?"):
+        run("check", "colector", str(file))
+
+
+def test_addresses_of_switches_follow_a_pattern(diamond: Topology) -> None:
+    found = switch_addresses("unix:/run/millrace/{name}-{id}.sock", diamond)
+    assert found == {node.name: f"unix:/run/millrace/{node.name}-{node.node_id}.sock" for node in diamond.switches}
+    found = switch_addresses({"*": "unix:/run/{name}.sock", "a": "10.0.0.1:9559"}, diamond)
+    assert (found["a"], found["b"]) == ("10.0.0.1:9559", "unix:/run/b.sock")
+    for given, said in (
+        ("unix:{nam}", r"switches: \{nam\} in 'unix:\{nam\}' is neither \{name\} nor \{id\}"),
+        ({"a": "unix:a"}, "there is no address for switch b"),
+        ({"*": "unix:a", "x": "unix:x"}, r"switches\.x: topology diamond has no such switch; known: a, b, c, d"),
+    ):
+        with pytest.raises(ControllerError, match=said):
+            switch_addresses(given, diamond)

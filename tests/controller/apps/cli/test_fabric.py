@@ -1,0 +1,135 @@
+"""`millrace fabric up`, `list`, `exec` and `down`: a kernel fabric from a shell, of which nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from controller.apps.cli.app import app
+from dataplane.errors import FabricError
+from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
+from dataplane.fabric.kernel.namespaces import RUN_NETNS
+from dataplane.fabric.live import standing
+
+ONE = """
+millrace: 1
+name: one
+switches: [{name: s1}]
+hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}]
+"""
+COMMAND = (sys.executable, "-m", "controller.apps.cli", "fabric")
+runner = CliRunner()
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture(scope="module")
+def topology(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("fabric") / "one.yaml"
+    file.write_text(ONE, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def fabric(topology: Path) -> Iterator[str]:
+    """Return the name of a fabric in the background; its process, wherever the tests left it, is ended."""
+    name = f"t-{secrets.token_hex(3)}"
+    said = subprocess.run(
+        [*COMMAND, "up", str(topology), "--name", name, "--detach"], check=False, capture_output=True, text=True
+    )
+    try:
+        assert said.returncode == 0, said.stderr
+        assert f"ready: {name}: 1 switches, 2 hosts; namespaces mr-{name}-NODE" in said.stderr
+        yield name
+    finally:
+        found = Manifest.load(RUN_ROOT / name)
+        if found is not None:
+            standing.end(found)
+
+
+def rows(*words: str) -> list[dict[str, object]]:
+    done = runner.invoke(app, ["fabric", "list", *words, "--format", "json"], catch_exceptions=False)
+    found: list[dict[str, object]] = json.loads(done.stdout)
+    return found
+
+
+def refused(*words: str) -> str:
+    """Return the line that a command is refused with."""
+    error = runner.invoke(app, ["fabric", *words]).exception
+    assert isinstance(error, FabricError), error
+    return str(error)
+
+
+@pytest.mark.root
+@needs_root
+def test_it_is_listed_entered_and_taken_down(fabric: str, topology: Path) -> None:
+    (row,) = (row for row in rows() if row["fabric"] == fabric)
+    assert (row["topology"], row["state"], row["switches"], row["hosts"]) == ("one", "up", 1, 2)
+    nodes = {row["node"]: row for row in rows(fabric)}
+    assert nodes["h2"] == {
+        "node": "h2",
+        "kind": "host",
+        "namespace": f"mr-{fabric}-h2",
+        "address": nodes["h2"]["address"],
+    }
+    assert Path(str(nodes["s1"]["address"]).removeprefix("unix:")).is_socket()
+
+    # The command has its options, its input and its exit status as it would have outside.
+    script = f"ip -4 -o address show dev eth0 | grep -qF ' {nodes['h1']['address']}/' && read word && exit $word"
+    done = subprocess.run(
+        [*COMMAND, "exec", "--fabric", fabric, "h1", "sh", "-c", script], check=False, input="7\n", text=True
+    )
+    assert done.returncode == 7
+
+    assert refused("up", str(topology), "--name", fabric).startswith(f"a fabric {fabric} is there already: ")
+    assert (RUN_NETNS / f"mr-{fabric}-h1").exists(), "what was refused has touched nothing"
+    assert "has no node 'h3'; known: h1, h2, s1" in refused("exec", "--fabric", fabric, "h3", "true")
+    assert "there is no fabric 'other'" in refused("down", "other")
+
+    assert runner.invoke(app, ["fabric", "down", fabric]).exit_code == 0
+    assert not list(RUN_NETNS.glob(f"mr-{fabric}-*"))
+    assert not (RUN_ROOT / fabric).exists()
+
+
+@pytest.mark.root
+@needs_root
+def test_a_killed_one_is_shown_and_taken_down(topology: Path) -> None:
+    """In the foreground: it says so when it is ready; nobody could end it, and yet it is removed."""
+    name = f"t-{secrets.token_hex(3)}"
+    command = [*COMMAND, "up", str(topology), "--name", name]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("ready: " in line for line in process.stderr)
+        process.send_signal(signal.SIGKILL)
+    assert [row["state"] for row in rows() if row["fabric"] == name] == ["left over"]
+    assert runner.invoke(app, ["fabric", "down", name]).exit_code == 0
+    assert not list(RUN_NETNS.glob(f"mr-{name}-*"))
+
+
+def test_another_programs_fabric_is_left_to_it(tmp_path: Path) -> None:
+    owner = ProcessId.of(os.getpid())
+    assert owner is not None
+    with pytest.raises(FabricError, match=f"fabric a1b2c3 is process {os.getpid()}'s, which removes it when it ends"):
+        standing.end(Manifest("a1b2c3", owner, topology="one"), tmp_path)
+
+
+def test_one_line_without_root(monkeypatch: pytest.MonkeyPatch, topology: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for words in (("up", str(topology)), ("down",), ("list",), ("exec", "h1", "true")):
+        assert "a kernel fabric needs root" in refused(*words)
+
+
+def test_names_that_namespaces_cannot_have_are_wrong_usage(monkeypatch: pytest.MonkeyPatch, topology: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    done = runner.invoke(app, ["fabric", "up", str(topology), "--name", "a/b"])
+    assert done.exit_code == 2
+    assert "'a/b' is not 1 to 32 of a-z, 0-9 and -" in done.output

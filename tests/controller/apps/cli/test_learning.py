@@ -1,0 +1,107 @@
+"""`millrace scheduler train`, `evaluate` and `compare` as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from controller.apps.cli.app import app
+from controller.learning.agent.agents import new_checkpoint
+from controller.learning.agent.records import save_checkpoint
+from controller.learning.agent.settings import AgentSettings, Form, NetworkSettings
+from controller.learning.training.given import load_settings, read_given
+from dataplane.errors import MillraceError
+
+SETTINGS = """
+agent:
+  network: {form: flat, hidden: 8, heads: 2, layers: 1, feed_forward: 8, dropout: 0}
+  training: {buffer: 32, batch: 8, batches: 2, publish_every: 64}
+bursty: {tasks: 100, objects: 256, system: {nodes: 4}}
+"""
+
+
+def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+    result = CliRunner().invoke(app, ["scheduler", *arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> str:
+    (tmp_path / "learning.yaml").write_text(SETTINGS)
+    return str(tmp_path / "learning.yaml")
+
+
+def test_an_agent_is_trained_resumed_evaluated_and_compared(settings: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    checkpoint, picture = str(tmp_path / "agent.ckpt"), tmp_path / "curve.svg"
+    train = ["train", "bursty", "-s", settings, "-c", checkpoint, "--episodes", "1", "-f", "json"]
+    best = tmp_path / "best.ckpt"
+    shown, said = run(*train, "--picture", str(picture), "--best", str(best))
+    assert f"wrote {best}: version 1, a mean response of " in said
+    assert best.read_bytes() == Path(checkpoint).read_bytes()
+    assert json.loads(shown)[-1]["version"] == 1
+    assert 0 < json.loads(shown)[-1]["mean response, ms"] < 100
+    assert "decides until the network is trained" in said
+    assert "<svg" in picture.read_text()
+    shown, _ = run(*train, "--resume", checkpoint)
+    assert json.loads(shown)[-1]["version"] == 3
+    shown, _ = run("evaluate", checkpoint, "bursty", "-s", settings, "-f", "json")
+    found = {row["what"]: row["value"] for row in json.loads(shown)}
+    assert (found["by network"], found["by fallback"]) == (100, 0)
+    drawn = tmp_path / "compared.png"
+    shown, _ = run("compare", "bursty", "-s", settings, "-c", checkpoint, "-f", "json", "--picture", str(drawn))
+    rows = json.loads(shown)
+    assert {row["decider"] for row in rows} >= {checkpoint, "data-local", "random"}
+    ours = next(row for row in rows if row["decider"] == checkpoint)
+    assert ours["mean response, ms"] == found["mean response, ms"]
+    assert [row["mean response, ms"] for row in rows] == sorted(row["mean response, ms"] for row in rows)
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [(["--picture", "curve.pdf"], "ends in .png or .svg"), (["-c", "/nowhere/a.ckpt"], "/nowhere is no folder")],
+)
+def test_what_cannot_be_written_is_told_before_the_work(settings: str, option: list[str], why: str) -> None:
+    _, said = run("train", "bursty", "-s", settings, "-c", "a.ckpt", *option, code=2)
+    assert why in " ".join(said.replace("│", " ").split())
+
+
+def test_a_checkpoint_of_another_kind_of_input_is_refused(settings: str, tmp_path: Path) -> None:
+    """Whatever is to be done with it; in one line, with the file."""
+    given = read_given("bursty", load_settings(Path(settings)), 0)
+    path = tmp_path / "agent.ckpt"
+    network = NetworkSettings(form="tokens", hidden=8, heads=2, layers=1, feed_forward=8)
+    save_checkpoint(path, new_checkpoint(AgentSettings(network=network), given.environment.start(0), given.kind))
+    (tmp_path / "log.swf").write_text("1 2 -1 60 1 -1 -1 -1 -1 -1 1 1 1 1 1 -1 -1 -1\n")
+    log = f"swf:{tmp_path}/log.swf"
+    for command in (
+        ["evaluate", str(path), log],
+        ["compare", log, "-c", str(path)],
+        ["train", log, "-c", str(path), "--resume", str(path)],
+    ):
+        with pytest.raises(MillraceError, match=f"^{path}: it was made for nodes of a pool, and here are jobs of a q"):
+            run(*command)
+
+
+def test_what_a_network_looks_at_is_drawn_or_refused_where_it_has_no_attention(settings: str, tmp_path: Path) -> None:
+    given = read_given("bursty", load_settings(Path(settings)), 0)
+    forms: list[Form] = ["tokens", "flat"]
+    for form in forms:
+        network = NetworkSettings(form=form, hidden=8, heads=2, layers=1, feed_forward=8)
+        fresh = new_checkpoint(AgentSettings(network=network), given.environment.start(0), given.kind)
+        save_checkpoint(tmp_path / form, fresh)
+    drawn = tmp_path / "attention.svg"
+    options = ["bursty", "-s", settings, "--attention", str(drawn)]
+    _, said = run("evaluate", str(tmp_path / "tokens"), *options)
+    assert said == f"wrote {drawn}\n"
+    text = drawn.read_text()
+    # A title for each head of each layer, and a colour's meaning.
+    assert [text.count(f"<!-- layer 1, head {head} -->") for head in (1, 2, 3)] == [1, 1, 0]
+    assert text.count("<!-- times an even share -->") == 1
+    with pytest.raises(MillraceError, match="a network flat has no attention between tokens"):
+        run("evaluate", str(tmp_path / "flat"), *options)

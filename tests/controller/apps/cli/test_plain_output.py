@@ -1,0 +1,72 @@
+"""Text of others on a terminal: what it would obey is spelled out, whichever way a command prints."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from controller.apps.cli.output import Format, show
+from controller.apps.cli.plain_output import plain_output
+from controller.common.console import plain_or_terminal
+from dataplane.errors import plain
+
+EVIL = "a\x1b]0;title\x07b\x1b[31mc\x9b2Jd\re\u202ef\x7fg\th\ni"
+SPELLED = "a\\x1b]0;title\\x07b\\x1b[31mc\\x9b2Jd\\re\\u202ef\\x7fg\th\ni"
+OBEYED = ("\x1b]", "\x07", "\x1b[31mc", "\x9b", "\u202e", "\x7f")
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> str:
+    """Return what a terminal gets."""
+    main, terminal = pty.openpty()
+    with os.fdopen(main, "rb", buffering=0) as reader, os.fdopen(terminal, "w", encoding="utf-8") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "200")
+        with plain_output():
+            act()
+        stdout.flush()
+        return reader.read(1 << 16).decode()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: typer.echo(EVIL),
+        lambda: print(EVIL),
+        lambda: plain_or_terminal().print(EVIL),
+        lambda: show((EVIL, "b"), [(EVIL, [EVIL, {EVIL: EVIL}])], Format.TABLE),
+        lambda: show((EVIL, "b"), [(EVIL, 1)], Format.CSV),
+        lambda: show((EVIL, "b"), [(EVIL, 1)], Format.JSON),
+    ],
+)
+def test_a_terminal_finds_nothing_to_obey(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    said = on_terminal(monkeypatch, act)
+    assert "title" in said
+    assert not any(part in said for part in OBEYED)
+
+
+def test_tables_keep_their_own_styles(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b[1m" in on_terminal(monkeypatch, lambda: show(("name",), [("x",)], Format.TABLE))
+
+
+def test_text_is_spelled_out_and_json_stays_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plain(EVIL) == SPELLED
+    with plain_output():
+        show(("a",), [(EVIL.replace("\x9b", "").replace("\u202e", "").replace("\x7f", ""),)], Format.JSON)
+    assert "\x1b" in json.loads(capsys.readouterr().out)[0]["a"]
+
+
+def test_bytes_of_containers_stay_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="utf-8"))
+    with plain_output():
+        sys.stdout.buffer.write(b"\x1b[31m")
+    assert raw.getvalue() == b"\x1b[31m"

@@ -1,0 +1,111 @@
+"""`millrace scheduler` as a user types it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from controller.apiserver.resources.decision import Outcome
+from controller.apps.cli.app import app
+from controller.common.errors import SchedulerError
+from dataplane.errors import MillraceError
+from tests.controller.scheduling.serving.conftest import Cluster, Play, placed_name, play
+
+__all__ = ["play"]
+
+TOPOLOGY = """
+millrace: 1
+name: racks
+defaults: {access: {rate: 10 Gbit/s, delay: 1 us}}
+switches: [{name: s1}]
+hosts:
+  - {name: h1, switch: s1, cores: 8, memory: [{kind: dram, capacity: 64 GiB}]}
+  - {name: h2, switch: s1, cores: 8, memory: [{kind: dram, capacity: 64 GiB}]}
+links: []
+"""
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["scheduler", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def racks(tmp_path: Path) -> str:
+    (tmp_path / "racks.yaml").write_text(TOPOLOGY)
+    return str(tmp_path / "racks.yaml")
+
+
+def test_simulate(racks: str, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("profiles: [{name: packed, scores: [{policy: most-used}]}]\n")
+    trace = tmp_path / "trace.json"
+    work = ("-w", "batch:tasks=20,gpu_share=0", "-w", "layers:layers=2,width=3,graphs=2,cpu_only_share=1")
+    options = ("--settings", str(tmp_path / "s.yaml"), "--profile", "packed", "--trace", str(trace), "-f", "json")
+    rows = {row["what"]: row["value"] for row in json.loads(run("simulate", "--topology", racks, *work, *options))}
+    assert rows["finished"] == 32
+    assert rows["transfers"] > 0
+    assert len(json.loads(trace.read_text())) == 32
+    again = {row["what"]: row["value"] for row in json.loads(run("simulate", "--topology", racks, *work, *options))}
+    assert again == rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-w", "batch:tasks=2"), "either --topology or --nodes"),
+        (("--topology", "abilene", "-w", "batch:tasks=2"), "topology abilene says of no host"),
+        (("--topology", "R", "-w", "nothing"), "workload 'nothing' begins with none of swf:"),
+        (("--topology", "R", "-w", "batch:tasks"), "'tasks' is no key=value"),
+        (("--topology", "R", "-w", "batch:taks=2"), "workload batch: there is no key 'taks'"),
+        (("--topology", "R", "-w", "batch:tasks=two"), "workload batch: Expected `int`"),
+        (("--topology", "R", "-w", "batch:tasks=0"), "a batch of 0 tasks"),
+        (("--topology", "R", "-w", "swf:/no/file"), "/no/file: No such file"),
+        (
+            ("--topology", "R", "-w", "batch:tasks=2", "--order", "lifo"),
+            "--order 'lifo' is not one of strict",
+        ),
+        (("--topology", "R", "-w", "batch:tasks=2", "--profile", "x"), "there is no profile 'x'"),
+        (("--topology", "R", "-w", "batch:tasks=2", "--trace", "t.txt"), "t.txt: a trace is written to a file"),
+    ],
+)
+def test_simulate_what_cannot_be(racks: str, arguments: tuple[str, ...], words: str) -> None:
+    named = [racks if argument == "R" else argument for argument in arguments]
+    with pytest.raises(MillraceError) as caught:
+        run("simulate", *named)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_policy_that_is_not_there(racks: str, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("profiles: [{scores: [{policy: fastest}]}]\n")
+    with pytest.raises(SchedulerError, match="profile default: there is no policy 'fastest'"):
+        run("simulate", "--topology", racks, "-w", "batch:tasks=2", "--settings", str(tmp_path / "s.yaml"))
+
+
+def test_explain(play: Play) -> None:
+    async def act(cluster: Cluster) -> None:
+        await cluster.add_node("h1", cores=1)
+        async with cluster.scheduling():
+            await cluster.add_pod("first")
+            await cluster.pods_when(placed_name("first"))
+            await cluster.add_pod("second")
+            await cluster.decision_about("second", Outcome.REFUSED)
+        shown = await asyncio.to_thread(run, "explain", "first", "--api", cluster.socket)
+        assert "first: bound: bound by" in shown
+        assert "of it stay free" in shown
+        refused = await asyncio.to_thread(run, "explain", "second", "--api", cluster.socket, "-f", "json")
+        assert json.loads(refused) == [
+            {
+                "node": "h1",
+                "points": None,
+                "policy": "fits",
+                "reason": "cpu: 1000 thousandths of cores wanted, 0 free",
+            }
+        ]
+
+    play(act)

@@ -1,0 +1,46 @@
+"""`millrace telemetry top` over a collector that hangs: what it shows is said to be old."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+from rich.console import Console
+
+from collectors.values import Snapshot
+from controller.apps.cli.telemetry import links as telemetry_links
+from tests.waiting import finish_within
+
+
+class Screen(io.StringIO):
+    """What is printed, and word of when silence was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.silence = asyncio.Event()
+
+    def write(self, text: str) -> int:
+        if "has said nothing for" in text:
+            self.silence.set()
+        return super().write(text)
+
+
+def test_silence_is_said_and_what_comes_after_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> str:
+        screen = Screen()
+        monkeypatch.setattr(telemetry_links, "plain_or_terminal", lambda: Console(file=screen, width=200))
+
+        async def looks() -> AsyncIterator[Snapshot]:
+            yield Snapshot(1, {}, {}, {})
+            await screen.silence.wait()
+            yield Snapshot(2, {}, {}, {})
+
+        await telemetry_links._show_live(looks(), 2, lambda seen: f"look {seen.taken_ns}", patience_s=0.01)
+        return screen.getvalue()
+
+    first, *silent, last = asyncio.run(finish_within(scene(), 20)).splitlines()
+    assert (first, last) == ("look 1", "look 2")
+    assert silent
+    assert all(line.startswith("the collector has said nothing for ") for line in silent)

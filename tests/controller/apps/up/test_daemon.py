@@ -1,0 +1,190 @@
+"""One daemon under a supervisor: started again when it dies, asked to stop, killed if it does not, mortal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.apps.up.daemon import Daemon, environment, wait_after
+from controller.apps.up.lines import DaemonLog
+from controller.apps.up.settings import LogSettings, RestartSettings
+from controller.apps.up.supervisor import stop_in_order
+from controller.apps.up.values import State
+from dataplane.local.deadline import local_timeout
+
+SETTINGS = RestartSettings(first_wait_s=0.01, longest_wait_s=0.02, stop_s=0.5)
+WAIT_S = 30.0
+
+
+Make = Callable[[str], tuple[Daemon, asyncio.Event]]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Return what makes a daemon that runs a program in place of `millrace`'s, and an event for its changes."""
+    log = DaemonLog("thing", tmp_path, LogSettings(), None)
+
+    def make(program: str) -> tuple[Daemon, asyncio.Event]:
+        (tmp_path / "stand_in.py").write_text(program, encoding="utf-8")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.setattr("controller.apps.up.daemon._MODULE", "stand_in")
+        changed = asyncio.Event()
+        return Daemon("thing", ["--settings", "x"], log, SETTINGS, on_change=changed.set), changed
+
+    yield make
+    log.close()
+
+
+async def until(changed: asyncio.Event, is_so: Callable[[], bool]) -> None:
+    async with local_timeout(WAIT_S, "a test"):
+        while not is_so():
+            changed.clear()
+            await changed.wait()
+
+
+def test_one_that_is_killed_is_started_again(tmp_path: Path, daemon: Make) -> None:
+    async def use() -> None:
+        one, changed = daemon(
+            "import sys, time; print('millrace thing: ready: ', *sys.argv[2:], flush=True); time.sleep(60)",
+        )
+        running = asyncio.create_task(one.run())
+        await until(changed, lambda: one.state is State.READY)
+        first = one.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await until(changed, lambda: one.state is State.READY and one.pid != first)
+        assert (one.restarts, one.last_error, one.early_ends) == (1, "killed by SIGKILL", 0)
+        await one.stop()
+        await running
+        assert (one.state, one.pid) == (State.STOPPED, None)
+
+    asyncio.run(use())
+    log = (tmp_path / "thing.log").read_text(encoding="utf-8")
+    assert log.count("ready:  --settings x") == 2
+    assert "killed by SIGKILL; starts again in 0.0 s (1. time)" in log
+
+
+def test_one_that_cannot_run_says_why_and_is_counted(tmp_path: Path, daemon: Make) -> None:
+    async def use() -> None:
+        one, changed = daemon("import sys; sys.exit('millrace thing: the port is taken')")
+        running = asyncio.create_task(one.run())
+        await until(changed, lambda: one.early_ends == 3)
+        assert one.last_error == "ended with status 1: the port is taken"
+        await one.stop()
+        await running
+
+    asyncio.run(use())
+
+
+def test_one_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
+    async def use() -> None:
+        one, changed = daemon(
+            "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(': ready: here', flush=True)\n"
+            "while True: time.sleep(60)",
+        )
+        running = asyncio.create_task(one.run())
+        await until(changed, lambda: one.state is State.READY)
+        await one.stop()
+        await running
+
+    asyncio.run(use())
+    assert "does not stop within 0.5 s: killed" in (tmp_path / "thing.log").read_text(encoding="utf-8")
+
+
+def test_one_that_is_stopped_while_it_starts_ends(daemon: Make) -> None:
+    async def use() -> None:
+        one, _ = daemon(f"import time; time.sleep({4 * WAIT_S})")
+        running = asyncio.create_task(one.run())
+        await asyncio.sleep(0)
+        assert one.pid is None
+        await one.stop()
+        async with local_timeout(WAIT_S, "a test"):
+            await running
+
+    asyncio.run(use())
+
+
+STOPS_WITH_OTHERS = """
+import pathlib, signal, sys, time
+folder, name, *others = sys.argv[2:]
+folder = pathlib.Path(folder)
+def end(*_):
+    (folder / f"{name}.saw").write_text(" ".join(sorted(each.stem for each in folder.glob("*.ended"))))
+    while not all((folder / f"{other}.saw").exists() for other in others):
+        time.sleep(0.01)
+    (folder / f"{name}.ended").touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print(": ready: here", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both nodes wait for each other's SIGTERM: one after the other, the first would be killed."""
+    (tmp_path / "stand_in.py").write_text(STOPS_WITH_OTHERS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("controller.apps.up.daemon._MODULE", "stand_in")
+    asks = {"fabric": (), "api": (), "node-h1": ("fabric", "api"), "node-h2": ("fabric", "api")}
+    others = {"node-h1": ["node-h2"], "node-h2": ["node-h1"]}
+
+    async def use() -> None:
+        changed, settings = asyncio.Event(), replace(SETTINGS, stop_s=WAIT_S)
+        log = DaemonLog("all", tmp_path, LogSettings(), None)
+        daemons = [
+            Daemon(name, [str(tmp_path), name, *others.get(name, ())], log, settings, on_change=changed.set)
+            for name in asks
+        ]
+        running = [asyncio.create_task(one.run()) for one in daemons]
+        await until(changed, lambda: all(one.state is State.READY for one in daemons))
+        await stop_in_order(daemons, asks)
+        await asyncio.gather(*running)
+        log.close()
+
+    asyncio.run(use())
+    saw = {name: set((tmp_path / f"{name}.saw").read_text().split()) for name in asks}
+    assert {"node-h1", "node-h2"} <= saw["api"] & saw["fabric"]
+    assert not saw["node-h1"] | saw["node-h2"]
+    assert len(list(tmp_path.glob("*.ended"))) == len(asks)
+
+
+def test_a_daemon_dies_with_its_supervisor() -> None:
+    """By kill -9, too: the kernel kills it."""
+    child = "import time; from controller.apps.cli.child import die_with; import os, sys; die_with(int(sys.argv[1]))\n"
+    child += "print(os.getpid(), flush=True); time.sleep(60)"
+    parent = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}, str(os.getpid())])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        watched = os.pidfd_open(int(supervisor.stdout.readline()))
+        supervisor.kill()
+        try:
+            # Readable when the process has ended.
+            assert select.select([watched], [], [], WAIT_S)[0]
+        finally:
+            os.close(watched)
+
+
+def test_waits_grow_for_those_that_die_young() -> None:
+    settings = RestartSettings(first_wait_s=0.1, young_s=10.0)
+    assert wait_after(9.0, 1.6, settings) == 1.6
+    assert wait_after(11.0, 1.6, settings) == 0.1
+
+
+def test_a_service_manager_hears_of_the_supervisor_alone() -> None:
+    assert environment({"NOTIFY_SOCKET": "/run/x", "A": "b"}) == {
+        "A": "b",
+        "PYTHONUNBUFFERED": "1",
+        "MILLRACE_LOG_FORMAT": "plain",
+    }

@@ -1,0 +1,331 @@
+"""The state folder and its one settings file, and what is derived from it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from collectors.process import CollectorProcessSettings
+from controller.apiserver.settings import ApiSettings
+from controller.apps.up.command import UpOptions, run, status
+from controller.apps.up.errors import UpError
+from controller.apps.up.plan import UpPlan, make_plan, settings_file, write_generated
+from controller.apps.up.settings import BalanceSection, CentreSection, NodeSection, UpSettings
+from controller.apps.up.state import StateFolder, default_run, default_state, free_port
+from controller.apps.up.supervisor import changed_daemons
+from controller.balance.settings import BalanceSettings, MovingSettings
+from controller.network.daemon_settings import DaemonSettings
+from controller.network.paths.settings import PathServerSettings
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.settings import SchedulerSettings
+from controller.workloads.centres.settings import CentreSettings, LocalSettings, MetricsSettings
+from controller.workloads.nodes.settings import NodeSettings
+from controller.workloads.placement.settings import PlacementSettings
+from dataplane.config import Strict, load, loads
+from dataplane.errors import ConfigError, MillraceError
+from dataplane.fabric.live.settings import FabricSettings, Time
+from dataplane.rpc.access import Role
+from dataplane.topology.demands import load_demands
+from dataplane.topology.file import load_topology
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFolder]:
+    # A test's own folder may be too long for sockets in it.
+    with tempfile.TemporaryDirectory(prefix="up") as run:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", run)
+        folder = StateFolder(tmp_path / "state")
+        folder.prepare()
+        yield folder
+
+
+def settings_of(state: StateFolder, topology: str = "abilene") -> UpSettings:
+    state.write_settings(topology, Time.VIRTUAL)
+    return load(state.settings, UpSettings)
+
+
+def settings_by_name(plan: UpPlan) -> dict[str, Strict]:
+    return {daemon.name: daemon.settings for daemon in plan.daemons}
+
+
+def test_the_first_settings_are_for_their_user_only_and_can_be_read(state: StateFolder) -> None:
+    settings = settings_of(state)
+    assert stat.S_IMODE(state.settings.stat().st_mode) == 0o600
+    assert (settings.topology, settings.time) == ("abilene", Time.VIRTUAL)
+    assert settings.collector.address == f"unix:{default_run(state.path)}/collector.sock"
+
+
+def test_nobody_else_enters_a_state_folder(tmp_path: Path) -> None:
+    for path in (tmp_path / "fresh", tmp_path / "used"):
+        path.mkdir()
+        if path.name == "used":
+            (path / "millrace.yaml").touch()
+            (path / "history").mkdir()
+        path.chmod(0o755)
+        StateFolder(path).prepare()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_a_folder_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "home"
+    path.mkdir()
+    (path / "letter").touch()
+    path.chmod(0o755)
+    with pytest.raises(UpError, match=r"home: others may enter it, and it holds letter, .*: chmod 700 it"):
+        StateFolder(path).prepare()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    assert [found.name for found in path.iterdir()] == ["letter"]
+
+
+@pytest.mark.root
+def test_a_state_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.mkdir()
+    os.chown(path, 12345, 12345)
+    with pytest.raises(UpError, match=r"state folder .*: it belongs to user 12345: name another by --state"):
+        StateFolder(path).prepare()
+
+
+def test_a_port_that_is_taken_is_not_written_down(state: StateFolder) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        other = free_port(port)
+        assert other not in (None, port)
+    assert free_port(port) is None
+    state.write_settings("abilene", Time.VIRTUAL, udp_port=other)
+    assert load(state.settings, UpSettings).collector.udp_port == other
+
+
+def test_daemons_settings_are_derived_and_agree(state: StateFolder) -> None:
+    plan = make_plan(settings_of(state), state)
+    write_generated(plan)
+    kinds: dict[str, type[Strict]] = {
+        "fabric": FabricSettings,
+        "collector": CollectorProcessSettings,
+        "paths": PathServerSettings,
+        "controller": DaemonSettings,
+        "api": ApiSettings,
+        "scheduler": SchedulerSettings,
+        "placement": PlacementSettings,
+    }
+    found: dict[str, Strict] = {name: load(settings_file(state, name), kind) for name, kind in kinds.items()}
+    assert found == settings_by_name(plan)
+    fabric, collector = found["fabric"], found["collector"]
+    paths, controller = found["paths"], found["controller"]
+    assert isinstance(fabric, FabricSettings)
+    assert isinstance(collector, CollectorProcessSettings)
+    assert isinstance(paths, PathServerSettings)
+    assert isinstance(controller, DaemonSettings)
+    assert isinstance(controller.switches, dict)
+    assert controller.switches["atla"] == f"unix:{fabric.switches}/atla.sock"
+    assert fabric.reports == f"127.0.0.1:{collector.receiver.udp_port}"
+    assert paths.feed == collector.feed.address == controller.collector
+    assert controller.watches[0].sample_every == collector.collector.state.sample_every > 1
+    assert fabric.demands is not None
+    matrix = load_demands(Path(fabric.demands), load_topology(fabric.topology).host)
+    assert plan.load is not None
+    assert matrix.total_bps == pytest.approx(sum(plan.load.demands.values()), rel=0.01)
+
+
+def test_switches_that_run_already_are_joined(state: StateFolder) -> None:
+    topology = load_topology("leaf-spine")
+    addresses = {node.name: f"127.0.0.1:{9000 + node.node_id}" for node in topology.switches}
+    plan = make_plan(replace(settings_of(state, "leaf-spine"), switches=addresses), state)
+    assert [daemon.name for daemon in plan.daemons] == [
+        "collector",
+        "paths",
+        "controller",
+        "api",
+        "scheduler",
+        "placement",
+    ]
+    assert (plan.topology, plan.load, plan.stats_file) == (topology, None, None)
+    controller = settings_by_name(plan)["controller"]
+    assert isinstance(controller, DaemonSettings)
+    assert controller.switches == addresses
+
+
+def test_hosts_that_this_machine_serves_have_managers_with_tokens_of_their_own(state: StateFolder) -> None:
+    settings = replace(settings_of(state, "leaf-spine"), nodes={"h1": NodeSection(labels={"disk": "fast"})})
+    plan = make_plan(settings, state)
+    names = [daemon.name for daemon in plan.daemons]
+    assert all(set(daemon.asks) <= set(names[: names.index(daemon.name)]) for daemon in plan.daemons)
+    found = plan.daemons[-1]
+    assert (found.name, found.words, found.role, found.subject) == ("node-h1", ("node", "serve"), Role.NODE, "h1")
+    assert isinstance(found.settings, NodeSettings)
+    assert (found.settings.network_namespace, found.settings.labels) == (None, {"disk": "fast"})
+    kernel = make_plan(replace(settings, time=Time.KERNEL), state)
+    by_name = settings_by_name(kernel)
+    fabric, node = by_name["fabric"], by_name["node-h1"]
+    assert isinstance(fabric, FabricSettings)
+    assert isinstance(node, NodeSettings)
+    assert node.network_namespace == f"{fabric.namespaces}/h1"
+    state.prepare()
+    write_generated(kernel)
+    with pytest.raises(UpError, match=r"nodes\.h77: topology leaf-spine-\S+ has no such host"):
+        make_plan(replace(settings, nodes={"h77": NodeSection()}), state)
+
+
+def test_compute_centres_have_agents_with_tokens_of_their_own(state: StateFolder) -> None:
+    section = CentreSection(hosts=("h2",), local=LocalSettings(cores="0"))
+    settings = replace(settings_of(state, "leaf-spine"), centres={"east": section})
+    found = make_plan(settings, state).daemons[-1]
+    assert (found.name, found.words, found.role, found.subject) == (
+        "centre-east", ("centre", "serve"), Role.CENTRE, "east",
+    )  # fmt: skip
+    assert isinstance(found.settings, CentreSettings)
+    assert (found.settings.hosts, found.settings.local.network_namespace) == (("h2",), None)
+    kernel = make_plan(replace(settings, time=Time.KERNEL), state)
+    by_name = settings_by_name(kernel)
+    fabric, centre = by_name["fabric"], by_name["centre-east"]
+    assert isinstance(fabric, FabricSettings)
+    assert isinstance(centre, CentreSettings)
+    assert centre.local.network_namespace == f"{fabric.namespaces}/h2"
+    with pytest.raises(UpError, match=r"centres\.east\.hosts: topology leaf-spine-\S+ has no host h77"):
+        make_plan(replace(settings, centres={"east": CentreSection(hosts=("h77",))}), state)
+
+
+@pytest.mark.parametrize(
+    ("section", "metrics"),
+    [
+        (CentreSection(), MetricsSettings(port=0)),
+        (CentreSection(metrics=MetricsSettings(port=9470)), MetricsSettings(port=9470)),
+        (CentreSection(metrics=None), None),
+    ],
+)
+def test_agents_of_centres_serve_metrics_where_the_settings_say(
+    state: StateFolder, section: CentreSection, metrics: MetricsSettings | None
+) -> None:
+    found = make_plan(replace(settings_of(state, "leaf-spine"), centres={"east": section}), state).daemons[-1]
+    assert isinstance(found.settings, CentreSettings)
+    assert found.settings.metrics == metrics
+
+
+def test_units_of_pools_are_balanced_where_the_settings_say(state: StateFolder) -> None:
+    plain = settings_of(state, "leaf-spine")
+    assert "balance" not in {daemon.name for daemon in make_plan(plain, state).daemons}
+    section = BalanceSection(interval_s=0.5, moving=MovingSettings(margin=0.2))
+    (found,) = [one for one in make_plan(replace(plain, balance=section), state).daemons if one.name == "balance"]
+    assert (found.words, found.role, found.asks) == (("balance", "serve"), Role.BALANCE, ("api",))
+    settings = found.settings
+    assert isinstance(settings, BalanceSettings)
+    assert (settings.interval_s, settings.moving.margin, settings.api) == (0.5, 0.2, plain.address("api"))
+    assert settings.history is not None
+    assert settings.history.file == str(state.path / "balance.sqlite")
+
+
+def test_where_centres_are_named_the_scheduler_dispatches_tasks(state: StateFolder) -> None:
+    plain = settings_of(state, "leaf-spine")
+    with_centres = replace(plain, centres={"east": CentreSection()})
+    mine = TaskSettings(retries=9)
+    stated = replace(with_centres, scheduler=replace(plain.scheduler, tasks=mine))
+
+    def tasks_of(settings: UpSettings) -> TaskSettings | None:
+        found = settings_by_name(make_plan(settings, state))["scheduler"]
+        assert isinstance(found, SchedulerSettings)
+        return found.tasks
+
+    assert [tasks_of(one) for one in (plain, with_centres, stated)] == [None, TaskSettings(), mine]
+    # What a daemon is given it reads from a file.
+    plan = make_plan(with_centres, state)
+    write_generated(plan)
+    assert load(settings_file(state, "scheduler"), SchedulerSettings) == settings_by_name(plan)["scheduler"]
+
+
+def test_an_idle_fabric_and_one_switch_send_nothing(state: StateFolder, tmp_path: Path) -> None:
+    settings = settings_of(state)
+    assert make_plan(replace(settings, fabric=replace(settings.fabric, peak_utilisation=0.0)), state).load is None
+    one = tmp_path / "one.yaml"
+    one.write_text(
+        "millrace: 1\nname: one\ncollector: {host: c1}\nswitches: [{name: s1}]\n"
+        "hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}, {name: c1, switch: s1}]\n",
+        encoding="utf-8",
+    )
+    assert make_plan(replace(settings, topology=str(one)), state).load is None
+
+
+def test_what_has_changed_is_named(state: StateFolder) -> None:
+    settings = settings_of(state)
+    old = make_plan(settings, state)
+    new = make_plan(replace(settings, paths=replace(settings.paths, interval_ns=1)), state)
+    assert changed_daemons(old, new) == {"paths"}
+    assert changed_daemons(old, old) == set()
+
+
+def test_a_second_one_is_refused_while_the_first_lives(state: StateFolder) -> None:
+    with (
+        state.locked(),
+        pytest.raises(UpError, match=rf"runs already for .* \(process {os.getpid()}\)"),
+        state.locked(),
+    ):
+        pytest.fail("two hold one folder")
+    with state.locked():
+        pass
+
+
+def test_an_edited_file_is_taken_as_it_is_and_a_wrong_key_named(state: StateFolder) -> None:
+    settings_of(state)
+    edited = state.settings.read_text(encoding="utf-8") + "paths_interval: 3\n"
+    state.settings.write_text(edited, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"millrace.yaml:\d+: paths_interval: unknown key"):
+        run(UpOptions("abilene", None, state.path, None), print)
+    assert state.settings.read_text(encoding="utf-8") == edited
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("geant", None), "is of topology abilene, not geant: edit it, or name another folder by --state"),
+        (("abilene", Time.KERNEL), "says time: virtual, not kernel"),
+    ],
+)
+def test_a_command_that_contradicts_the_file_is_refused(
+    state: StateFolder, options: tuple[str, Time | None], said: str
+) -> None:
+    settings_of(state)
+    with pytest.raises(UpError, match=said):
+        run(UpOptions(*options, state.path, None), print)
+
+
+def test_settings_of_ones_own_need_no_folder_of_sockets(state: StateFolder, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("topology: leaf-spine\nnodes: {h1: {runtime: {kind: podman}}}\n", encoding="utf-8")
+    settings = load(file, UpSettings).in_folder(state)
+    assert settings.run == str(default_run(state.path))
+    assert settings.address("api") == f"unix:{default_run(state.path)}/api.sock"
+    assert loads("topology: leaf-spine\nrun: /elsewhere\n", UpSettings).in_folder(state).run == "/elsewhere"
+
+
+def test_where_the_sockets_are_is_known_whatever_the_settings_are(state: StateFolder) -> None:
+    assert state.noted_run() is None
+    with pytest.raises(UpError, match="no `millrace up` has run"):
+        status(state.path)
+    state.note_run(Path("/run/user/1/millrace"))
+    assert state.noted_run() == Path("/run/user/1/millrace")
+
+
+def test_a_slip_of_the_pen_is_not_written_down(state: StateFolder, tmp_path: Path) -> None:
+    with pytest.raises(MillraceError, match="abilnee"):
+        run(UpOptions("abilnee", None, state.path, None), print)
+    assert not state.settings.exists()
+    with pytest.raises(UpError, match="which topology"):
+        run(UpOptions(None, None, state.path, None), print)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(UpError, match="state folder"):
+        run(UpOptions("abilene", None, tmp_path / "file", None), print)
+
+
+def test_the_default_folders_are_the_users() -> None:
+    assert default_state({"HOME": "/home/x"}) == Path("/home/x/.local/state/millrace/up")
+    assert default_state({"HOME": "/home/x", "XDG_STATE_HOME": "/s"}) == Path("/s/millrace/up")
+    with pytest.raises(UpError, match="--state FOLDER"):
+        default_state({})
+    assert default_run(Path("/a")) != default_run(Path("/b"))

@@ -1,1 +1,1 @@
-"""Policies of the scheduler for containers; `framework.plugins` knows them by name."""
+"""Policies of the scheduler for containers."""

@@ -2,7 +2,7 @@
 
 As in controller.scheduling.framework.policies, but that what is ranked are options: so many units of a centre's offer.
 A policy is a class with `Settings`, a `dataplane.config.Strict`, and is made with one; the same question gives the same
-answer. One of an installed package is named by an entry point of the same group, `millrace.schedulers.policies`.
+answer. Each is named by an entry point of the group `millrace.policies.tasks`.
 """
 
 from __future__ import annotations

@@ -1,82 +1,26 @@
-"""Policies by name: those that are there, and those of installed packages, by their entry points."""
+"""Policies by name: entry points of installed packages, this one's own among them (pyproject.toml)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import msgspec
 
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework.devices import LeastLeft
-from controller.scheduling.framework.filters import DeviceModel, FitsResources, NetworkNeed, Ready, StatedLocation
-from controller.scheduling.framework.scores import LeastUsed, MostUsed, NetworkCost, Spread
 
-GROUP: Final = "millrace.schedulers.policies"
-"""The group of entry points; an entry's name is the policy's, its object the class."""
+LOGGER: Final = logging.getLogger(__name__)
 
-BUILT_IN: Final[Mapping[str, Callable[..., Any]]] = {
-    "ready": Ready,
-    "location": StatedLocation,
-    "device-model": DeviceModel,
-    "fits": FitsResources,
-    "network-need": NetworkNeed,
-    "least-used": LeastUsed,
-    "most-used": MostUsed,
-    "network-cost": NetworkCost,
-    "spread": Spread,
-    "least-left": LeastLeft,
-}
-
-CONTAINERS: Final[Mapping[str, str]] = {
-    "device-threshold": "thresholds:DeviceThreshold",
-    "one-a-node": "reduction:OneANode",
-    "tree-cost": "reduction:TreeCost",
-    "image-locality": "images:ImageLocality",
-    "device-fit": "fit:DeviceFit",
-    "best-fit": "fit:BestFit",
-    "dot-product": "fit:DotProduct",
-    "random": "fit:RandomFit",
-    "fragmentation": "fragmentation:Fragmentation",
-    "stranding": "stranding:Stranding",
-}
-"""Policies of the scheduler for containers, in modules of that package: it stands on this one, so they are named."""
-
-TASKS: Final[Mapping[str, str]] = {
-    "centre-ready": "filters:CentreReady",
-    "stated": "filters:Stated",
-    "units-exist": "filters:UnitsExist",
-    "operators": "filters:Operators",
-    "probed": "filters:Probed",
-    "firm-estimate": "filters:FirmEstimate",
-    "efficient": "filters:Efficient",
-    "all-units": "filters:AllUnits",
-    "reachable": "filters:Reachable",
-    "finish-time": "scores:FinishTime",
-    "thrift": "scores:Thrift",
-    "good-hours": "scores:GoodHours",
-}
-"""Policies of tasks, likewise; they rank units of centres, not nodes."""
-ACCELERATION: Final[Mapping[str, str]] = {"operator-devices": "policies.tasks:OperatorDevices"}
-"""Policies of tasks that go by the acceleration model."""
-ACCELERATION_OF_PODS: Final[Mapping[str, str]] = {"operator-devices": "policies.pods:PodDevices"}
-"""Those of pods: one of the same name is the same for both."""
-LEARNING: Final[Mapping[str, str]] = {"learned": "policy.pods:Learned"}
-"""Policies of pods that go by what an agent has learned."""
-LEARNING_OF_TASKS: Final[Mapping[str, str]] = {"learned": "policy.tasks:LearnedTasks"}
-"""Those of tasks: one of the same name is the same for both, with centres in place of nodes."""
-_PLACES: Final = (
-    (CONTAINERS, "controller.scheduling.containers"),
-    (LEARNING, "controller.learning"),
-    (ACCELERATION_OF_PODS, "controller.acceleration"),
-)
-_PLACES_OF_TASKS: Final = (
-    (TASKS, "controller.scheduling.dispatch"),
-    (ACCELERATION, "controller.acceleration"),
-    (LEARNING_OF_TASKS, "controller.learning"),
-)
+OF_PODS: Final = "millrace.policies.pods"
+"""Group of entry points of policies that rank nodes for pods; an entry's name is the policy's, its object the class."""
+OF_TASKS: Final = "millrace.policies.tasks"
+"""Group of those that rank units of centres for tasks."""
+_OF_EITHER: Final = "millrace.schedulers.policies"
+"""Group of before 0.3, whose policies may be of pods or of tasks."""
 
 
 def make_policy(
@@ -87,8 +31,7 @@ def make_policy(
     Raise SchedulerError, in one line, for a name that nothing has, a plug-in that does not load or lacks something, and
     settings that it does not take.
     """
-    made_by = _named(name, _PLACES_OF_TASKS) if is_of_tasks else BUILT_IN.get(name) or _named(name, _PLACES)
-    made_by = made_by or _load(name, is_of_tasks=is_of_tasks)
+    made_by = _load(name, *((OF_TASKS, OF_PODS) if is_of_tasks else (OF_PODS, OF_TASKS)))
     kind = getattr(made_by, "Settings", None)
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise SchedulerError(f"policy {name}: it has no Settings")
@@ -104,39 +47,52 @@ def make_policy(
 
 
 def known_policies() -> tuple[str, ...]:
-    """Return the names of all policies, those of plug-ins last."""
-    own = (*BUILT_IN, *CONTAINERS, *LEARNING, *TASKS, *ACCELERATION)
-    return (*own, *sorted(entry.name for entry in entry_points(group=GROUP) if entry.name not in own))
+    """Return the names of all policies."""
+    return tuple(sorted({entry.name for group in (OF_PODS, OF_TASKS, _OF_EITHER) for entry in _entries(group)}))
 
 
-def _named(name: str, all_places: Sequence[tuple[Mapping[str, str], str]]) -> Callable[..., Any] | None:
-    """Return a policy of the packages that stand on this one."""
-    for places, package in all_places:
-        if (place := places.get(name)) is not None:
-            module, _, kind = place.partition(":")
-            found: Callable[..., Any] = getattr(import_module(f"{package}.{module}"), kind)
-            return found
-    return None
-
-
-def _load(name: str, *, is_of_tasks: bool) -> Callable[..., Any]:
-    pods, tasks = {*BUILT_IN, *CONTAINERS, *LEARNING, *ACCELERATION_OF_PODS}, {*TASKS, *ACCELERATION}
-    others, mine = (pods, tasks) if is_of_tasks else (tasks, pods)
-    if name in others:
-        what = ("pods", "tasks") if is_of_tasks else ("tasks", "pods")
-        raise SchedulerError(f"policy {name} is of {what[0]}; those of {what[1]} are {', '.join(sorted(mine))}")
-    found: list[EntryPoint] = [entry for entry in entry_points(group=GROUP) if entry.name == name]
-    if not found:
-        raise SchedulerError(f"there is no policy {name!r}; there are {', '.join(known_policies())}")
-    if len(found) > 1:
-        raise SchedulerError(
-            f"policy {name}: {' and '.join(sorted(entry.value for entry in found))} both have the name"
-        )
+def _load(name: str, group: str, other: str) -> Callable[..., Any]:
+    """Return the class that a group has under a name; `other` is the group of the other subject."""
+    found = [entry for entry in _entries(group) if entry.name == name]
+    old = [entry for entry in _entries(_OF_EITHER) if entry.name == name]
+    if not found + old:
+        mine = (*_entries(group), *_entries(_OF_EITHER))
+        known = ", ".join(sorted(entry.name for entry in mine)) or "none, as no package with entry points is installed"
+        if any(entry.name == name for entry in _entries(other)):
+            raise SchedulerError(f"policy {name} is of {_subject(other)}; those of {_subject(group)} are {known}")
+        raise SchedulerError(f"there is no policy {name!r}; there are {known}")
+    if len(found + old) > 1:
+        places = " and ".join(sorted(entry.value for entry in found + old))
+        raise SchedulerError(f"policy {name}: {places} both have the name")
+    (entry,) = found + old
+    if old:
+        _warn(entry)
     try:
-        loaded: Callable[..., Any] = found[0].load()
+        loaded: Callable[..., Any] = entry.load()
     except Exception as error:  # a plug-in may raise what it likes
-        raise SchedulerError(f"policy {name}: {found[0].value} does not load: {_line(error)}") from error
+        raise SchedulerError(f"policy {name}: {entry.value} does not load: {_line(error)}") from error
     return loaded
+
+
+def _entries(group: str) -> tuple[EntryPoint, ...]:
+    return _entries_on(group, tuple(sys.path))
+
+
+@cache
+def _entries_on(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - it is what is looked through
+    """Return the entry points of a group; looking through all installed packages takes some 20 ms."""
+    return tuple(entry_points(group=group))
+
+
+@cache
+def _warn(entry: EntryPoint) -> None:
+    LOGGER.warning(
+        "policy %s: the group %s of entry points is called %s and %s now", entry.name, _OF_EITHER, OF_PODS, OF_TASKS
+    )
+
+
+def _subject(group: str) -> str:
+    return group.rpartition(".")[2]
 
 
 def _line(error: Exception) -> str:

@@ -214,7 +214,7 @@ def test_a_score_that_answers_wrongly(answer: object) -> None:
     [
         (
             ProfileSettings(filters=(PolicySettings(policy="nothing"),)),
-            "profile default: there is no policy 'nothing'; there are ready,",
+            "profile default: there is no policy 'nothing'; there are best-fit,",
         ),
         (
             ProfileSettings(filters=(PolicySettings(policy="spread"),)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from controller.cluster.hardware import Cluster
 from controller.common.errors import SchedulerError
 from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
-from controller.scheduling.framework.plugins import known_policies
+from controller.scheduling.framework.plugins import OF_PODS, OF_TASKS, known_policies
 from controller.scheduling.framework.profiles import PolicySettings
 from tests.controller.scheduling.framework.clusters import node
 
@@ -38,11 +39,14 @@ class Last:
 class Bare:
     pass
 '''
-ENTRIES = """[millrace.schedulers.policies]
+ENTRIES = """[millrace.policies.pods]
 last = far_policies:Last
 bare = far_policies:Bare
 gone = far_policies:Gone
 missing = no_such_module:Thing
+
+[millrace.schedulers.policies]
+old-last = far_policies:Last
 """
 
 
@@ -69,6 +73,20 @@ def test_a_plugin_scores() -> None:
     assert "last" in known_policies()
 
 
+def test_old_group_of_entry_points_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        assert profile("old-last").scores
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said.startswith("policy old-last: the group millrace.schedulers.policies of entry points is called ")
+
+
+def test_own_policies_are_entry_points() -> None:
+    own = [one for group in (OF_PODS, OF_TASKS) for one in entry_points(group=group) if "controller" in one.value]
+    assert {one.name for one in own} >= {"ready", "learned", "operator-devices", "finish-time"}
+    for one in own:
+        assert isinstance(one.load(), type)
+
+
 @pytest.mark.parametrize(
     ("policy", "settings", "words"),
     [
@@ -90,6 +108,6 @@ def test_two_plugins_of_one_name(tmp_path: Path) -> None:
     metadata = tmp_path / "other-2.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 2.0\n")
-    (metadata / "entry_points.txt").write_text("[millrace.schedulers.policies]\nlast = other:Last\n")
+    (metadata / "entry_points.txt").write_text("[millrace.policies.pods]\nlast = other:Last\n")
     with pytest.raises(SchedulerError, match="policy last: far_policies:Last and other:Last both have the name"):
         profile("last")

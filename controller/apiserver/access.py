@@ -82,7 +82,7 @@ _PLACEMENT: Final[dict[str, set[Verb]]] = {
     "PodGroup": {Verb.READ, Verb.STATUS},
     "Decision": {Verb.READ},
 }
-"""What the main controller needs, and no more."""
+"""What the workload controller needs, and no more."""
 _BALANCE: Final[dict[str, set[Verb]]] = {"UnitPool": {Verb.READ, Verb.STATUS}, "Node": {Verb.READ}}
 """What balancing needs, beside the shares of pools."""
 _PART: Final = {Role.PLACEMENT: _PLACEMENT, Role.BALANCE: _BALANCE}

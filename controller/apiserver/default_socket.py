@@ -1,4 +1,4 @@
-"""Where the service access point is unless somebody says otherwise: clients need no settings of the server for it."""
+"""Where the API server is unless somebody says otherwise: clients need no settings of the server for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What overloads the service access point, and the settings that help."""
+"""What overloads the API server, and the settings that help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service access point as a process: resources in a storage, served over HTTP until it is to stop."""
+"""The API server as a process: resources in a storage, served over HTTP until it is to stop."""
 
 from __future__ import annotations
 

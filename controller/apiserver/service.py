@@ -1,4 +1,4 @@
-"""What the service access point does for a principal, whatever carries it: checks rights, reads, writes, watches.
+"""What the API server does for a principal, whatever carries it: checks rights, reads, writes, watches.
 
 While the storage is away, reads are answered from what is in memory and say how old it is, and writes fail at once.
 """

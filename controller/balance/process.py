@@ -42,7 +42,7 @@ async def serve(
 ) -> None:
     """Work until `stop` is set; raise MillraceError for settings that cannot be.
 
-    The service access point need not be there yet. `on_ready` gets one line.
+    The API server need not be there yet. `on_ready` gets one line.
     """
     metrics = Metrics()
     async with AsyncExitStack() as stack:

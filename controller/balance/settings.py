@@ -45,7 +45,7 @@ class BalanceSettings(Strict, frozen=True):
     """What `millrace balance serve` is given."""
 
     api: str | None = None
-    """The service access point: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
+    """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
     interval_s: PositiveS = 1.0
     """Time between two rounds; what holders report in between is seen together."""
     stale_s: PositiveS = 10.0

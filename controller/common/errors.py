@@ -2,24 +2,28 @@
 
 MillraceError
 └── ControllerError
-    ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause ├──
-    UnservedError      a switch does not serve what was asked for ├── PathError          the path server cannot do what
-    was asked │   ├── NoSuchPathError    a flow cannot take what was called a path │   └── DeadPathError      a flow
-    cannot be pinned to a path with a dead link ├── AltoError          a request to the ALTO server is not one that it
-    can answer ├── CostMapError       what lies between hosts is not known now ├── JobError           the job service
-    cannot do what was asked ├── HardwareError      a node, a request or a share is not what it can be
-    (controller/cluster/hardware/errors.py) ├── EstimateError      times cannot be compared or combined
-    (controller/cluster/estimates/errors.py) ├── OperatorError      an operator or a graph of them is wrong
-    (controller/cluster/operators/errors.py) ├── ContainerError     a container runtime cannot do what was asked
-    (controller/workloads/nodes/runtimes/errors.py) ├── CentreError        a centre's agent or its engine cannot do what
-    was asked (controller/workloads/centres/errors.py) ├── WorkloadError      a workload's file or values are wrong
-    (controller/cluster/workloads/errors.py) ├── PlacementError     the main controller cannot run as its settings say
-    (controller/workloads/placement/errors.py) ├── SchedulerError     a scheduler cannot do what was asked; those of
-    probes, learning and acceleration are below it ├── BalanceError       balancing cannot do what was asked
-    (controller/balance/errors.py) ├── StorageError       the storage of schedulers cannot do what was asked │   ├──
-    ConflictError      a key is not as the writer believed │   ├── CompactedError     a revision is forgotten │   └──
-    LeaseError         a lease has ended └── ApiError           the service access point cannot do what was asked, or
-    refuses it
+    ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
+    ├── UnservedError      a switch does not serve what was asked for
+    ├── PathError          the path server cannot do what was asked
+    │   ├── NoSuchPathError    a flow cannot take what was called a path
+    │   └── DeadPathError      a flow cannot be pinned to a path with a dead link
+    ├── AltoError          a request to the ALTO server is not one that it can answer
+    ├── CostMapError       what lies between hosts is not known now
+    ├── JobError           the job service cannot do what was asked
+    ├── HardwareError      a node, a request or a share is not what it can be (controller/cluster/hardware/errors.py)
+    ├── EstimateError      times cannot be compared or combined (controller/cluster/estimates/errors.py)
+    ├── OperatorError      an operator or a graph of them is wrong (controller/cluster/operators/errors.py)
+    ├── ContainerError     a container runtime cannot do what was asked (controller/workloads/nodes/runtimes/errors.py)
+    ├── CentreError        a centre's agent or its engine cannot do what was asked
+    ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
+    ├── PlacementError     the workload controller cannot run as its settings say
+    ├── SchedulerError     a scheduler cannot do what was asked; probing, acceleration, learning have errors below it
+    ├── BalanceError       balancing cannot do what was asked (controller/balance/errors.py)
+    ├── StorageError       the storage of schedulers cannot do what was asked
+    │   ├── ConflictError      a key is not as the writer believed
+    │   ├── CompactedError     a revision is forgotten
+    │   └── LeaseError         a lease has ended
+    └── ApiError           the API server cannot do what was asked, or refuses it
         ├── InvalidError       the request is not what it should be
         ├── UnauthorizedError  there is no token, or it is none that counts
         ├── ForbiddenError     whoever asks may not do this
@@ -28,7 +32,7 @@ MillraceError
         ├── GoneError          a revision is forgotten: list again
         ├── TooLargeError      a request has more bytes than are taken
         ├── TooManyError       somebody asks for more than his share
-        └── UnavailableError   the service access point, or its storage, is away
+        └── UnavailableError   the API server, or its storage, is away
 """
 
 from __future__ import annotations
@@ -132,7 +136,7 @@ class LeaseError(StorageError):
 
 
 class ApiError(ControllerError):
-    """The service access point cannot do what was asked; `status` is HTTP's code for it."""
+    """The API server cannot do what was asked; `status` is HTTP's code for it."""
 
     status: ClassVar[int] = 500
 
@@ -190,6 +194,6 @@ class TooManyError(ApiError):
 
 
 class UnavailableError(ApiError):
-    """The service access point cannot be reached, or its storage is away."""
+    """The API server cannot be reached, or its storage is away."""
 
     status = 503

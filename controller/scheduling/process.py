@@ -1,4 +1,4 @@
-"""What `millrace scheduler serve` runs: a scheduler over the service access point, until it is to stop."""
+"""What `millrace scheduler serve` runs: a scheduler over the API server, until it is to stop."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def serve(
 ) -> None:
     """Schedule until `stop` is set; raise MillraceError for settings that cannot be.
 
-    The service access point need not be there yet. `on_ready` gets one line, once policies are made.
+    The API server need not be there yet. `on_ready` gets one line, once policies are made.
     """
     profiles = profiles_of(settings.profiles)
     metrics = Metrics(time.time_ns)

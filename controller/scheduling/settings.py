@@ -38,7 +38,7 @@ class SchedulerSettings(Strict, frozen=True):
     """What `millrace scheduler serve` is given."""
 
     api: str | None = None
-    """The service access point: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
+    """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
     profiles: Annotated[tuple[ProfileSettings, ...], Meta(min_length=1)] = field(
         default_factory=lambda: (ProfileSettings(), ACCELERATED)
     )

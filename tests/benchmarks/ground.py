@@ -3,7 +3,7 @@
 The cost map is of a fat tree of 1,024 hosts and 320 switches, with telemetry of every link that a switch sends on, as
 the feed brings it, 1,000 weighted routes and four explicit ones. Its opponent is the plain twin that the tests have (in
 fractions, path by path), of some pairs drawn by a seed: `cost_map_ratio` is the twin's time for a pair over ours. The
-simulation is measured by ground_simulation.py, storage and service access point by ground_storage.py.
+simulation is measured by ground_simulation.py, storage and API server by ground_storage.py.
 
     .venv/bin/python -m tests.benchmarks.ground     # --quick: 128 hosts, fewer tasks; --only cost_map
 """

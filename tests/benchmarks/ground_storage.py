@@ -1,4 +1,4 @@
-"""How fast the storage is, by itself and behind the service access point.
+"""How fast the storage is, by itself and behind the API server.
 
 `writes_per_s`: transactions of one key each that are on the disk, asked for in batches at a time, of SQLite with
 synchronous=FULL. `watch_p99_ms`: from the call of a write to its event at each of 100 listeners. The same through

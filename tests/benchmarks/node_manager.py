@@ -1,6 +1,6 @@
 """What a node's manager costs: its memory and its guard's, and the time that it adds to a container's start.
 
-From the binding of a pod until the service access point tells a watcher that it runs, beside what the runtime alone
+From the binding of a pod until the API server tells a watcher that it runs, beside what the runtime alone
 needs to make and start the same container; both alternate. As root, with podman or runc:
 `python -m tests.benchmarks.node_manager [--rounds N] [--runtime podman|runc]`.
 """

@@ -1,6 +1,6 @@
 """How long deciding takes: ten thousand tasks that wait, of a hundred types, over a thousand centres.
 
-`python -m tests.benchmarks.task_decisions`: a round of the meta-scheduler without the API: what is known is made of
+`python -m tests.benchmarks.task_decisions`: a round of the task scheduler without the API: what is known is made of
 resources, then all tasks are planned. All centres have three unit types that each type was measured on.
 """
 

@@ -37,7 +37,7 @@ LISTENS = re.compile(
 )
 ROWS = {
     "collectors/ingest/report_sources.py": "collector, reports (UDP)",
-    "controller/common/http_server.py": "service access point (HTTP)",
+    "controller/common/http_server.py": "API server (HTTP)",
     "controller/acceleration/running/channels.py": "worker of `millrace accel`",
     "controller/probing/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",
     "controller/probing/running/warm.py": "probes: warm server (UNIX), transfers (TCP)",
@@ -85,7 +85,7 @@ def row_of(begins: str, place: int = 0) -> str:
         ("path server", PATHS_ADDRESS),
         ("job service", JOBS_ADDRESS),
         ("switch, P4Runtime", DEFAULT_GRPC_ADDRESS),
-        ("service access point", default_address("api")),
+        ("API server", default_address("api")),
         ("ALTO", ALTO_ADDRESS),
         ("kube-scheduler", EXTENDER_ADDRESS),
         ("content producer", f"127.0.0.1:{UDP_PORT}"),
@@ -120,7 +120,7 @@ TOLD = {
         (RuntimeApiLimits(), "calls of {message_bytes}, lists of {items}; {connections} connections |"),
         (RuntimeApiLimits(), "first word {first_s}; a call that has begun {message_s};"),
     ),
-    ("service access point", LIMITS_TABLE): (
+    ("API server", LIMITS_TABLE): (
         (API, "request {request_bytes}, head {header_bytes}; {connections} connections, {watches} of them watches;"),
         (
             API,

@@ -1,4 +1,4 @@
-"""The service access point, a scheduler, the main controller and managers with podman, in one process; the user's
+"""The API server, a scheduler, the workload controller and managers with podman, in one process; the user's
 commands against them; and, around them, hosts in namespaces with switches between."""
 
 from __future__ import annotations

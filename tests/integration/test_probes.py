@@ -65,7 +65,7 @@ class LateEngine(LocalEngine):
 
 
 class World(Site):
-    """A service access point, and agents of centres with the local engine."""
+    """An API server, and agents of centres with the local engine."""
 
     def __init__(self, client: ApiClient, socket: str, folder: Path) -> None:
         super().__init__(client, socket)

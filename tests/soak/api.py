@@ -1,4 +1,4 @@
-"""The service access point is killed at random moments, again and again; nothing that it acknowledged may be lost.
+"""The API server is killed at random moments, again and again; nothing that it acknowledged may be lost.
 
 Writers create pods and bind each to a node through the client; each says what was acknowledged. After each death the
 process is started again on the same storage: every acknowledged pod is there, every acknowledged binding too, the

@@ -1,4 +1,4 @@
-"""Service access point and two services of unit pools are killed, while holders ask and fall silent and pods come.
+"""API server and two services of unit pools are killed, while holders ask and fall silent and pods come.
 
 Holders keep to the protocol: they use no more units than they have promised and the server has taken, and none once no
 report has got through for half of the lease. A ledger adds up what is used at each change, pods' devices with it: never

@@ -1,4 +1,4 @@
-"""Service access point, agents, keepers and jobs of two centres are killed at random while tasks come and go.
+"""API server, agents, keepers and jobs of two centres are killed at random while tasks come and go.
 
 Every task writes down when each of its jobs begins and ends, on which cores. Afterwards every task has ended, no job
 has begun twice in an epoch, whatever succeeded has run to its end in the epoch that succeeded, no two jobs of a centre

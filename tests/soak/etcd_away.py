@@ -1,4 +1,4 @@
-"""etcd is away for a minute: the service access point reads on, refuses writes at once, and needs no restart.
+"""etcd is away for a minute: the API server reads on, refuses writes at once, and needs no restart.
 
 Usage: python -m tests.soak.etcd_away [--seconds N]
 """

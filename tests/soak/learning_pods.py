@@ -1,7 +1,7 @@
 """Pods in a kernel fabric, placed by a scheduler that learns: in shadow, then, after a restart, live, then as before.
 
 A pod reads of a server in another pod, over the fabric's switches, and ends. Each few of them have an image of their
-own, which a node has to unpack before it starts the first of them. The service access point, the main controller and
+own, which a node has to unpack before it starts the first of them. The API server, the workload controller and
 the nodes' managers (podman beside the server, runc elsewhere) are in one process; the scheduler is one of its own, and
 so is its training. `python -m tests.soak.learning_pods --pods 60` prints what came of it.
 """

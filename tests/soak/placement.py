@@ -1,4 +1,4 @@
-"""Service access point, scheduler, main controller and managers are killed while scripts are applied and deleted.
+"""API server, scheduler, workload controller and managers are killed while scripts are applied and deleted.
 
 Each is killed by SIGKILL at random moments, and started again. Meanwhile pods come and go, groups too, and a watcher
 looks at the control groups of all nodes again and again: never may two containers of one pod's name run at a time.
@@ -325,7 +325,7 @@ def _settle(client: SyncApiClient, user: User, report: Report, environment: dict
         try:
             client.of(Pod).delete(pod.metadata.name)
         except NotFoundError:
-            continue  # the main controller was faster
+            continue  # the workload controller was faster
     try:
         _until(lambda: not client.of(Pod).list().items and not _containers(environment), _SETTLE_S, "nothing is left")
         report.emptied_s = round(time.monotonic() - started, 1)

@@ -1,6 +1,6 @@
 """CPU time as units of a pool: real quotas follow the work from one control group to the other, by the pool's books.
 
-Service access point, service of pools and a loop for each of two units are processes, as users run them.
+API server, service of pools and a loop for each of two units are processes, as users run them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_quotas_follow_the_work(tmp_path: Path) -> None:
         client = stack.enter_context(SyncApiClient(Place(api)))
         claims = tuple(Claim(holder=unit, least=LEAST) for unit in groups)
         pool = UnitPool(metadata=Metadata(name="cpu"), spec=UnitPoolSpec(units=100, claims=claims, lease_s=10.0))
-        wait_for(lambda: "ready" in daemons[0].log, "the service access point does not answer")
+        wait_for(lambda: "ready" in daemons[0].log, "the API server does not answer")
         client.of(UnitPool).create(pool)
         settings = BalanceSettings(api=api, interval_s=0.2, stale_s=5.0)
         daemons.append(Daemon(tmp_path, "balance", ("balance", "serve"), settings))

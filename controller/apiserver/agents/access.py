@@ -1,4 +1,4 @@
-"""Where an agent finds the service access point, and the network namespace that its settings mean."""
+"""Where an agent finds the API server, and the network namespace that its settings mean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUN_NETNS: Final = Path("/run/netns")
 
 
 def api_place(address: str | None, token_file: str | None) -> Place:
-    """Return where the service access point is, with the agent's own token where a file of it is named."""
+    """Return where the API server is, with the agent's own token where a file of it is named."""
     found = find_place(address)
     if token_file is None:
         return found

@@ -12,7 +12,7 @@ AGAIN_S: Final = 1.0
 """After something that failed."""
 SIGN_OFF_S: Final = 5.0
 """The last report has so long: whoever stops an agent waits for it."""
-NO_ANSWER: Final = "the service access point does not answer in time"
+NO_ANSWER: Final = "the API server does not answer in time"
 _REPORTS_IN_A_LEASE: Final = 4
 _LEAST_REPORT_S: Final = 0.01
 _LEAST_PATIENCE_S: Final = 0.5

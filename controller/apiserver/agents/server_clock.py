@@ -1,4 +1,4 @@
-"""The time of the service access point's server, as its answers tell it: a machine's own clock may be anything."""
+"""The time of the API server's server, as its answers tell it: a machine's own clock may be anything."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class ApiClient:
-    """Asks the service access point; use it as an async context manager. Raises ApiError, each with one line.
+    """Asks the API server; use it as an async context manager. Raises ApiError, each with one line.
 
     What cannot have done anything is tried again, up to `tries` times; `on_wait` is told before each wait of a watch.
     """

@@ -1,4 +1,4 @@
-"""Where the service access point is, and how to show who one is.
+"""Where the API server is, and how to show who one is.
 
 `--api ADDRESS`, else the environment's MILLRACE_API, else the socket in the user's own folder. A token is read from
 the file that MILLRACE_TOKEN_FILE names, an authority of one's own from MILLRACE_CA; neither stands on a command line.

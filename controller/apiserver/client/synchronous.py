@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class SyncApiClient:
-    """Asks the service access point; use it as a context manager. Raises ApiError, each with one line."""
+    """Asks the API server; use it as a context manager. Raises ApiError, each with one line."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is to be done so that the service access point has what a script asks for; pure."""
+"""What is to be done so that the API server has what a script asks for; pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Step:
 
 
 def step_of(scripted: Scripted, found: Pod | PodGroup | None) -> Step:
-    """Return what a resource of a script takes, as the service access point has it now, None if not at all."""
+    """Return what a resource of a script takes, as the API server has it now, None if not at all."""
     wanted = scripted.resource
     if found is None:
         return Step(scripted, Action.CREATE, wanted)

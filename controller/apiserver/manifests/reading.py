@@ -103,7 +103,7 @@ def _pod(document: Document[Script], pod: PodScript) -> Pod:
 def _group(document: Document[Script], group: GroupScript) -> PodGroup:
     if group.template is not None and group.template.labels:
         raise document.error(
-            "pods of a template have the labels that the main controller gives", "group.template.labels"
+            "pods of a template have the labels that the workload controller gives", "group.template.labels"
         )
     template = None if group.template is None else _spec(document, group.template, "group.template", group=None)
     try:
@@ -212,7 +212,7 @@ def _peer(document: Document[Script], peer: PeerScript, key: str) -> PeerNeed:
 
 
 def _checked(document: Document[Script], key: str, made: R) -> R:
-    """Return a resource that the service access point's own schema takes, or raise what it says."""
+    """Return a resource that the API server's own schema takes, or raise what it says."""
     try:
         return msgspec.convert(msgspec.to_builtins(made), type(made))
     except msgspec.ValidationError as error:

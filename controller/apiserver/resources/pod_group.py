@@ -30,8 +30,7 @@ class AllReduce(Strict, frozen=True):
     """A job of in-network aggregation: each pod is one of its workers, on a host of its own."""
 
     service: Line | None = None
-    """Where the job service is, as pods reach it: unix:PATH or HOST:PORT; null: as the main controller's settings say.
-    """
+    """Address of the job service for pods: unix:PATH or HOST:PORT; null: as the workload controller's settings say."""
     job: Name | None = None
     """The job's name; null: the group's."""
 

@@ -1,3 +1,3 @@
-"""The service access point over HTTP: Litestar's routes behind a gate that knows who calls and what is too much."""
+"""The API server over HTTP: Litestar's routes behind a gate that knows who calls and what is too much."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ALTO view of the cost map below /alto of the service access point, behind the same gate."""
+"""The ALTO view of the cost map below /alto of the API server, behind the same gate."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def application(
         ],
         exception_handlers={ApiError: refused, HTTPException: malformed, RecursionError: too_deep, Exception: failed},
         openapi_config=OpenAPIConfig(
-            title="Millrace: service access point",
+            title="Millrace: API server",
             version=version,
             path="/",
             render_plugins=[JsonRenderPlugin(path="/openapi.json")],

@@ -1,4 +1,4 @@
-"""`millrace api`: the service access point, and its tokens."""
+"""`millrace api`: the API server, and its tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from controller.apiserver.tokens import NewToken, TokenRequest
 
 
-api = typer.Typer(name="api", help="The service access point, and its tokens.", no_args_is_help=True)
+api = typer.Typer(name="api", help="The API server, and its tokens.", no_args_is_help=True)
 token = typer.Typer(name="token", help="Tokens of users, nodes, centres and services.", no_args_is_help=True)
 api.add_typer(token)
 
@@ -37,7 +37,7 @@ _HOUR_S: Final = 3600.0
 
 @api.command()
 def serve(settings: SettingsFile) -> None:
-    """Run the service access point: resources over HTTP, kept in a storage."""
+    """Run the API server: resources over HTTP, kept in a storage."""
     from controller.apiserver import process  # noqa: PLC0415
 
     log_to_stderr("api")

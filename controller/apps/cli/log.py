@@ -107,7 +107,7 @@ def log_to_stderr(daemon: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter_of(daemon, options.form))
     logging.basicConfig(handlers=[handler], level=options.level.upper())
-    # A line for each request to the service access point says nothing.
+    # A line for each request to the API server says nothing.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 

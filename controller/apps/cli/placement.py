@@ -1,4 +1,4 @@
-"""`millrace placement`: the main controller, which brings what is to what is wanted."""
+"""`millrace placement`: the workload controller, which brings what is to what is wanted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _group() -> None:
 
 @placement.command()
 def serve(settings: SettingsFile) -> None:
-    """Run the main controller: pods of groups' templates, nodes that are silent, what nobody wants any more."""
+    """Run the workload controller: pods of groups' templates, nodes that are silent, what nobody wants any more."""
     from controller.workloads.placement import process  # noqa: PLC0415
 
     log_to_stderr("placement")

@@ -1,4 +1,4 @@
-"""`millrace get|describe|delete`: what schedulers keep, as the service access point has it."""
+"""`millrace get|describe|delete`: what schedulers keep, as the API server has it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _NODE_COLUMNS = ("node", "points", "policy", "reason")
 
 @scheduler.command()
 def serve(settings: SettingsFile) -> None:
-    """Run the scheduler: place the pods that wait at the service access point."""
+    """Run the scheduler: place the pods that wait at the API server."""
     from controller.scheduling import process  # noqa: PLC0415
 
     log_to_stderr("scheduler")
@@ -52,7 +52,7 @@ def extend(settings: SettingsFile) -> None:
 @scheduler.command()
 def explain(
     pod: Annotated[str, typer.Argument(help="A pod by name.")],
-    api: Annotated[str | None, typer.Option(metavar="ADDRESS", help="The service access point.")] = None,
+    api: Annotated[str | None, typer.Option(metavar="ADDRESS", help="The API server.")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the newest decision about a pod: where it runs or why it waits, with each node's reasons."""

@@ -1,4 +1,4 @@
-"""A daemon's own token for the service access point: made at the first start, kept in a file of its user's."""
+"""A daemon's own token for the API server: made at the first start, kept in a file of its user's."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ async def check_controller(address: str, tls: TlsSettings | None = None) -> Heal
 
 
 async def check_api(address: str) -> Health:
-    """Return whether the service access point can answer and write."""
+    """Return whether the API server can answer and write."""
     from httpx import AsyncClient, AsyncHTTPTransport, HTTPError  # noqa: PLC0415 - takes a while to load
 
     transport = AsyncHTTPTransport(uds=address.removeprefix("unix:").removeprefix("//"))
@@ -190,7 +190,7 @@ async def check_scheduler(ready_line: str | None) -> Health:
 
 
 async def check_placement(ready_line: str | None) -> Health:
-    """Return whether the main controller answers, what it knows, and which nodes are silent."""
+    """Return whether the workload controller answers, what it knows, and which nodes are silent."""
     found = await _scrape(ready_line)
     if isinstance(found, Health):
         return found

@@ -67,7 +67,7 @@ class DaemonPlan:
     reloads: bool = False
     """SIGHUP has it read its settings again."""
     token: Path | None = None
-    """The file of its token for the service access point, where it has one."""
+    """The file of its token for the API server, where it has one."""
     role: Role = Role.SERVICE
     """What that token lets it do."""
     subject: str | None = None

@@ -126,7 +126,7 @@ class ControllerSection(Strict, frozen=True):
 
 
 class ApiSection(Strict, frozen=True):
-    """The service access point: what schedulers keep, over HTTP; its resources are in the state folder."""
+    """The API server: what schedulers keep, over HTTP; its resources are in the state folder."""
 
     address: str | None = None
     """Where this user's own daemons and commands reach it, a UNIX socket; default: in `run`."""
@@ -162,7 +162,7 @@ class SchedulerSection(Strict, frozen=True):
 
 
 class PlacementSection(Strict, frozen=True):
-    """The main controller; see docs/placement.md."""
+    """The workload controller; see docs/placement.md."""
 
     silence: SilenceSettings = SilenceSettings()
     """Nodes that do not report."""
@@ -286,11 +286,11 @@ class UpSettings(Strict, frozen=True):
     controller: ControllerSection = ControllerSection()
     """The controller."""
     api: ApiSection = ApiSection()
-    """The service access point."""
+    """The API server."""
     scheduler: SchedulerSection = SchedulerSection()
     """The scheduler."""
     placement: PlacementSection = PlacementSection()
-    """The main controller."""
+    """The workload controller."""
     balance: BalanceSection | None = None
     """The management service of unit pools; default: it does not run."""
     nodes: dict[Name, NodeSection] = msgspec.field(default_factory=dict)

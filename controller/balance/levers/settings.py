@@ -66,7 +66,7 @@ class PoolLever(Strict, frozen=True):
     pool: Name
     holder: Name
     api: str | None = None
-    """The service access point; null: the environment's, else the user's own socket."""
+    """The API server; null: the environment's, else the user's own socket."""
     token_file: str | None = None
     patience_s: Seconds = 30.0
     """What was asked for and did not come for so long, the next lever is asked for."""

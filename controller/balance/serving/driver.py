@@ -97,7 +97,7 @@ class BalanceService:
             group.create_task(self._work())
 
     def note_away(self, line: str) -> None:
-        """Take note that the service access point is waited for; the first watch says it."""
+        """Take note that the API server is waited for; the first watch says it."""
         if not self._is_away:
             LOGGER.warning("%s", line)
         self._is_away = True
@@ -119,7 +119,7 @@ class BalanceService:
         if self._is_away:
             # Holders could not report either: whoever does not now is silent from now on.
             self._heard_ns = self._now_ns()
-            LOGGER.info("the service access point answers again; silence of holders is counted anew")
+            LOGGER.info("the API server answers again; silence of holders is counted anew")
         self._is_away = False
 
     async def _work(self) -> None:

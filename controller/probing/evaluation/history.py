@@ -33,7 +33,7 @@ def read_results(
     since_ns: int = 0,
     until_ns: int | None = None,
 ) -> tuple[ProbeResult, ...]:
-    """Return the results that the service access point keeps of a window of time, the oldest first; raise ApiError.
+    """Return the results that the API server keeps of a window of time, the oldest first; raise ApiError.
 
     It keeps as many, and as long, as its settings say (`retention.probe_results`, `probe_results_s`).
     """

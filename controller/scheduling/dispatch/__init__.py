@@ -1,1 +1,1 @@
-"""Which centre, which of its units, how many of them and when: what the meta-scheduler decides, as pure functions."""
+"""Which centre, which of its units, how many of them and when: what the task scheduler decides, as pure functions."""

@@ -1,8 +1,8 @@
 """When to probe: which probe goes to which offer now, and why; pure.
 
 Probes are ordinary tasks on units that are free: one at a centre at a time, so many of a type and in all, never two
-same ones at once, and within a share of what the type's tasks take. All that this rests on is kept at the service
-access point, so that a scheduler that starts anew goes on where the last one stopped.
+same ones at once, and within a share of what the type's tasks take. All that this rests on is kept at the API
+server, so that a scheduler that starts anew goes on where the last one stopped.
 """
 
 from __future__ import annotations

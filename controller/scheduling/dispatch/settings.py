@@ -1,4 +1,4 @@
-"""Settings of the meta-scheduler: a part of the scheduler daemon's."""
+"""Settings of the task scheduler: a part of the scheduler daemon's."""
 
 from __future__ import annotations
 

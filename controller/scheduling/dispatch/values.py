@@ -1,4 +1,4 @@
-"""What the meta-scheduler decides about, and by: tasks that wait, offers of centres, and what is known of both."""
+"""What the task scheduler decides about, and by: tasks that wait, offers of centres, and what is known of both."""
 
 from __future__ import annotations
 

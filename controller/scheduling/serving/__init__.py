@@ -1,1 +1,1 @@
-"""Scheduling what the service access point has: pods that wait are placed on nodes, by the framework's policies."""
+"""Scheduling what the API server has: pods that wait are placed on nodes, by the framework's policies."""

@@ -1,4 +1,4 @@
-"""The scheduler: pods that wait at the service access point are decided about one after the other, and bound.
+"""The scheduler: pods that wait at the API server are decided about one after the other, and bound.
 
 Bound means one request that writes pods, their nodes' shares and the decision together, if nothing of it has changed
 since: so two schedulers never give the same share away, and one that is killed has placed a pod whole or not at all.
@@ -45,7 +45,7 @@ _BREATH_NS: Final = 5_000_000
 
 
 class Scheduler:
-    """Places pods of its profiles. `run` follows the service access point and decides, until it is cancelled."""
+    """Places pods of its profiles. `run` follows the API server and decides, until it is cancelled."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Scheduler:
         self._changed.set()
 
     def note_away(self, line: str) -> None:
-        """Take note that the service access point is waited for; of several watches the first one says it."""
+        """Take note that the API server is waited for; of several watches the first one says it."""
         if not self._is_away:
             self._is_away = True
             LOGGER.warning("%s", line)
@@ -106,7 +106,7 @@ class Scheduler:
         async for told in self._client.of(kind).follow():
             if self._is_away:
                 self._is_away = False
-                LOGGER.info("the service access point answers again")
+                LOGGER.info("the API server answers again")
             if hasattr(told, "items"):
                 self.view.take_all(kind, told.items)
                 if kind is Node:

@@ -36,7 +36,7 @@ class Failure(StrEnum):
     REPORT = "report"
     """The centre's status was not written in time."""
     API = "api"
-    """Another request to the service access point."""
+    """Another request to the API server."""
     ENGINE = "engine"
     """The engine did not do what was asked, or did not answer."""
 
@@ -47,7 +47,7 @@ class Drop(StrEnum):
     COMPLETION = "completion"
     """The end of a task that was dispatched anew meanwhile, or is gone."""
     RESULT = "result"
-    """What a probe has measured, as the service access point did not take it: the probe has failed."""
+    """What a probe has measured, as the API server did not take it: the probe has failed."""
     STEP = "step"
     """What was to be done about a task that had changed meanwhile: it is decided again."""
     NOTE = "note"

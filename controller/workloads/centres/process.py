@@ -63,7 +63,7 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set; raise MillraceError for settings that cannot be.
 
-    The service access point need not be there yet; the engine must. `on_ready` gets one line.
+    The API server need not be there yet; the engine must. `on_ready` gets one line.
     """
     _check_hosts(settings)
     folder = CentreFolder(Path(settings.state).absolute(), settings.centre)

@@ -67,7 +67,7 @@ def make_engine(settings: CentreSettings, folder: CentreFolder, jobs: Path, iden
 
 
 def _secrets_of(settings: CentreSettings) -> Iterator[Path]:
-    """Yield what jobs are not to see of how the agent finds the service access point, and of who it is there.
+    """Yield what jobs are not to see of how the agent finds the API server, and of who it is there.
 
     Without root jobs have the agent's user, and a file that is replaced comes out from under what hides it: then the
     folder is hidden, where it is this user's.

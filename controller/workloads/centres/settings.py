@@ -152,7 +152,7 @@ class CentreSettings(Strict, frozen=True):
     state: str
     """A folder of its own: jobs, what they leave, what was reported."""
     api: str | None = None
-    """The service access point: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
+    """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
     token_file: str | None = None
     """The file of the centre's token (mode 600); null: the one that MILLRACE_TOKEN_FILE names."""
     topology: str | None = None

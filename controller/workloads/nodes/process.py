@@ -58,7 +58,7 @@ async def serve(
 ) -> None:
     """Manage until `stop` is set; raise MillraceError for settings that cannot be.
 
-    The service access point need not be there yet; the runtime must: by default the one that the settings name.
+    The API server need not be there yet; the runtime must: by default the one that the settings name.
     `on_ready` gets one line.
     """
     folder = NodeFolder(Path(settings.state).absolute(), settings.node)

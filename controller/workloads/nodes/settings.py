@@ -102,7 +102,7 @@ class NodeSettings(Strict, frozen=True):
     state: str
     """A folder of its own: the lock, the lease."""
     api: str | None = None
-    """The service access point: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
+    """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
     token_file: str | None = None
     """The file of the node's token (mode 600); null: the one that MILLRACE_TOKEN_FILE names."""
     runtime: RuntimeSettings = RuntimeSettings()

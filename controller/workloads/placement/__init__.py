@@ -1,1 +1,1 @@
-"""The main controller: from what is wanted to what is. Templates of groups become pods, pods of silent nodes others."""
+"""The workload controller: makes the pods of groups' templates, and replaces those of silent nodes."""

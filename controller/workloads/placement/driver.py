@@ -1,4 +1,4 @@
-"""The main controller at work: follows the service access point, decides in rounds, writes, and looks again."""
+"""The workload controller at work: follows the API server, decides in rounds, writes, and looks again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MainController:
             group.create_task(self._work())
 
     def note_away(self, line: str) -> None:
-        """Take note that the service access point is waited for; of several watches the first one says it."""
+        """Take note that the API server is waited for; of several watches the first one says it."""
         if not self._away:
             LOGGER.warning("%s", line)
         self._away = set(KINDS)
@@ -70,7 +70,7 @@ class MainController:
         if kind is Node:
             # Nodes could not report either: whoever does not now is silent from now on.
             self.view.count_anew(self._clock.now_ns())
-            LOGGER.info("the service access point answers again; silence of nodes is counted anew")
+            LOGGER.info("the API server answers again; silence of nodes is counted anew")
         self._changed.set()
 
     def _take(self, kind: Known, told: Listing[Node | Pod | PodGroup] | Event[Node | Pod | PodGroup]) -> None:

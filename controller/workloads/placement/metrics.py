@@ -1,4 +1,4 @@
-"""What the main controller counts, for Prometheus."""
+"""What the workload controller counts, for Prometheus."""
 
 from __future__ import annotations
 

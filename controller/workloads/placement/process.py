@@ -1,4 +1,4 @@
-"""What `millrace placement serve` runs: the main controller over the service access point, until it is to stop."""
+"""What `millrace placement serve` runs: the workload controller over the API server, until it is to stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def serve(
 ) -> None:
     """Work until `stop` is set; raise MillraceError for settings that cannot be.
 
-    The service access point need not be there yet. `on_ready` gets one line.
+    The API server need not be there yet. `on_ready` gets one line.
     """
     metrics = Metrics()
     async with AsyncExitStack() as stack:

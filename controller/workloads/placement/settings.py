@@ -1,4 +1,4 @@
-"""Settings of the main controller."""
+"""Settings of the workload controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rate = Annotated[float, Meta(gt=0, le=1e6)]
 
 
 class MetricsSettings(Strict, frozen=True):
-    """Where Prometheus finds the main controller's metrics."""
+    """Where Prometheus finds the workload controller's metrics."""
 
     address: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 9468
@@ -54,7 +54,7 @@ class PlacementSettings(Strict, frozen=True):
     """What `millrace placement serve` is given."""
 
     api: str | None = None
-    """The service access point: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
+    """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
     silence: SilenceSettings = SilenceSettings()
     """Nodes that do not report."""
     flapping: FlappingSettings = FlappingSettings()

@@ -1,4 +1,4 @@
-"""What the main controller decides to do: one value for each write, with what is expected of what it changes."""
+"""What the workload controller decides to do: one value for each write, with what is expected of what it changes."""
 
 from __future__ import annotations
 

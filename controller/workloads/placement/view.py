@@ -1,4 +1,4 @@
-"""What the main controller knows: nodes, pods and groups as watches tell them, and when it saw what, by its own clock.
+"""The workload controller's view: nodes, pods and groups as watches tell them, and when it saw each, by its own clock.
 
 Times are monotonic and of this process: nobody's wall clock counts, and a controller that starts anew counts anew.
 """

@@ -1,4 +1,4 @@
-"""Carrying out what was decided: each write at the service access point with what is expected of what it changes."""
+"""Carrying out what was decided: each write at the API server with what is expected of what it changes."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 | user | read; with the right `change` change as well, with `operate` all three |
 | service, admin | all |
 | worker | attend, for its own host |
-| any other | none: they call the service access point only |
+| any other | none: they call the API server only |
 """
 
 from __future__ import annotations

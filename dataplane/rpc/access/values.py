@@ -17,7 +17,7 @@ class Role(StrEnum):
     SERVICE = "service"
     """Schedulers and controllers of ours."""
     PLACEMENT = "placement"
-    """The main controller."""
+    """The workload controller."""
     HOLDER = "holder"
     """An upstream device that holds units of pools; its subject is the name that it has there."""
     BALANCE = "balance"

@@ -1,7 +1,7 @@
 """A worker of an all-reduce, as a pod of a group runs it: it adds up gradients in the switches, and checks the sums.
 
-Everything that it has to know is in its environment: the main controller says which job, which rank and of how many,
-the node's manager which host it is on.
+Its environment has all that it needs: the workload controller sets the job, the rank and the number of workers, the
+node's manager the host.
 """
 
 from __future__ import annotations

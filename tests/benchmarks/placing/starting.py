@@ -1,7 +1,7 @@
 """What everything between a script and its container adds to the time in which a container starts.
 
-From the request that `millrace pod apply` makes until a watcher of the service access point hears that the pod runs:
-service access point, scheduler, main controller and manager are processes as they are in use, with podman. Beside it
+From the request that `millrace pod apply` makes until a watcher of the API server hears that the pod runs:
+API server, scheduler, workload controller and manager are processes as they are in use, with podman. Beside it
 the same runtime makes and starts the same container by itself; both alternate.
 """
 

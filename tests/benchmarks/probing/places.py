@@ -1,4 +1,4 @@
-"""The places: three centres of this machine, differently limited, a fabric between them, and the service access point.
+"""The places: three centres of this machine, differently limited, a fabric between them, and the API server.
 
 One centre runs at a time, as they would disturb one another. Hosts h1 to h3 are the centres', h4 is the second worker's
 of the all-reduce; both directions of each cable are shaped to its rate by TBF.
@@ -87,7 +87,7 @@ class Ran:
 
 
 class Places:
-    """Fabric, service access point and what runs beside them, while the `with` block lasts; needs root."""
+    """Fabric, API server and what runs beside them, while the `with` block lasts; needs root."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -104,7 +104,7 @@ class Places:
             stack.callback(self.client.close)
             settings = ApiSettings(storage=StoragePlace(sqlite=f"{self.folder}/db"), listen=(self.place.address,))
             stack.enter_context(self._daemon("api", settings, "api", "serve", "-s"))
-            _until(self._answers, "the service access point answers")
+            _until(self._answers, "the API server answers")
             stack.enter_context(self._fabric)
             self._shape(_PEER_HOST, _FASTEST_BPS)
             self._start_peer()

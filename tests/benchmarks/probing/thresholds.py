@@ -1,6 +1,6 @@
 """What efficiency thresholds save: unit-hours of a mix of scalable tasks against "all units", at equal finish time.
 
-A centre has 32 units; 120 tasks of eight types wait from the start. In virtual time the meta-scheduler's own decider
+A centre has 32 units; 120 tasks of eight types wait from the start. In virtual time the task scheduler's own decider
 (controller.scheduling.dispatch) plans them by two of its profiles: `measured`, which gives a task no more units
 than its type's threshold, found by probes on 1 to 32 units whose run times scatter by 3 %; and `all-units`, which gives
 each all of them. Real run times scatter by 3 %, too, and differ from the curve by up to 3 % a type. Then the smallest

@@ -47,4 +47,4 @@ def put_out(frames: Iterable[Frame]) -> int:
                 return exit_code_of(frame)
             case Stream.ERROR:
                 raise ApiError(error_of(frame))
-    raise UnavailableError("it broke off: the connection to the service access point has ended")
+    raise UnavailableError("it broke off: the connection to the API server has ended")

@@ -73,7 +73,7 @@ def submit(  # noqa: PLR0917 - a command line's options
 
 
 def _ask(address: str | None) -> None:
-    """Have the service access point answer something: a trace may take a minute, which is not to be for nothing."""
+    """Have the API server answer something: a trace may take a minute, which is not to be for nothing."""
     from controller.apiserver.resources import Centre  # noqa: PLC0415
 
     with client_of(address) as client:

@@ -1,1 +1,1 @@
-"""Dispatching what the service access point has: tasks that wait go to compute centres, probes before them."""
+"""Dispatching what the API server has: tasks that wait go to compute centres, probes before them."""

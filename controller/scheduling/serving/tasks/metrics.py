@@ -1,4 +1,4 @@
-"""What the meta-scheduler counts, for Prometheus."""
+"""What the task scheduler counts, for Prometheus."""
 
 from __future__ import annotations
 

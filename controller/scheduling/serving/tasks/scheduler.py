@@ -1,8 +1,8 @@
-"""The meta-scheduler: tasks that wait at the service access point go to compute centres, each after what is measured.
+"""The task scheduler: tasks that wait at the API server go to compute centres, each after what is measured.
 
 A round looks at all there is, and does what is due: results get their scores and tasks their costs, tasks of silent
 centres wait again, types never seen get probes, probes go to free units, and tasks to where they end first. Everything
-that a round rests on stands at the service access point; one that is killed has dispatched a task whole or not at all.
+that a round rests on stands at the API server; one that is killed has dispatched a task whole or not at all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONGEST_S: Final = 1.0
 
 
 class TaskScheduler:
-    """Dispatches tasks of its profiles. `run` follows the service access point and decides, until it is cancelled."""
+    """Dispatches tasks of its profiles. `run` follows the API server and decides, until it is cancelled."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the meta-scheduler knows: centres, tasks, probe tasks and results as watches tell them, ready to decide by."""
+"""What the task scheduler knows: centres, tasks, probe tasks and results as watches tell them, ready to decide by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the meta-scheduler writes: dispatches, completions of silent centres' tasks, why a task waits."""
+"""What the task scheduler writes: dispatches, completions of silent centres' tasks, why a task waits."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Carries out what is decided, and speaks with the service access point."""
+"""Carries out what is decided, and speaks with the API server."""

@@ -188,7 +188,7 @@ class Manager:
             return
         self._report_s = reporting.report_s(self._settings.report_s, node.spec.lease_s)
         if self._api_problem:
-            LOGGER.info("the service access point answers again")
+            LOGGER.info("the API server answers again")
             self._api_problem = ""
         if not self._keeper.is_over():
             self._leased.set()

@@ -1,4 +1,4 @@
-"""The node's end of logs and execs: asked for by the service access point, answered over connections made from here."""
+"""The node's end of logs and execs: asked for by the API server, answered over connections made from here."""
 
 from __future__ import annotations
 

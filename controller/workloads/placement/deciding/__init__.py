@@ -1,4 +1,4 @@
-"""What the main controller does: pure functions over what it knows and the time."""
+"""What the workload controller does: pure functions over what it knows and the time."""
 
 from controller.workloads.placement.deciding.reconcile import reconcile
 

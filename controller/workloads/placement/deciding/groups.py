@@ -147,7 +147,7 @@ def _problem(members: _Members, job_service: str | None) -> str:
     if stranger is not None and stranger.spec.group != group.metadata.name:
         return f"pod {stranger.metadata.name} is there already, and is none of this group: delete one of them"
     if group.spec.allreduce is not None and not (group.spec.allreduce.service or job_service):
-        return "allreduce: neither the group nor the main controller's settings say where the job service is"
+        return "allreduce: neither the group nor the workload controller's settings say where the job service is"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Units of a pool as a lever, against the books as the service access point keeps them (its own decisions, no HTTP)."""
+"""Units of a pool as a lever, against the books as the API server keeps them (its own decisions, no HTTP)."""
 
 from __future__ import annotations
 

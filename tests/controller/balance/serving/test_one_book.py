@@ -1,4 +1,4 @@
-"""Placement sees the same books: scheduler, main controller and the service of pools share the devices of one node."""
+"""Scheduler, workload controller and the service of pools share one book of the devices of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service moves units between holders over a real service access point, whatever restarts."""
+"""The service moves units between holders over a real API server, whatever restarts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PLATFORM = PoolControl(rule=ControlRule.PLATFORM)
 
 @dataclass(slots=True)
 class Cloud:
-    """The service access point, and holders of units played by the test."""
+    """The API server, and holders of units played by the test."""
 
     client: ApiClient
     socket: str

@@ -1,4 +1,4 @@
-"""A service access point with nodes, and schedulers of it, in the test's own loop."""
+"""An API server with nodes, and schedulers of it, in the test's own loop."""
 
 from __future__ import annotations
 

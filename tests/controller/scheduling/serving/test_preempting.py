@@ -1,4 +1,4 @@
-"""Preemption on a service access point that runs: who goes, who is promised the room, and that groups go whole."""
+"""Preemption on an API server that runs: who goes, who is promised the room, and that groups go whole."""
 
 from __future__ import annotations
 

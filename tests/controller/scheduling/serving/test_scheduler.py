@@ -1,4 +1,4 @@
-"""The scheduler on a service access point that runs: placement, reasons, conflicts, groups, profiles."""
+"""The scheduler on an API server that runs: placement, reasons, conflicts, groups, profiles."""
 
 from __future__ import annotations
 

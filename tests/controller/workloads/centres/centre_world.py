@@ -1,4 +1,4 @@
-"""A service access point in the test's loop, a centre's agent in it or as a process, and tasks that are dispatched."""
+"""An API server in the test's loop, a centre's agent in it or as a process, and tasks that are dispatched."""
 
 from __future__ import annotations
 

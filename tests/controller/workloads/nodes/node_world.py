@@ -1,4 +1,4 @@
-"""A service access point and managers of it, in the test's own loop."""
+"""An API server and managers of it, in the test's own loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manager as a process, with podman's containers: killed by SIGKILL, alone or with the service access point."""
+"""The manager as a process, with podman's containers: killed by SIGKILL, alone or with the API server."""
 
 from __future__ import annotations
 

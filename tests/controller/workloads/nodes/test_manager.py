@@ -1,4 +1,4 @@
-"""The manager over a real service access point, and a runtime that does what a test wants."""
+"""The manager over a real API server, and a runtime that does what a test wants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster in memory: what the service access point keeps, nodes with leases of their own, and what is lost between.
+"""A cluster in memory: what the API server keeps, nodes with leases of their own, and what is lost between.
 
 Bindings and releases are the server's own functions. Time is one number; each node's clock runs at a rate of its own.
 """
@@ -165,7 +165,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Controller:
-    """A main controller: what it knows lags behind the log, and of what it writes some is lost."""
+    """A workload controller: what it knows lags behind the log, and of what it writes some is lost."""
 
     server: Server
     settings: PlacementSettings

@@ -1,4 +1,4 @@
-"""A service access point with nodes that report, and main controllers of it, in the test's own loop."""
+"""An API server with nodes that report, and workload controllers of it, in the test's own loop."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Cluster:
 
     @asynccontextmanager
     async def controlled(self, settings: PlacementSettings | None = None) -> AsyncIterator[MainController]:
-        """Run a main controller for as long as the block does."""
+        """Run a workload controller for as long as the block does."""
         found, stop = asyncio.Queue[MainController](), asyncio.Event()
         settings = replace(settings or PlacementSettings(), api=self.socket)
         task = asyncio.create_task(serve(settings, stop, on_controller=found.put_nowait))

@@ -1,4 +1,4 @@
-"""The main controller over a real service access point."""
+"""The workload controller over a real API server."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_half_of_what_is_needed_is_refused(given: dict[str, str], problem: str) 
 
 def test_the_environment_says_it_whole_or_not_at_all() -> None:
     assert from_environment({}) is None
-    assert from_environment({"MILLRACE_TOKEN_FILE": "t"}) is None  # the service access point's, over its socket
+    assert from_environment({"MILLRACE_TOKEN_FILE": "t"}) is None  # the API server's, over its socket
     both = {"MILLRACE_CERTIFICATE": "c", "MILLRACE_PRIVATE_KEY": "k"}
     assert from_environment({"MILLRACE_CA": "a", **both}) == TlsSettings(ca="a", certificate="c", private_key="k")
     for part in (both, {"MILLRACE_CA": "a", "MILLRACE_PRIVATE_KEY": "k"}, {"MILLRACE_CERTIFICATE": "c"}):

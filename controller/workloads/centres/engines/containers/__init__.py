@@ -1,4 +1,4 @@
-"""Jobs by containers: pods that placement puts on nodes, asked for at the service access point."""
+"""Jobs by containers: pods that placement puts on nodes, asked for at the API server."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         self._reasons: dict[str, str] = {}
 
     async def start(self) -> None:
-        """Look whether the service access point answers; raise EngineError in one line if it does not."""
+        """Look whether the API server answers; raise EngineError in one line if it does not."""
         await self._within("looking at its nodes", self._api.of(Node).list())
         self._read_records()
 

@@ -16,7 +16,7 @@ from controller.workloads.centres.errors import EngineError, OrderError
 _BEGIN: Final = b"-----BEGIN MILLRACE JOB-----"
 _END: Final = b"-----END MILLRACE JOB-----"
 _PART: Final = 60_000
-"""Characters of one variable: the service access point takes some more."""
+"""Characters of one variable: the API server takes some more."""
 _MOST_PARTS: Final = 12
 _MOST_FILES: Final = 4096
 _MOST_EXPANSION: Final = 8

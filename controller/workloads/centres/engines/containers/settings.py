@@ -38,7 +38,7 @@ class ContainersSettings(Strict, frozen=True):
     token_file: str | None = None
     """Of a token of the role user: a centre's own may make no pods; null: the one that MILLRACE_TOKEN_FILE names."""
     api: str | None = None
-    """The service access point of the nodes; null: the environment's, else the user's own socket."""
+    """The API server of the nodes; null: the environment's, else the user's own socket."""
     units: Annotated[dict[Name, ContainerUnit], Meta(min_length=1, max_length=256)] = msgspec.field(
         default_factory=lambda: {"core": ContainerUnit(request=Request(cpu_milli=1000))}
     )

@@ -1,4 +1,4 @@
-"""A service access point with centres, and a meta-scheduler of it, in the test's own loop."""
+"""An API server with centres, and a task scheduler of it, in the test's own loop."""
 
 from __future__ import annotations
 

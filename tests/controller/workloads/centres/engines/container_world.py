@@ -1,4 +1,4 @@
-"""Pods for the suite of engines: a service access point, a scheduler, the main controller, two nodes with runc."""
+"""Pods for the suite of engines: an API server, a scheduler, the workload controller, two nodes with runc."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Containers(Closing):
 
 
 class ContainersWorld:
-    """Its face for the suite: the service access point is reached by a socket that can be shut, or not answer."""
+    """Its face for the suite: the API server is reached by a socket that can be shut, or not answer."""
 
     unit = "half"
 

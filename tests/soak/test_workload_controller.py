@@ -1,4 +1,4 @@
-"""The main controller as a process that is killed (SIGKILL) at random moments, over a real service access point.
+"""The workload controller as a process that is killed (SIGKILL) at random moments, over a real API server.
 
 Nodes are played in the test's loop, and keep to their leases; the scheduler is the real one. Groups come, grow, shrink
 and go, nodes fall silent and return; whenever somebody looks, no pod runs on two nodes, and in the end all run.
@@ -87,7 +87,7 @@ async def started(settings: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     while not (line := await process.stderr.readline()).startswith(b"millrace placement: ready: "):
-        assert line, "the main controller ended"
+        assert line, "the workload controller ended"
     drain = asyncio.create_task(process.stderr.read())
     try:
         yield process

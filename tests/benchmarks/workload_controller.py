@@ -1,9 +1,9 @@
-"""The main controller's load, and how long pods of a silent node are nowhere.
+"""The workload controller's load, and how long pods of a silent node are nowhere.
 
-    python -m tests.benchmarks.main_controller
+    python -m tests.benchmarks.workload_controller
 
 A round of decisions at openb's size (1,523 nodes, 8,152 pods, 400 groups of 8 among them), in time of the processor;
-and, with real daemons over one service access point, the time from the end of a silent node's lease and margin until
+and, with real daemons over one API server, the time from the end of a silent node's lease and margin until
 its pods are bound elsewhere. Nothing is compared: there is no other program that does this here.
 """
 

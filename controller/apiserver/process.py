@@ -10,7 +10,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import grpc
@@ -45,6 +44,7 @@ from dataplane.given import SECRET_BYTES, read_given
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
 from dataplane.running import collect_seldom, run_until, stop_on_signals
+from dataplane.version import VERSION
 
 LOGGER = logging.getLogger("millrace.api")
 
@@ -142,7 +142,7 @@ async def serve(
         reads = settings.audit is not None and settings.audit.reads
         more = [] if settings.alto is None else [await stack.enter_async_context(alto_view(settings.alto, limits))]
         sessions = SessionService(service, board)
-        inner = application(service, tokens, sessions, metrics, version=_version(), more=more)
+        inner = application(service, tokens, sessions, metrics, version=VERSION, more=more)
         identities = Identities(tokens, OidcIdentities(settings.oidc))
         gate = Gate(
             inner,
@@ -276,10 +276,3 @@ async def _reload(
 def _said(place: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:
     address = address_of(place, listening)
     return address if is_unix(address) else f"{'http' if context is None else 'https'}://{address}"
-
-
-def _version() -> str:
-    try:
-        return version("millrace-net")
-    except PackageNotFoundError:
-        return "0"

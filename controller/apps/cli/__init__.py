@@ -9,8 +9,9 @@ import sys
 from typing import Final
 
 from controller.apps.cli.plain_output import plain_output
+from controller.apps.cli.table import help_text
 from dataplane.errors import MillraceError, in_one_line, is_text
-from dataplane.extras import missing
+from dataplane.version import VERSION
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What the system says of an output that takes no more."""
@@ -64,9 +65,13 @@ def _check_words() -> None:
 
 def _run() -> None:
     """Run the command; raise OSError, as any command may, for output that is taken by nobody."""
-    from controller.apps.cli.app import app  # noqa: PLC0415 - a missing package must still end as one line
-
     try:
+        if sys.argv[1:] in (["--help"], ["version"], ["--version"]):
+            # Typer alone is more than a hundred modules.
+            print(help_text() if sys.argv[1] == "--help" else f"millrace {VERSION}")  # noqa: T201
+            return
+        from controller.apps.cli.app import app  # noqa: PLC0415 - a missing package must still end as one line
+
         app(standalone_mode=True)
     finally:
         if sys.stdout is not None and not sys.stdout.closed:
@@ -76,6 +81,8 @@ def _run() -> None:
 def _line(error: Exception) -> str:
     """Return what the user reads of an error; of a package that is not installed, how to install it."""
     if isinstance(error, ModuleNotFoundError):
+        from dataplane.extras import missing  # noqa: PLC0415 - of no use to whoever has everything
+
         pairs = zip(["", *sys.argv[1:]], sys.argv[1:], strict=False)
         command = next((word for before, word in pairs if word[:1] != "-" and before not in _WITH_VALUE), "")
         line = missing(f"millrace {command}".strip(), error, _SMALLER.get(command, "demo"))

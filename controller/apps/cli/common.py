@@ -12,7 +12,8 @@ from typing import Annotated, Final
 
 import typer
 
-from controller.apps.cli.log import OPTIONS, LogFormat, log_to_stderr
+from controller.apps.cli.log import log_to_stderr
+from controller.apps.cli.log_options import OPTIONS, LogFormat
 from dataplane.notify import notify
 
 __all__ = ["SettingsFile", "check_outputs", "log_to_stderr", "ready", "say", "working"]

@@ -4,45 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Final
 
-
-class LogFormat(StrEnum):
-    """How a line of a log is written."""
-
-    TEXT = "text"
-    """Time (UTC), level and name before the message."""
-    JSON = "json"
-    """An object a line."""
-    PLAIN = "plain"
-    """The daemon before the message, and the level of warnings and worse: for `millrace up` and journals."""
-
-
-class LogLevel(StrEnum):
-    """What is left out: whatever is less."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """What the command line wants of a log; quiet ones say neither that they are ready nor how far they are."""
-
-    level: LogLevel = LogLevel.INFO
-    form: LogFormat = LogFormat.TEXT
-    quiet: bool = False
-
-
-_DEFAULT: Final = LogOptions()
-OPTIONS: Final = ContextVar("log options", default=_DEFAULT)
-"""What the command that runs was told."""
+from controller.apps.cli.log_options import OPTIONS, LogFormat
 
 
 class TextFormatter(logging.Formatter):

@@ -9,11 +9,11 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from dataplane.config.quantities import SIZE, Unit
+from dataplane.version import VERSION
 
 JSON_VERSION: Final = "2.23"
 """The newest bmv2 JSON that has been tried; the loader takes any 2.x."""
@@ -107,7 +107,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     files_help = f"older files of the log that are kept; default: {_DEFAULT_LOG_FILES}"
     add("--log-file-max-files", type=_natural, metavar="N", help=files_help)
     add("--priority-queues", type=_natural, metavar="N", help=f"there are always {QUEUES}")
-    add("-v", "--version", action=_Say, say=_own_version, help="say the version, and exit")
+    add("-v", "--version", action=_Say, say=lambda: f"Millrace {VERSION}", help="say the version, and exit")
     add("--json-version", action=_Say, say=lambda: JSON_VERSION, help="say which bmv2 JSON is understood, and exit")
     for name in _WITHOUT_MEANING:
         add(name, help=argparse.SUPPRESS)
@@ -185,13 +185,6 @@ class _Say(argparse.Action):
         """Print it."""
         sys.stdout.write(f"{self._say()}\n")
         parser.exit()
-
-
-def _own_version() -> str:
-    try:
-        return f"Millrace {version('millrace-net')}"
-    except PackageNotFoundError:
-        return "Millrace, from a source tree"
 
 
 def _natural(text: str) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from collectors.record_columns import RecordColumns
@@ -31,6 +32,7 @@ from collectors.values import (
 )
 from controller.apps import cli
 from controller.apps.cli.app import app
+from controller.apps.cli.table import COMMANDS, help_text
 from controller.network.paths.service.process import serve
 from controller.network.paths.settings import DecideSettings, MetricsSettings, PathServerSettings
 from dataplane.clock import VirtualClock
@@ -58,6 +60,32 @@ def test_commands_start_without_what_only_some_need() -> None:
     text = f"import sys, controller.apps.cli.app, controller.apiserver.client; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("word", ["--help", "version", "--version"])
+def test_help_and_version_import_little(word: str) -> None:
+    text = (
+        f"import sys; sys.argv = ['millrace', {word!r}]\nfrom controller.apps.cli import main\nmain()\n"
+        "print(len(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_S, check=True)
+    assert "millrace" in done.stdout
+    assert int(done.stderr) < 150
+
+
+def test_help_has_every_option() -> None:
+    command = get_command(app)
+    options = {name for parameter in command.params for name in parameter.opts}
+    words = help_text().replace(",", " ").split()
+    assert options <= set(words)
+
+
+def test_help_says_what_each_command_is() -> None:
+    rows = [row for rows in COMMANDS.values() for row in rows]
+    assert len({row.name for row in rows}) == len(rows)
+    for row in rows:
+        assert len(row.help) <= 70, row.name
+        assert row.help.endswith("."), row.name
 
 
 class Feed:

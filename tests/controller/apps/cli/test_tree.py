@@ -39,6 +39,7 @@ WITHOUT_FORMAT = {
     "switch": "a daemon with a parser of its own, bmv2's; `switch show` has --format",
     "telemetry probe": "sends packets until it is stopped",
     "up": "runs until it is stopped",
+    "version": "prints two words",
 }
 """Commands that show no rows and no values, with the reason; beside them those whose name says so."""
 CHANGES = {"add", "apply", "cancel", "change", "delete", "drive", "end", "put", "remove", "report", "revoke", "set"}

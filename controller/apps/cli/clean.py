@@ -1,0 +1,38 @@
+"""`millrace clean`: what a killed kernel fabric has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from dataplane.fabric.kernel.manifest import find_leftovers, remove_leftovers
+
+
+def clean(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Say what would be removed, and remove nothing.")
+    ] = False,
+) -> None:
+    """Remove namespaces and processes left behind by a killed kernel fabric or benchmark (root)."""
+    problems: list[str] = []
+    if dry_run:
+        found = find_leftovers(on_problem=problems.append)
+        lines = [
+            f"{one.fabric_id}: {_named('namespace', one.namespaces)}; {_named('process', one.pids)}" for one in found
+        ]
+    else:
+        lines = remove_leftovers(on_problem=problems.append)
+    if lines or not problems:
+        typer.echo("\n".join(lines) if lines else "nothing was left behind")
+    for problem in problems:
+        typer.echo(problem, err=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _named(kind: str, found: Sequence[object]) -> str:
+    """Return how many there are of a kind, and which."""
+    many = kind if len(found) == 1 else f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return f"{len(found)} {many}" + (f" ({' '.join(map(str, found))})" if found else "")

@@ -1,0 +1,3 @@
+"""The version; pyproject.toml reads it here."""
+
+VERSION = "0.2.0"

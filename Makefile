@@ -26,11 +26,13 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check protos picture unit unit-user unit-root shell site lock same-python clean
+.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check protos picture unit unit-user unit-root shell site lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
 	@echo "make test    everything a reviewer would check: format, lint, types, layers, P4 build, each Python, tests"
+	@echo "make test ARGS=PATH   these tests alone"
+	@echo "make quick   format, lint, layers, types and tests of what has changed since the last commit"
 	@echo "make deep    what takes too long for every change: programs and daemons that are killed hundreds of times, soaks"
 	@echo "make mininet a topology under Mininet, ends in its prompt (SWITCH=millrace|bmv2, TOPOLOGY=file or name; root)"
 	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
@@ -97,8 +99,17 @@ mininet: same-python $(VENV)/.base
 
 # Only tests need the packages of Debian, which come beside all else, but after what .ci/prepare may install.
 test: same-python
+ifeq ($(ARGS),)
 	@$(MAKE) --no-print-directory --jobs=3 debian checked
 	@$(MAKE) --no-print-directory unit
+else
+	@$(MAKE) --no-print-directory $(VENV)/.dev
+	$(BIN)/python -m pytest $(ARGS)
+endif
+
+# The loop while one edits: what has changed since the last commit, and what imports say of all.
+quick: $(VENV)/.dev
+	@./.ci/quick
 
 debian: | $(VENV)/bin/python
 	@./.ci/debian containers docker-registry podman runc conmon busybox-static skopeo umoci docker-registry
@@ -151,6 +162,8 @@ picture:
 
 # More processes than cores: now and then a test waits, for a daemon or for a time.
 WORKERS := $(shell echo $$(($$(nproc) * 3 / 2)))
+# Of `make test`: files or tests to run alone, or any options of pytest.
+ARGS ?=
 
 ROOT_OUTPUT := .pytest_cache/root
 USER_OUTPUT := .pytest_cache/user

@@ -39,7 +39,7 @@ help:
 	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
 	@echo "make protos  write the Python of every .proto again (needs grpcio-tools, of the development tools)"
-	@echo "make picture write docs/architecture.svg again from its .dot (needs Graphviz)"
+	@echo "make picture write docs/reference/architecture.svg again from its .dot (needs Graphviz)"
 	@echo "make site    write the documentation as a site with a search and API pages into site/"
 	@echo "make lock    write $(LOCKS)/ again from pyproject.toml (UPGRADE=--upgrade: with the newest of everything)"
 

@@ -20,7 +20,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *(ROOT / "topologies").glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
-        *(ROOT / "docs").glob("*.dot"),
+        *(ROOT / "docs").rglob("*.dot"),
     ]
 )
 HISTORY = {"CHANGELOG.md": "tells of files that were"}
@@ -171,7 +171,7 @@ def test_no_module_climbs_out_of_the_repository() -> None:
 
 
 def test_the_picture_is_made_of_its_source() -> None:
-    source = ROOT / "docs/architecture.dot"
+    source = ROOT / "docs/reference/architecture.dot"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     picture = source.with_suffix(".svg").read_text(encoding="utf-8")
     assert f"{source.name} sha256:{digest}" in picture, "make picture"

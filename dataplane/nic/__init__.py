@@ -1,7 +1,7 @@
 """Network devices for programs that must not spend a system call or an interrupt on each frame.
 
 `open_nic` binds to a device and starts driver threads: they poll its queues, the flow classifier says what happens to a
-frame, and the packet manager hands it to a consumer in buffers of the consumer's own (docs/nic.md).
+frame, and the packet manager hands it to a consumer in buffers of the consumer's own (docs/network/nic.md).
 
 Below it, `open_port`, `memory_pair` and `open_socket_port` make a `NicPort`: queues over AF_PACKET rings, AF_XDP, DPDK,
 memory or sockets, which go to the kernels of dataplane/nic/ports/kernels, which a native forwarding loop calls, or stay

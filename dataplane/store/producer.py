@@ -89,7 +89,7 @@ class Producer(Closing):
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What became of packets since the start, by what docs/store.md calls it."""
+        """What became of packets since the start, by what docs/training/store.md calls it."""
         with self._lock:
             return dict(self._core.counters)
 

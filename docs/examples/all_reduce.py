@@ -13,7 +13,7 @@ prints
     each received 1.04 times its vector, and would have 1.50 times around a ring
 
 Between machines `Membership.join` meets the others by the job's name and brings the settings, and under PyTorch one
-line moves DistributedDataParallel's gradients there (docs/allreduce.md, docs/jobs.md).
+line moves DistributedDataParallel's gradients there (docs/training/allreduce.md, docs/training/jobs.md).
 """
 
 from __future__ import annotations

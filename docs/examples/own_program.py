@@ -4,7 +4,7 @@ own_program/forwarder.p4 sends packets to destinations without a route to the co
 P4Info are what p4c-bm2-ss made of it. The switch compiles that to machine code and answers P4Runtime, so everything
 below `control` is an ordinary finsy program, which would drive simple_switch_grpc just as well. Frames come over
 cables in memory, which need no root; with devices, start `millrace switch -i 1@veth1 -i 2@veth2 ...` instead
-(docs/switch.md).
+(docs/network/switch.md).
 
     python docs/examples/own_program.py
 

@@ -1,6 +1,6 @@
 """A rule over the network's state that raises an event: say when a queue fills, and when it has emptied.
 
-A rule names a figure of every link (docs/telemetry.md has them all), a limit, and what clears it again. Here two
+A rule names a figure of every link (docs/network/telemetry.md has them all), a limit, and what clears it again. Here two
 rules watch the links of a small ring while a second flow comes and goes: one has limits that somebody had to know,
 the other finds by itself that the delay's level has changed. Packets carry INT, switches report, the collector makes
 of it what the rules look at, ten times a second. All of it runs in virtual time.
@@ -15,7 +15,7 @@ prints
     4400 ms: queue fills: cleared on s1->s2, queue_occupancy_frames 0, threshold 2
 
 In a collector that runs, the same rules stand in its settings file, and events go to whoever subscribes to its feed
-(docs/events.md).
+(docs/network/events.md).
 """
 
 from __future__ import annotations

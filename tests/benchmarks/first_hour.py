@@ -1,7 +1,7 @@
 """What a newcomer meets in the first hour: the tutorials, TCP through a switch, what is installed, packets explained.
 
 - tutorials_same, tutorials_total: exercises of p4lang's tutorials that show the same with ours as with bmv2; null
-  without what they need (docs/drop-in.md).
+  without what they need (docs/start/drop-in.md).
 - iperf_*: TCP through a switch, over the kernel's bridge and over bmv2 (first/tcp.py); null without iperf3, or bmv2.
 - worker_install_mb: what a training worker installs (first/worker.py).
 - trace_pps: packets explained a second (first/trace.py).

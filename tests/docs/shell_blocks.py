@@ -67,7 +67,7 @@ class ShellBlock:
 
     @property
     def place(self) -> str:
-        """Where it is, as `docs/up.md:5`."""
+        """Where it is, as `docs/start/up.md:5`."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 

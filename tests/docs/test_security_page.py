@@ -29,7 +29,7 @@ from dataplane.topology.schema import REPORT_UDP_PORT
 from dataplane.wire.store import UDP_PORT
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
 PACKAGES = "dataplane", "collectors", "controller"
 LISTENS = re.compile(
     r"(opened|sock|probe|found|listening|server|socket|_socket|_listening)\.bind\((?!ETHTOOL|library)|\.add_(in)?secure_port\("

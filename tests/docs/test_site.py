@@ -35,7 +35,7 @@ def test_links_lead_to_places_of_the_site(site: ModuleType) -> None:
     outside = site.linked_outside()
     pages = {site.place_of(page): page for page in (ROOT / "docs").rglob("*.md")}
     pages |= {place: path for place, path in outside.items() if path.suffix == ".md"}
-    pictures = {site.place_of(picture) for picture in (ROOT / "docs").glob("*.svg")}
+    pictures = {site.place_of(picture) for picture in (ROOT / "docs").rglob("*.svg")}
     for place, source in pages.items():
         text = site.rewritten(source.read_text(encoding="utf-8"), source, place)
         led = {posixpath.normpath(posixpath.join(posixpath.dirname(place), link)) for link in site.links_of(text)}

@@ -28,8 +28,8 @@ def _loads_the_dissectors(said: str) -> None:
 
 
 ALSO: dict[str, Callable[[str], None]] = {
-    "docs/allreduce.md": _trains_by_the_switch,
-    "docs/wireshark.md": _loads_the_dissectors,
+    "docs/training/allreduce.md": _trains_by_the_switch,
+    "docs/network/wireshark.md": _loads_the_dissectors,
 }
 """What else a page's transcript has to show, where no output stands beside the commands."""
 

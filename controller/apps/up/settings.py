@@ -65,7 +65,7 @@ class FabricSection(Strict, frozen=True):
 
 
 class CollectorSection(Strict, frozen=True):
-    """The collector; see docs/telemetry.md."""
+    """The collector; see docs/network/telemetry.md."""
 
     address: str | None = None
     """gRPC address of its feed; default: a socket in `run`."""
@@ -84,7 +84,7 @@ class CollectorSection(Strict, frozen=True):
 
 
 class PathsSection(Strict, frozen=True):
-    """The path server; see docs/paths.md."""
+    """The path server; see docs/network/paths.md."""
 
     address: str | None = None
     """gRPC address of routes and decisions; default: a socket in `run`."""
@@ -103,7 +103,7 @@ class PathsSection(Strict, frozen=True):
 
 
 class ControllerSection(Strict, frozen=True):
-    """The controller; see docs/controller.md."""
+    """The controller; see docs/network/controller.md."""
 
     address: str | None = None
     """gRPC address of its status; default: a socket in `run`."""
@@ -162,7 +162,7 @@ class SchedulerSection(Strict, frozen=True):
 
 
 class PlacementSection(Strict, frozen=True):
-    """The workload controller; see docs/placement.md."""
+    """The workload controller; see docs/cluster/placement.md."""
 
     silence: SilenceSettings = SilenceSettings()
     """Nodes that do not report."""
@@ -177,7 +177,7 @@ class PlacementSection(Strict, frozen=True):
 
 
 class BalanceSection(Strict, frozen=True):
-    """The management service of unit pools; see docs/balance-service.md."""
+    """The management service of unit pools; see docs/cluster/balance-service.md."""
 
     interval_s: PositiveS = 1.0
     """Time between two rounds."""
@@ -194,7 +194,7 @@ class BalanceSection(Strict, frozen=True):
 
 
 class NodeSection(Strict, frozen=True):
-    """A host that this machine serves; see docs/nodes.md."""
+    """A host that this machine serves; see docs/cluster/nodes.md."""
 
     runtime: RuntimeSettings = RuntimeSettings()
     """What runs its containers."""
@@ -215,7 +215,7 @@ class NodeSection(Strict, frozen=True):
 
 
 class CentreSection(Strict, frozen=True):
-    """A compute centre that this machine serves; see docs/centres.md."""
+    """A compute centre that this machine serves; see docs/cluster/centres.md."""
 
     hosts: Names = ()
     """Which hosts of the topology it is; in a fabric in the kernel jobs run in the first one's network namespace."""

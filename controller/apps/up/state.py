@@ -22,7 +22,7 @@ _OWN: Final = {"generated", "logs", "tokens", "lock", "run"}
 _OTHERS: Final = 0o077
 _TEMPLATE: Final = """\
 # Settings of `millrace up`, written once, at its first start: edit them as you like, they are never overwritten.
-# docs/up.md lists all keys; each daemon's own settings (generated/) are derived from these.
+# docs/start/up.md lists all keys; each daemon's own settings (generated/) are derived from these.
 topology: {topology}
 time: {time}                   # of the fabric that is started: virtual, or kernel (root)
 # switches: {{s1: "127.0.0.1:9559"}}  # P4Runtime addresses of switches that run already: then no fabric is started

@@ -50,9 +50,9 @@ def _two_centres(place: Place) -> None:
 
 
 def _products_have_run(place: Place) -> None:
-    """The task of docs/task-scheduler.md has run in one of two centres."""
+    """The task of docs/cluster/task-scheduler.md has run in one of two centres."""
     _two_centres(place)
-    page = ROOT / "docs/task-scheduler.md"
+    page = ROOT / "docs/cluster/task-scheduler.md"
     task = next(part for part in parts_of(page) if isinstance(part, File) and part.name == "products.yaml")
     place.write(task.name, task.text)
     place.call("millrace task submit products.yaml --wait")

@@ -27,7 +27,7 @@ def _an_environment(place: Place) -> None:
 
 
 def _a_wheel(place: Place) -> None:
-    """The wheel that docs/install.md makes is here, and /opt is the page's own."""
+    """The wheel that docs/start/install.md makes is here, and /opt is the page's own."""
     _own(place)
     place.call("pip wheel --quiet --no-deps --wheel-dir . .")
 

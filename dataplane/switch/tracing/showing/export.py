@@ -1,4 +1,4 @@
-"""A trace as JSON: one object a packet, with the keys that docs/trace.md lists.
+"""A trace as JSON: one object a packet, with the keys that docs/network/trace.md lists.
 
 Values of fields are hexadecimal texts of as many digits as the field has bits for, so that no reader loses digits of a
 wide one; frames are hexadecimal, too. A source is an object with file, line and text, or null.

@@ -48,7 +48,7 @@ def tree_of(name: str, count: int, costs: CostMap | None = None) -> SwitchTree:
 
 @pytest.mark.parametrize(("machines", "measured_s"), [(2, 11.645), (4, 11.646)])
 def test_the_time_is_that_of_measured_all_reduces(machines: int, measured_s: float) -> None:
-    # docs/benchmarks.md: 2^26 bytes of float32 over cables of 50 Mbit/s.
+    # docs/results/benchmarks.md: 2^26 bytes of float32 over cables of 50 Mbit/s.
     predicted_s = tree_of(ONE_SWITCH, machines).transfer_s(Sums(groups=1 << 24, is_float=True))
     assert predicted_s == pytest.approx(measured_s, rel=0.03)
     # Beside 1,024 bytes of values a packet has 78 of Ethernet, IPv4, UDP, our header and the checksum.

@@ -27,7 +27,7 @@ from tests.dataplane.switch.scenarios import PROGRAMS, load, scenarios
 from tests.examples import examples
 
 GOLDEN = Path(__file__).parent / "golden"
-PAGE = Path(__file__).parents[4] / "docs" / "trace.md"
+PAGE = Path(__file__).parents[4] / "docs" / "network" / "trace.md"
 UDP = "02000000000202000000000108004500002000010000401163040a0001010a0002c8c0de0007000c000001020304"
 WRONG = UDP[:46] + "06" + UDP[48:]
 
@@ -85,7 +85,7 @@ def test_a_packet_that_goes_round_for_ever_is_cut_off() -> None:
 
 
 def test_each_step_is_json_with_the_keys_of_the_page() -> None:
-    """The table in docs/trace.md has each kind with its keys, and no others."""
+    """The table in docs/network/trace.md has each kind with its keys, and no others."""
     kinds = {kind.kind: [field.name for field in fields(kind)] for kind in get_args(steps.Step)}
     rows = [line.split("|") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| `")]
     written = {row[1].strip(" `"): [key.strip(" `") for key in row[2].split(",")] for row in rows}

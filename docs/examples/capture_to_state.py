@@ -14,7 +14,8 @@ Without arguments it makes a capture first: two racks, INT on every packet, one 
     flow 10.0.1.1 to 10.0.2.1: leaf1-spine-leaf2, 14.79 ms
     flow 10.0.1.2 to 10.0.2.1: leaf1-spine-leaf2, 14.79 ms
 
-`millrace telemetry replay` does the same at the command line, with history and events beside it (docs/network/telemetry.md).
+`millrace telemetry replay` does the same at the command line, with history and events beside it
+(docs/network/telemetry.md).
 """
 
 from __future__ import annotations

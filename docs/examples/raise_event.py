@@ -1,9 +1,9 @@
 """A rule over the network's state that raises an event: say when a queue fills, and when it has emptied.
 
-A rule names a figure of every link (docs/network/telemetry.md has them all), a limit, and what clears it again. Here two
-rules watch the links of a small ring while a second flow comes and goes: one has limits that somebody had to know,
-the other finds by itself that the delay's level has changed. Packets carry INT, switches report, the collector makes
-of it what the rules look at, ten times a second. All of it runs in virtual time.
+A rule names a figure of every link (docs/network/telemetry.md has them all), a limit, and what clears it again. Here
+two rules watch the links of a small ring while a second flow comes and goes: one has limits that somebody had to know,
+the other finds by itself that the delay's level has changed. Packets carry INT, switches report, the collector makes of
+it what the rules look at, ten times a second. All of it runs in virtual time.
 
     python docs/examples/raise_event.py
 

@@ -21,7 +21,8 @@ prints
     shortest path: 56 packets, 8.2 ms
     lost of all: 0
 
-In a fabric that runs the same `RouteSet` comes from a path server (docs/network/paths.md) to the daemon (docs/network/controller.md).
+In a fabric that runs the same `RouteSet` comes from a path server (docs/network/paths.md) to the daemon
+(docs/network/controller.md).
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python docs/examples/watch_fabric.py unix:/run/user/1000/millrace/collector.sock
 
-with the address that `millrace collector` says when it is ready (docs/network/telemetry.md). The feed is a gRPC service, and
-the client comes back by itself when the collector restarts. Without an address the program brings a collector and a
-small fabric of its own, in virtual time; after three seconds there a second flow fills a cable, and the rule's alarm
-ends it:
+with the address that `millrace collector` says when it is ready (docs/network/telemetry.md). The feed is a gRPC
+service, and the client comes back by itself when the collector restarts. Without an address the program brings a
+collector and a small fabric of its own, in virtual time; after three seconds there a second flow fills a cable, and the
+rule's alarm ends it:
 
     ...
     s1->s2: 20% used, p99 5.3 ms

@@ -39,7 +39,7 @@ def lacking() -> str | None:
 
 
 class SystemdMachine:
-    """The machine while the `with` block lasts; Millrace's wheel is in /opt/millrace, as docs/start/production.md has it."""
+    """The machine while the `with` block lasts, with the wheel in /opt/millrace as docs/start/production.md says."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._root = folder, folder / "root"

@@ -1,4 +1,4 @@
-"""Each exercise of p4lang's tutorials shows the same under Mininet with our switch as with bmv2 (docs/start/drop-in.md)."""
+"""Each exercise of p4lang's tutorials does the same with our switch as with bmv2 (docs/start/drop-in.md)."""
 
 from __future__ import annotations
 

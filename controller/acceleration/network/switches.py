@@ -1,7 +1,8 @@
 """The switch as a choice: sums of fixed width that in-network aggregation adds up on the way, instead of machines.
 
 Each machine computes its part, on its CPU or an accelerator, and sends the sums once; switches add them up and send the
-result to all (docs/training/allreduce.md). No round computes on a machine; what crosses an accelerator's bus is its own part.
+result to all (docs/training/allreduce.md). No round computes on a machine; what crosses an accelerator's bus is its own
+part.
 """
 
 from __future__ import annotations

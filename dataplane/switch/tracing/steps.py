@@ -1,6 +1,7 @@
 """What a trace consists of: passages of a packet (or a copy of it) through a pipeline, each with its steps in order.
 
-Every class is a step of its own kind: `kind` says which in JSON, and its fields are the other keys (docs/network/trace.md).
+Every class is a step of its own kind: `kind` says which in JSON, and its fields are the other keys
+(docs/network/trace.md).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ TopologyOption = Annotated[
 ]
 HardwareOption = Annotated[
     Path | None,
-    typer.Option("--hardware", metavar="FILE", help="Accelerators, fan-in and more; docs/cluster/acceleration-network.md."),
+    typer.Option("--hardware", metavar="FILE", help="Accelerators, fan-in: docs/cluster/acceleration-network.md."),
 ]
 FeedOption = Annotated[
     str | None, typer.Option("--feed", metavar="ADDRESS", help="Measured paths: a collector's unix:PATH or HOST:PORT.")

@@ -1,0 +1,49 @@
+"""Prose in the code stays as plain as it has become (CONTRIBUTING.md, "How the code reads")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.prose import headless_in, long_test_names_in
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("dataplane", "collectors", "controller")
+HEADLESS_IN_TESTS = 255
+"""Docstrings of tests that open with a question word; lower it with each that goes."""
+LONG_NAMES = 1_153
+"""Tests whose names have more than 60 characters; lower it with each that goes."""
+
+SOURCE = '''
+"""What a module has."""
+
+LIMIT = 3
+"""How many."""
+
+
+class Feed:
+    """Settings of the feed."""
+
+    size: int = 1
+    """Of it."""
+
+
+def test_whoever_has_asked_for_more_than_there_is_gets_what_there_is() -> None:
+    """Whether that holds is looked at."""
+'''
+
+
+def test_docstrings_open_with_a_noun_or_a_verb() -> None:
+    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in headless_in(path.read_text("utf-8"))]
+    assert found == []
+
+
+def test_prose_of_tests_does_not_get_worse() -> None:
+    sources = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    assert sum(len(headless_in(source)) for source in sources) <= HEADLESS_IN_TESTS
+    assert sum(len(long_test_names_in(source)) for source in sources) <= LONG_NAMES
+
+
+def test_faults_of_prose_are_found() -> None:
+    assert headless_in(SOURCE) == [2, 5, 12, 16]
+    assert long_test_names_in(SOURCE) == ["test_whoever_has_asked_for_more_than_there_is_gets_what_there_is"]

@@ -14,7 +14,7 @@ from dataplane.errors import MillraceError, in_one_line, is_text
 from dataplane.version import VERSION
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What the system says of an output that takes no more."""
+"""Errors raised when an output has no room left."""
 
 _SMALLER: Final = {"collector": "collector", "controller": "controller", "switch": "controller"}
 """Commands that need less than the whole command line, and the extra that has it."""

@@ -27,7 +27,7 @@ _POLL_S: Final = 0.1
 
 
 class SwitchOption(StrEnum):
-    """Which switch runs in a kernel fabric."""
+    """Switch implementation for a kernel fabric."""
 
     MILLRACE = "millrace"
     BMV2 = "bmv2"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Feed = Annotated[str, typer.Option("--feed", metavar="ADDRESS", help="The collector's feed: unix:PATH or HOST:PORT.")]
 FEED: Final = FeedClientSettings().address
 PATIENCE_S: Final = 10.0
-"""How long a collector that can be reached may take to answer."""
+"""Time limit for an answer from a reachable collector."""
 
 T = TypeVar("T")
 

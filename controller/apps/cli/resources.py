@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """How resources are written."""
+    """Output format of resources."""
 
     TABLE = "table"
     CSV = "csv"

@@ -1,4 +1,4 @@
-"""Where figures stand in a picture: on or beside their own link, off boxes, other figures and other links."""
+"""Place figures in a picture: on or next to their own link, clear of boxes, other figures and other links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `millrace up`, `status`, `down` and `logs` do."""
+"""Implement `millrace up`, `status`, `down` and `logs`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DETACHED_S: Final = 180.0
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What the command line says; None where it says nothing."""
+    """Command-line options; None where not given."""
 
     topology: str | None
     time: Time | None

@@ -29,13 +29,13 @@ _PATH_BYTES: Final = 107
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one asks a supervisor."""
+    """Request to the supervisor."""
 
     ask: Literal["status", "down", "reload"]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What it answers."""
+    """Answer of the supervisor."""
 
     state: UpState | None = None
     error: str | None = None

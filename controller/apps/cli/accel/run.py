@@ -93,7 +93,7 @@ def run(  # noqa: PLR0917 - a command line's options
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What is said of an operator."""
+    """Operator options from the command line."""
 
     column: str
     below: float

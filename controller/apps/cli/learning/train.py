@@ -39,7 +39,7 @@ _STOPPING: Final = (
 
 
 class Where(StrEnum):
-    """Where an agent trains."""
+    """Execution mode of training."""
 
     INLINE = "inline"
     PROCESS = "process"

@@ -31,7 +31,7 @@ _TRIAL_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a probe task is built from: a graph, and the seconds that its operators took, if it was run."""
+    """Source of a probe task: a graph, and the seconds that its operators took if it was run."""
 
     graph: OperatorGraph
     seconds: Mapping[str, float] | None = None

@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 class Order(StrEnum):
-    """What comes first in `top`."""
+    """Sort order of `top`."""
 
     UTILISATION = "utilisation"
     DELAY = "delay"

@@ -56,7 +56,7 @@ class Column:
 
     @property
     def about(self) -> str:
-        """How long it is, and the note."""
+        """Size, and the note if there is one."""
         size = f"{sum(part.size for part in self.parts)} bytes"
         return f"{size}, {self.note}" if self.note else size
 

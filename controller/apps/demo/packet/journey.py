@@ -19,7 +19,7 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.packet import decode_udp_frame
 
 FRAME_BYTES: Final = 142
-"""Of the packet as its host sends it: 100 bytes behind its headers, so that these are seen."""
+"""Frame size as the host sends it: 100 bytes behind its headers, enough to make the headers visible."""
 _OTHERS_BYTES: Final = 1000
 _MOST_OTHERS: Final = 24
 _BEGIN_NS: Final = 10_000_000

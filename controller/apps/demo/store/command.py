@@ -21,7 +21,7 @@ _NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """What the command line says."""
+    """Command-line options."""
 
     topology: str
     producer: str | None

@@ -1,4 +1,4 @@
-"""What the demo of named content does: reads by popularity, a write, a value replaced at the producer, new names."""
+"""Scenario of the named-content demo: reads by popularity, a write, a value replaced at the producer, new names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class StoreOutcome:
-    """What the demo showed; `switch` is the producer's, which keeps the copies."""
+    """Results of the demo; `switch` is the producer's, which keeps the copies."""
 
     topology: Topology
     producer: str

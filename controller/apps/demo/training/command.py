@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """What the command line says."""
+    """Command-line options."""
 
     workers: int
     steps: int

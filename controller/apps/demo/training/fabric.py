@@ -46,7 +46,7 @@ class TrainingFabric:
         self.workers, self._dead_after_ns = workers, int(dead_after_s * 1e9)
         self._module, self.steps = module, steps
         self.patience_s = patience_s
-        """How long a worker may say nothing."""
+        """Time limit for a silent worker."""
         self.topology = star(workers, rate_bps)
         self.fabric = KernelFabric(self.topology)
         self.service = f"unix:{self.fabric.run_dir}/jobs.sock"

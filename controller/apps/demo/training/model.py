@@ -1,4 +1,4 @@
-"""What the demo trains: a small transformer that learns to count, with DistributedDataParallel as it comes."""
+"""Model that the demo trains: a small transformer that learns to count, with unmodified DistributedDataParallel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The library of probe kernels: those that come with Millrace, and those of the API's store over them.
+"""The library of probe kernels: the built-in ones, overlaid with those of the API's store.
 
-The built-in ones are there without any store. A stored kernel of the same identifier and version takes the place of a
-built-in one; another version stands beside it, and the newest is what a name without a version means.
+The built-in ones need no store. A stored kernel of the same identifier and version replaces a built-in one; another
+version is added, and a name without a version means the newest.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class KernelLibrary:
         return version in self._kernels.get(identifier, {})
 
     def named(self, name: str) -> ProbeKernel:
-        """Return the kernel of a name such as dgemm, its newest version, or dgemm.2; raise ProbeKernelError."""
+        """Return the kernel of a name: dgemm (its newest version) or dgemm.2; raise ProbeKernelError."""
         identifier, dot, version = name.partition(".")
         if dot and not (version.isascii() and version.isdecimal()):
             raise ProbeKernelError(f"{name!r} names no kernel: IDENTIFIER or IDENTIFIER.VERSION")
@@ -91,7 +91,7 @@ def prepare(
     library: Library | None = None,
     memory_bytes: int | None = None,
 ) -> loading.Checked:
-    """Return a kernel with its data at sizes, its own where none are given; raise ProbeKernelError in one line.
+    """Return a kernel with its data at sizes, by default its own; raise ProbeKernelError in one line.
 
     `memory_bytes` is what a unit has; None for what this process may take.
     """

@@ -36,7 +36,7 @@ from dataplane.blas_threads import tell_loaded
 
 View = TypeVar("View")
 Where = Literal["none", "inline", "thread", "process"]
-"""Where an agent trains: not at all, while it decides, beside it in a thread, or in a process."""
+"""Execution mode of training: off, inline with decisions, in a background thread, or in a process."""
 
 _SAVE_WITHIN_S: Final = 60.0
 
@@ -51,7 +51,7 @@ class Agent(Generic[View]):
 
     @property
     def settings(self) -> AgentSettings:
-        """What it was made by."""
+        """Settings that the agent was created with."""
         return self._checkpoint.settings
 
     @property
@@ -61,7 +61,7 @@ class Agent(Generic[View]):
 
     @property
     def status(self) -> Status:
-        """How training stands."""
+        """Status of training."""
         return self.training.status
 
     def decide(self, observation: Observation, view: View) -> Decision:

@@ -1,7 +1,7 @@
-"""What learns: the training network, its optimiser and the buffer, one experience after another.
+"""The learner: training network, optimiser and buffer, fed one experience at a time.
 
 A learner is deterministic under its seed, on one processor with one number of threads: the same experiences in the same
-order give the same weights. Random numbers of PyTorch (dropout) are the learner's own and leave the process's alone.
+order give the same weights. The learner has its own PyTorch random state (dropout) and leaves the process's untouched.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Tensor = Any
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one training step did: after how many decisions, on how many experiences, at which mean loss and error."""
+    """Result of one training step: decisions so far, experiences used, mean loss and mean error."""
 
     decisions: int
     steps: int

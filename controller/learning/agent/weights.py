@@ -52,7 +52,7 @@ class Shape:
 
     @property
     def outputs(self) -> int:
-        """How many numbers come out of a token."""
+        """Number of outputs per token."""
         return self.actions * self.quantiles
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
@@ -153,7 +153,7 @@ class WeightSet:
 
     @property
     def is_finite(self) -> bool:
-        """Whether every weight is a finite number."""
+        """True if every weight is finite."""
         return all(np.isfinite(array).all() for array in self.arrays.values())
 
     def to_bytes(self) -> bytes:

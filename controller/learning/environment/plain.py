@@ -45,12 +45,12 @@ class PlainPool:
 
     @property
     def actions(self) -> int:
-        """How many nodes have engines."""
+        """Number of nodes with engines."""
         return self.model.system.actions
 
     @property
     def view(self) -> PlainPool:
-        """What heuristics may read: the pool itself."""
+        """State for heuristics: the pool itself."""
         return self
 
     def start(self, seed: int) -> Observation:
@@ -423,7 +423,7 @@ class PlainPool:
 
     @property
     def candidates(self) -> tuple[bool, ...]:
-        """Which nodes can run the task."""
+        """Nodes that can run the task."""
         return tuple(self._obstacle(node, self.task) is None for node in range(self.actions))
 
     def _way_features(self, action: int) -> tuple[float, float]:

@@ -42,12 +42,12 @@ class Pool:
 
     @property
     def actions(self) -> int:
-        """How many nodes have engines."""
+        """Number of nodes with engines."""
         return self.model.system.actions
 
     @property
     def view(self) -> Pool:
-        """What heuristics may read: the pool itself."""
+        """State for heuristics: the pool itself."""
         return self
 
     def start(self, seed: int) -> Observation:
@@ -118,7 +118,7 @@ class Pool:
 
     @property
     def candidates(self) -> tuple[bool, ...]:
-        """Which nodes can run the task."""
+        """Nodes that can run the task."""
         return tuple(self._layout.candidates.tolist())
 
     @property

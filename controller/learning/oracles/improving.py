@@ -26,10 +26,10 @@ from dataplane.native import pointer_to
 Figures = npt.NDArray[np.float64]
 
 _PRICES: Final = len(EngineKind) + 2
-"""Of the time for which each kind of engine is held, and ports take in and give out."""
+"""Prices on the time for which each kind of engine is held, and ports take in and give out data."""
 _MOST_PRICE: Final = 256.0
 _WARM, _COLD = 0.01, 0.0003
-"""How much longer a run may be, as a part of the best one, to be gone on from: at first and at last."""
+"""Excess over the best run up to which the search continues from a run, as a fraction: at first and at last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Plays:
-    """How many runs each part of a search plays."""
+    """Number of runs per part of a search."""
 
     prices: int = 2000
     priced: int = 2000

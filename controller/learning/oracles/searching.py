@@ -40,7 +40,7 @@ class Rewindable(Protocol[SavedT]):
 
 
 class Objective(Enum):
-    """What is to be least: all response times together, or the end of the last task."""
+    """Minimised quantity: the sum of all response times, or the end of the last task."""
 
     RESPONSE = "response"
     MAKESPAN = "makespan"

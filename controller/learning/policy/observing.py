@@ -1,4 +1,4 @@
-"""What an agent sees of a pod that waits and of the cluster: the pool's six features, and the network's two."""
+"""Observation of a waiting pod and the cluster: the pool's six features, and the network's two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controller.scheduling.framework.values import PendingPod
 from dataplane.topology.values import NumberFormat
 
 _UNKNOWN_BPS: Final = 1_000_000_000
-"""What data is taken to come at where nothing is known of the network."""
+"""Assumed data rate where nothing is known about the network."""
 
 
 def observe(

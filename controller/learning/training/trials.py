@@ -91,7 +91,7 @@ class Run(Generic[View]):
 
     @property
     def record(self) -> RunRecord:
-        """Where it is."""
+        """Current position."""
         expects = 0 if self._seen is None else crc32(self._seen.row.tobytes())
         return RunRecord(
             self._given.name,

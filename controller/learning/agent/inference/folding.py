@@ -38,7 +38,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeedForward:
-    """What follows a layer's attention."""
+    """Part of a layer after its attention."""
 
     before: Norm
     wide: Affine

@@ -25,7 +25,7 @@ class InlineTraining:
 
     @property
     def status(self) -> Status:
-        """How training stands."""
+        """Status of training."""
         return status_of(self._learner)
 
     def give(self, experience: Experience) -> None:

@@ -14,7 +14,7 @@ Ask = Callable[[Learner], None]
 
 
 class Backlog:
-    """What waits for training; whoever adds never waits."""
+    """Queue of experiences waiting for training; adding never blocks."""
 
     def __init__(self, most: int) -> None:
         self.dropped = 0

@@ -1,4 +1,4 @@
-"""How long a task would take on a node; nothing is changed but scratch memory."""
+"""Predict how long a task would take on a node; only scratch memory changes."""
 
 from __future__ import annotations
 

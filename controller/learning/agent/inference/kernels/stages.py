@@ -21,7 +21,7 @@ LANES = 16
 
 
 class Sizes(Struct):
-    """Of a network: figures, and columns with their padding. `ones` and `zeros` are rows of figures of `hidden`."""
+    """Sizes of a network: element counts, and padded columns. `ones` and `zeros` are rows of `hidden` elements."""
 
     hidden: u64
     columns: u64  # of hidden
@@ -46,7 +46,7 @@ class First(Struct):
 
 
 class Attention(Struct):
-    """Of a later layer."""
+    """Weights of attention in a later layer."""
 
     projection: u64
     projection_bias: u64
@@ -62,7 +62,7 @@ class Affine(Struct):
 
 
 class FeedForward(Struct):
-    """What follows a layer's attention."""
+    """Weights of a layer after its attention."""
 
     before_gain: u64
     before_bias: u64

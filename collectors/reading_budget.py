@@ -35,7 +35,7 @@ class ReadingBudget:
 
     @property
     def allows_other(self) -> bool:
-        """Whether a report may be read that only Python reads."""
+        """Return whether a report that only Python can read may be read now."""
         return self._others is None or (self._others.left > 0 and self._time.left > 0)
 
     def take_other(self) -> None:

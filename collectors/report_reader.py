@@ -67,7 +67,7 @@ class ReportReader:
         self._report_udp_port = report_udp_port
         self._most_drops = most_drops
         self.last_problem: str | None = None
-        """Why the last bad report was refused."""
+        """Reason for which the last bad report was refused."""
 
     def read(self, payload: bytes, source: object, now_ns: int, address: int | None = None) -> ReadReport | None:
         """Take a report that came now; None if it is malformed, was here already, or comes from the wrong address."""

@@ -1,4 +1,4 @@
-"""How many of something may be done a second: a bucket that fills up with time."""
+"""Rate limit of operations per second: a bucket that refills over time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class TokenBucket:
         self._clock = clock
         self._burst_ns = burst_ns
         self._full_ns = clock.now_ns()
-        """When the bucket is, or was, full."""
+        """Time at which the bucket is, or was, full."""
 
     @property
     def left(self) -> int:
-        """How many are allowed now; below 0 after more was spent than was left."""
+        """Number of operations allowed now; negative after overspending."""
         now_ns = self._clock.now_ns()
         self._full_ns = max(self._full_ns, now_ns)
         return (now_ns + self._burst_ns - self._full_ns) * self._per_s // SECOND_NS

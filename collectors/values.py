@@ -1,4 +1,4 @@
-"""What crosses from telemetry to deciders: hop records and frozen snapshots of the network's state."""
+"""Values that pass from telemetry to deciders: hop records and frozen snapshots of the network's state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FlowKey:
 
 
 class RecordKind(IntEnum):
-    """What kind of report a hop's record is from, and so what it says of the packet's path."""
+    """Kind of report that a hop's record is from, which determines what it says of the packet's path."""
 
     STACK = 0
     """A sink's (INT-MD): all hops, but those that an intermediate report had already taken off the packet."""
@@ -98,7 +98,7 @@ class DropRecord:
 
 
 class DelaySource(StrEnum):
-    """Where a link's delay comes from.
+    """Source of a link's delay.
 
     Stamps of both ends by one clock; such stamps by two clocks whose offset was estimated; probe packets; the tail's
     hop latency plus the configured propagation; or no data.
@@ -112,7 +112,7 @@ class DelaySource(StrEnum):
 
 
 class LossSource(StrEnum):
-    """Where a loss comes from: switches' reports of drops, or packets that one end of a link reported and not both."""
+    """Source of a loss: switches' reports of drops, or packets that one end of a link reported and not both."""
 
     DROP_REPORTS = "drop-reports"
     PACKET_COUNTS = "packet-counts"
@@ -155,7 +155,7 @@ class LinkState:
 
 
 class LinkCondition(StrEnum):
-    """Whether a directed link can carry packets, by those who watch the ports at its ends."""
+    """Ability of a directed link to carry packets, according to those that watch the ports at its ends."""
 
     UP = "up"
     DOWN = "down"
@@ -163,7 +163,7 @@ class LinkCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """What the controller says of a directed link: its condition, for how long already (ns), and why it is down.
+    """Controller's report on a directed link: its condition, how long it has lasted (ns), and why the link is down.
 
     It follows from port states and from hellos between the switches, never from traffic or its absence.
     """
@@ -246,7 +246,7 @@ class JobKey:
 
 @dataclass(frozen=True, slots=True)
 class ChildKey:
-    """Who contributes to a job at a switch: a host, or a switch that adds up a rack, by its number in the job there."""
+    """Contributor to a job at a switch: a host, or a switch that adds up a rack, by its number in the job there."""
 
     job: int
     switch: str
@@ -259,7 +259,7 @@ class ChildKey:
 
 @dataclass(frozen=True, slots=True)
 class JobNote:
-    """What only those know who run a job: its name, its epoch, and how many cells it has in each switch."""
+    """Job details that only its operator knows: its name, its epoch, and its number of cells in each switch."""
 
     name: str
     epoch: int | None = None
@@ -268,11 +268,11 @@ class JobNote:
 
 @dataclass(frozen=True, slots=True)
 class ChildState:
-    """How often a child was the last whom an item waited for, and how long: stragglers.
+    """Waits caused by a child that was the last contributor to items: stragglers.
 
     `last` counts since the job was first heard of, all others are of the window. Mean and greatest wait are those of
-    the items that it was the last of, None where there are none; `wait_caused_ns` is what it made an item of the job
-    wait on the average of all. `samples` are the items reported, whichever child was last.
+    the items for which it was last, None if there are none; `wait_caused_ns` is the wait it caused, averaged over all
+    items of the job. `samples` are the items reported, whichever child was last.
     """
 
     key: ChildKey
@@ -332,12 +332,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSignals:
-    """What tells, since it was asked for last, that the network has changed; queues are those between switches.
+    """Signs, since the last query, that the network has changed; queues are those between switches.
 
-    `queue_frames` is the most frames that a packet met in one, None where no packet reported any; `queue_reported` says
-    that a switch reported a congested queue, `queue_full` that one refused a packet. `grown` are flows that send a good
-    part more than the last round of decisions knew, with how many measured packets a second more; `unlisted` so many
-    grew beside them.
+    `queue_frames` is the most frames that a packet met in one, None if no packet reported any; `queue_reported` says
+    that a switch reported a congested queue, `queue_full` that one refused a packet. `grown` are flows that send
+    considerably more than in the last round of decisions, with the increase in measured packets per second; `unlisted`
+    is the number of flows that grew but are not listed.
     """
 
     queue_frames: int | None = None
@@ -369,11 +369,11 @@ class ReporterKey:
 
 
 Subject = LinkKey | FlowKey | ReporterKey | JobKey | ChildKey
-"""What an event is about."""
+"""Subject of an event."""
 
 
 class Phase(StrEnum):
-    """Whether an event says that something began or that it ended."""
+    """Phase of an event: something began, or it ended."""
 
     RAISED = "raised"
     CLEARED = "cleared"

@@ -1,8 +1,8 @@
-"""What makes hop records and drop records, of reports that Python has decoded.
+"""Hop records and drop records from reports that Python has decoded.
 
-A stacked report has its hops in order. A hop-by-hop report has one hop and the hop count left behind it: the source's
-is the flow's highest, and each hop's index is what it is below that. Other reports of one hop do not give its index.
-Subscribers get the records, and the state is made of them where native code has not decoded the report.
+A stacked report has its hops in order. A hop-by-hop report has one hop and the hop count left after it: the source's
+is the flow's highest, and each hop's index is the difference to it. Other single-hop reports do not give the index.
+Subscribers get the records, and the state is built from them where native code has not decoded the report.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataplane.wire.report_group import ReportGroup
 
 
 class HopIndices(Protocol):
-    """Where hop-by-hop hops stand on their paths, by the source's remaining hop count, of a bounded number of flows."""
+    """Indices of hop-by-hop hops on their paths, by the source's remaining hop count, for a bounded number of flows."""
 
     def index_of(self, packet: MeasuredPacket) -> int:
         """Return the index of a packet's only hop."""

@@ -44,10 +44,10 @@ class MeasuredHop:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPacket:
-    """What one individual report says of one packet; `hops` in travelling order.
+    """One packet as an individual report describes it; `hops` in travelling order.
 
     `remaining_hops` is the hop count left after the only hop of a hop-by-hop report, None otherwise; `last_hop` says
-    that the path ends with `hops`; `missing_hops` that some hops on the way are not in them.
+    that the path ends with `hops`; `missing_hops` that some hops on the way are missing from them.
     """
 
     flow: FlowKey
@@ -71,7 +71,7 @@ class MeasuredDrop:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredItem:
-    """What a switch says of an item that it has added up; the last contribution came from `child`."""
+    """An item that a switch has added up, as it reports it; the last contribution came from `child`."""
 
     said: Completion
     child: IPv4Address | IPv6Address

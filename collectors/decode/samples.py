@@ -1,9 +1,9 @@
-"""What one hop of a packet says of the directed link that it left by.
+"""Samples of directed links, each taken from a packet's hop that left by the link.
 
 A link's delay runs from arrival at its tail switch to arrival at its head. Where clocks are synchronised and both ends
-stamped the packet it is the difference of the stamps. Where they are not, it is the tail's hop latency, by one clock,
-plus the packet's flight: by stamps of two clocks with an estimated correction, else the configured propagation. A link
-to a host has no stamp at its head: always the last.
+stamped the packet, it is the difference of the stamps. Otherwise it is the tail's hop latency, by one clock, plus the
+packet's flight time: by stamps of two clocks with an estimated correction, else the configured propagation. A link to a
+host has no stamp at its head and always uses the propagation.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 @dataclass(frozen=True, slots=True)
 class LinkSample:
-    """What one packet says of one directed link; `node_time_ns` is by the clock of the tail switch, `node_id`.
+    """One packet's measurements of one directed link; `node_time_ns` is by the clock of the tail switch, `node_id`.
 
-    None for what the packet does not say; `delay_ns` and `source` are None together. `left_ns` and `arrived_ns` are the
-    egress stamp of the tail and the ingress stamp of the head, each by its own clock, where nothing synchronises those.
+    None for what the packet does not report; `delay_ns` and `source` are None together. `left_ns` and `arrived_ns` are
+    the egress stamp of the tail and the ingress stamp of the head, each by its own clock, where the clocks are not
+    synchronised.
     """
 
     link: LinkKey
@@ -51,7 +52,7 @@ class LinkSample:
 
 
 class Outcome(Enum):
-    """What became of one packet on one link, as far as reports of one hop each show it."""
+    """Outcome of one packet on one link, as far as single-hop reports show it."""
 
     PASSED = "passed"
     """Both ends reported it."""
@@ -80,7 +81,7 @@ class Fate:
 
 
 COUNTED_KINDS: Final = frozenset({RecordKind.HOP_BY_HOP, RecordKind.MX})
-"""Where each hop reports each packet; nodes that report by themselves (XD) choose what to report."""
+"""Kinds for which each hop reports each packet; nodes that report by themselves (XD) choose what to report."""
 
 
 class Sampler:
@@ -91,7 +92,7 @@ class Sampler:
         self._settings = settings
         self._counters = counters
         self.corrections: Mapping[LinkKey, LinkCorrection] = {}
-        """What corrects the difference of two clocks' stamps, by directed link."""
+        """Corrections for the difference of two clocks' stamps, by directed link."""
 
     def sample(self, hop: HopRecord, following: HopRecord | None) -> LinkSample | None:
         """Return all that a hop says of its egress link, given the next hop or that none will be known."""

@@ -1,8 +1,8 @@
-"""Whose reports count: those of switches that the topology knows, from where it says that each one's come.
+"""Check of report sources: only reports of switches that the topology knows, from their declared addresses, count.
 
-A node id in a report is believed only if the datagram came from that switch's report source, or from a relay that has
-looked itself. Whoever gives payloads without saying where they came from answers for them: then the node id only has to
-be known. `collectors.native.kernels.sources` is the same in native memory.
+A node id in a report is trusted only if the datagram came from that switch's report source, or from a relay that has
+checked it. Callers that pass payloads without a source answer for them: the node id then only has to be known.
+`collectors.native.kernels.sources` is the same in native memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ReportSources:
 
     @property
     def are_checked(self) -> bool:
-        """Whether it matters where reports come from."""
+        """Return whether the source of reports is checked."""
         return self._relays is not None
 
     @property

@@ -21,7 +21,7 @@ from collectors.values import FlowKey, HopRecord, RecordKind
 from dataplane.topology.values import LinkKey, Topology
 
 HOPS_EACH: Final = 16
-"""How many hops there is room for, a packet or flow, on the average."""
+"""Average number of hops per packet or flow that there is room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SeenPath:
 
 @dataclass(frozen=True, slots=True)
 class Stitched:
-    """What a batch of records came to."""
+    """Result of stitching a batch of records."""
 
     samples: list[LinkSample]
     paths: list[SeenPath]

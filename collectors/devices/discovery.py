@@ -1,4 +1,4 @@
-"""What this machine has: processors, memory, devices that compute, and the limits of the process that asks."""
+"""Inventory of this machine: processors, memory, accelerators, and the limits of the calling process."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collectors.devices.values import InterfaceRates, InterfaceSample
 
 _NS_PER_S: Final = 1_000_000_000
 _WIRE_BYTES: Final = 24
-"""What a frame takes on the wire beside the bytes that Linux counts: preamble, check sum, gap (IEEE 802.3)."""
+"""Bytes per frame on the wire that Linux does not count: preamble, checksum, gap (IEEE 802.3)."""
 _COLUMNS: Final = 16
 
 

@@ -77,7 +77,7 @@ class Rule(Strict, frozen=True):
     """Links, paths, jobs and children with fewer samples behind their figures are not judged."""
 
     evidence: Annotated[int, Meta(ge=1, le=1000)] = 8
-    """How many of the newest observations go with an event."""
+    """Number of newest observations attached to an event."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for what a schema cannot say."""
@@ -108,10 +108,10 @@ class RuleSettings(Strict, frozen=True):
     """Time between two evaluations."""
 
     max_subjects: Positive = 65_536
-    """How many subjects' conditions are remembered, over all rules; those beyond are counted and not judged."""
+    """Maximum number of subjects tracked over all rules; any beyond are counted and not judged."""
 
     keep_events: Positive = 10_000
-    """How many events are kept for who asks later."""
+    """Number of events kept for later queries."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for rules that share a name."""

@@ -17,7 +17,7 @@ Reading = Callable[[Any], float | None]
 
 
 class Scope(StrEnum):
-    """What a rule is about."""
+    """Kind of subject that a rule applies to."""
 
     LINK = "link"
     PATH = "path"
@@ -76,7 +76,7 @@ FIGURES: Final[Mapping[Scope, Mapping[str, Reading]]] = {
     Scope.JOB: {name: attrgetter(name) for name in _JOB},
     Scope.CHILD: {name: attrgetter(name) for name in _CHILD},
 }
-"""How each figure is read; None where the snapshot does not know it."""
+"""Reader of each figure; it returns None if the snapshot does not know the figure."""
 
 
 def companions(scope: Scope, state: State, time_ns: int, without: str) -> tuple[Evidence, ...]:

@@ -30,7 +30,7 @@ class Watch(ABC):
     @property
     @abstractmethod
     def remembered(self) -> int:
-        """Of how many subjects something is remembered."""
+        """Number of subjects for which state is kept."""
 
     @abstractmethod
     def observe(self, last: Observation | None, seen: Observation, room: int) -> Iterator[Event]:
@@ -92,7 +92,7 @@ class LimitWatch(Watch):
 
     @property
     def remembered(self) -> int:
-        """Of how many subjects something is remembered."""
+        """Number of subjects for which state is kept."""
         return len(self._conditions)
 
     def open_events(self) -> Iterator[Event]:
@@ -190,7 +190,7 @@ class ChangeWatch(Watch):
 
     @property
     def remembered(self) -> int:
-        """Of how many subjects something is remembered."""
+        """Number of subjects for which state is kept."""
         return len(self._row)
 
     def open_events(self) -> Iterator[Event]:

@@ -127,7 +127,7 @@ class _Members(_Column):
 
 
 class Columns(Generic[V]):
-    """How values of a dataclass travel as columns of a message."""
+    """Conversion of a dataclass's values to and from columns of a message."""
 
     def __init__(self, kind: type[V], message: type[Message], *, others: Sequence[str] = ()) -> None:
         """Have a column for every field but `others`, which travel otherwise; KeyError if the message lacks it."""

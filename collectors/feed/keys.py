@@ -16,7 +16,7 @@ from dataplane.topology.values import LinkKey
 MOST: Final = {"protocol": 0xFF, "src_port": 0xFFFF, "dst_port": 0xFFFF}
 """The largest of what a flow has beside its addresses."""
 _FABRICS: Final = 4
-"""How many lists of links are kept between messages: a reader's snapshots are of one fabric, mostly."""
+"""Number of link lists cached between messages: a reader's snapshots are mostly of one fabric."""
 
 T = TypeVar("T")
 M = TypeVar("M")

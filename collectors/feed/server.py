@@ -49,7 +49,7 @@ _NEEDS: Final = {
 
 
 class FeedSettings(Strict, frozen=True):
-    """Where the collector serves its feed, and how much it keeps for a slow subscriber."""
+    """Settings of the collector's feed: its address and the buffering for slow subscribers."""
 
     address: str = FEED_ADDRESS
     """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one; others than loopback need `tls`."""
@@ -76,7 +76,7 @@ class FeedSettings(Strict, frozen=True):
     """Time between two looks for signs of a change, while somebody watches; messages come no more often."""
 
     limits: Limits = Limits()
-    """What all subscribers may take together."""
+    """Limits on what all subscribers may use together."""
 
 
 class FeedServer:

@@ -37,7 +37,7 @@ class SignalBoard:
 
 
 class SignalWatch:
-    """What one who watches has not been told of yet."""
+    """Signals that one watcher has not taken yet."""
 
     def __init__(self, board: SignalBoard) -> None:
         self._board = board

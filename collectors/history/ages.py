@@ -1,4 +1,4 @@
-"""How old rows are: by the time for which there are rows, not by the clock alone, which may be a month ahead."""
+"""Ages of rows, by the time for which there are rows: the clock alone may be a month ahead."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _ASK_AGAIN_S: Final = 0.05
 
 
 class Observed(Protocol):
-    """What the history needs of a collector."""
+    """Parts of a collector that the history reads."""
 
     @property
     def counters(self) -> Counters:

@@ -1,4 +1,4 @@
-"""What becomes of complete files: merged when they are old enough, deleted when they are too old or take too much."""
+"""Retention of complete files: merged when old enough, deleted when too old or when they take too much space."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class _TableWriter:
 
     @property
     def has_finished(self) -> bool:
-        """Whether journals wait to become files."""
+        """Return whether finished journals wait to become files."""
         return bool(self._finished)
 
     def append(self, batch: pa.RecordBatch, wall_ns: int) -> None:

@@ -28,7 +28,7 @@ _NAME6 = np.dtype(
 )
 """struct sockaddr_in and sockaddr_in6, as far as they hold an IPv4 address."""
 _MAPPED: Final = 0, 0, 0xFFFF
-"""What precedes an IPv4 address in an IPv6 one (RFC 4291, 2.5.5.2)."""
+"""Prefix of an IPv4 address mapped into IPv6 (RFC 4291, 2.5.5.2)."""
 _STAMP_OF_NEWEST: Final = 0x8907
 """SIOCGSTAMPNS: when the datagram came that was read last, by CLOCK_REALTIME; in struct timespec (socket(7))."""
 _STAMP: Final = struct.Struct("qq")

@@ -27,7 +27,7 @@ class FrameReader:
 
     @property
     def malformed(self) -> int:
-        """How many frames to the port were no whole datagram, so far."""
+        """Number of frames to the port so far that were not one whole datagram."""
         return int(self._malformed[0])
 
     def payloads(

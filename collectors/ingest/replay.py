@@ -31,7 +31,7 @@ class Regularly:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a capture held: frames, reports among them, and frames that were cut or damaged; when it began and ended."""
+    """Contents of a capture: counts of frames, reports, and cut or damaged frames; its start and end times."""
 
     frames: int = 0
     reports: int = 0

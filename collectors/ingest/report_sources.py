@@ -1,4 +1,4 @@
-"""Where a collector's reports come from: a UDP socket, or the polled queues of a network device."""
+"""Sources of a collector's reports: a UDP socket, or the polled queues of a network device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FRAME_BYTES: Final = 9_238
 FRAMES: Final = 1024
 RESERVE_BUFFERS: Final = 32_768
 LOOK_NS: Final = 1_000_000_000
-"""How often the device's own losses are looked up."""
+"""Interval at which the device's own losses are read."""
 _CONSUMER = "reports"
 
 
@@ -112,7 +112,7 @@ class SocketSource:
 
     @property
     def lost(self) -> int:
-        """How many datagrams had found the socket full when `read_backlog` was called last."""
+        """Datagrams dropped because the socket was full, as of the last `read_backlog`."""
         return self._lost.total
 
     def read_backlog(self) -> SocketBacklog | None:
@@ -124,7 +124,7 @@ class SocketSource:
 
     @property
     def malformed(self) -> int:
-        """How many datagrams did not fit; the kernel looks at all else that can be wrong, and keeps it."""
+        """Number of datagrams that did not fit; the kernel checks for, and discards, all other malformed ones."""
         return self._vector.cut
 
     def fileno(self) -> int:
@@ -214,7 +214,7 @@ class NicSource:
 
     @property
     def malformed(self) -> int:
-        """How many frames to the port were cut, in fragments or had a wrong checksum, so far."""
+        """Number of frames to the port so far that were cut, fragmented or had a wrong checksum."""
         return self._frames.malformed
 
     def fileno(self) -> int:

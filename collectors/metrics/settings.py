@@ -1,4 +1,4 @@
-"""Where a collector's metrics are served."""
+"""Settings of the endpoint that serves a collector's metrics."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 _COUNTED = tuple(Count[field.upper()] for field, *_ in Counts._fields_ if field != "refused_row")
-"""What the fields of `Counts` count, in their order; the last one is no count."""
+"""Counters for the fields of `Counts`, in their order; the last field is not a count."""
 _COUNTS = struct.Struct(f"={len(_COUNTED)}Q")
 
 
@@ -83,7 +83,7 @@ class NativeStore:
 
     @property
     def native(self) -> TelemetryTables:
-        """What kernels take."""
+        """Native structure that kernels take."""
         return self._tables
 
     @property
@@ -93,12 +93,12 @@ class NativeStore:
 
     @property
     def flow_count(self) -> int:
-        """How many flows there are, those that were not heard of lately included."""
+        """Number of flows, including those not heard of lately."""
         return int(self._tables.flows.count)
 
     @property
     def flow_bytes(self) -> int:
-        """How much memory the flows take, as many as there may be."""
+        """Memory that the flow table takes when full, in bytes."""
         return self._flows.nbytes + self._flow_index.nbytes
 
     def _cells(self, kind: Any, count: int, *, huge: bool = False) -> CellMemory:  # noqa: ANN401 - u32 or a struct

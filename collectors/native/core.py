@@ -58,7 +58,7 @@ class NativeCore:
         self.log = NativeRecordLog(self.store, counters)
         self._counters = counters
         self.last_refusal: str | None = None
-        """Which report did not come from where its switch's reports come from, the last time."""
+        """Last report that did not come from its switch's report source."""
         self._calls = kernel_calls()
         self._kept = [
             CellMemory(Layout, BITMAPS),

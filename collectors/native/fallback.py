@@ -1,7 +1,7 @@
-"""What production runs where the native decoder cannot: reports that Python has decoded, into native memory.
+"""Production path for reports that the native decoder cannot read: Python decodes them into native memory.
 
-The hops of reports that native code decodes by itself come to the same memory, so that those of one packet find each
-other, whichever has read them.
+Natively decoded hops go to the same memory, so that the hops of one packet find each other, whichever decoder read
+them.
 """
 
 from __future__ import annotations

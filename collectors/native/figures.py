@@ -1,4 +1,4 @@
-"""What snapshots take out of native memory: figures of windows, and flows with their paths, as copies."""
+"""Figures that snapshots copy out of native memory: those of windows, and flows with their paths."""
 
 from __future__ import annotations
 

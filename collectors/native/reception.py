@@ -35,7 +35,7 @@ _VECTOR_BYTES: Final = 16
 
 
 class Stop(IntEnum):
-    """Why the receive loop has returned."""
+    """Reason for which the receive loop returned."""
 
     EMPTY = receive_state.EMPTY
     OUT_OF_TIME = receive_state.OUT_OF_TIME

@@ -48,7 +48,7 @@ class NativeAccounting:
 
     @property
     def native(self) -> SequenceTable:
-        """What kernels take."""
+        """Native structure that kernels take."""
         return self._table
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:

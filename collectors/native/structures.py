@@ -38,7 +38,7 @@ MOST_SWITCHES = 64
 MOST_HOPS = 256
 """More than any stack has, whose words the shim counts in eight bits, and the reporter's own hop."""
 PATTERN_BYTES = 128
-"""Where headers end that patterns are made of."""
+"""Maximum length of the headers that patterns cover."""
 
 
 class SlotCell(Struct):
@@ -79,7 +79,7 @@ class WindowCell(Struct):
 
 
 class FiguresCell(Struct):
-    """What `collectors.statistics.window.WindowFigures` holds."""
+    """The fields of `collectors.statistics.window.WindowFigures`."""
 
     known: u64
     mean: u64
@@ -192,7 +192,7 @@ class AddressCell(Struct):
 
 
 class ClockCell(Struct):
-    """What a directed link's two clocks need: the correction in force, and the least flight since it was asked for."""
+    """State of a directed link's two clocks: the correction in force, and the least flight since the last query."""
 
     at_ns: u64
     offset_ns: i64
@@ -282,7 +282,7 @@ class Packet(Struct):
 
 
 class Layout(Struct):
-    """What a bitmap says of a hop."""
+    """Layout of a hop that a bitmap describes."""
 
     known: u32
     nbytes: u32
@@ -317,7 +317,7 @@ class Pattern(Struct):
 
 
 class ItemCell(Struct):
-    """What a report says of an item that a switch has added up: `dataplane.wire.completion`, word by word."""
+    """Report of an item that a switch has added up: `dataplane.wire.completion`, word by word."""
 
     node_id: u32
     child: u32  # IPv4 address
@@ -328,7 +328,7 @@ class ItemCell(Struct):
 
 
 class Decoder(Struct):
-    """How reports are read, and what was read of a few of them."""
+    """Configuration of decoding, and the results of decoding a few reports."""
 
     layouts: Array[Layout]  # one a bitmap
     patterns: Array[Pattern]  # by the payload's length in words
@@ -390,7 +390,7 @@ class PendingCell(Struct):
 
 
 class FateCell(Struct):
-    """What became of packets on one link in one part of time."""
+    """Outcomes of packets on one link in one part of time."""
 
     slot: u64  # and 1; 0: nothing yet
     passed: u32

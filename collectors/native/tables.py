@@ -27,7 +27,7 @@ from dataplane.native import Array, InPlace, Struct, u32, u64
 
 
 class TopologyTable(Struct):
-    """What the topology says (`dataplane.topology.values.Topology`); written once."""
+    """Native form of the topology (`dataplane.topology.values.Topology`); written once."""
 
     switch_index: Array[u64]  # node id, number and 1
     switch_mask: u64
@@ -69,7 +69,7 @@ class WindowTable(Struct):
 
 
 class Limits(Struct):
-    """What the settings allow (`collectors.settings.StateSettings`)."""
+    """Limits from the settings (`collectors.settings.StateSettings`)."""
 
     stale_ns: u64
     forget_ns: u64
@@ -155,7 +155,7 @@ class PendingTable(Struct):
 
 
 class PendingTables(Struct):
-    """What joins the hops that report each for themselves (`collectors.reference.stitch`)."""
+    """Tables that join hops that report separately (`collectors.reference.stitch`)."""
 
     sources: InPlace[PendingTable]  # flows with their source's remaining hops
     singles: InPlace[PendingTable]  # packets by hop index
@@ -171,7 +171,7 @@ class PendingTables(Struct):
 
 
 class LossTable(Struct):
-    """What became of packets on links (`collectors.state.loss`)."""
+    """Outcomes of packets on links (`collectors.state.loss`)."""
 
     fates: Array[FateCell]  # `ring` a link
     ring: u64
@@ -183,7 +183,7 @@ class LossTable(Struct):
 
 
 class SignalTable(Struct):
-    """What tells that the network has changed (`collectors.state.signals`)."""
+    """Signs that the network has changed (`collectors.state.signals`)."""
 
     queue: u32  # frames in the longest queue between switches, and 1; 0: none was reported
     queue_reported: u32  # not 0: a switch has reported a congested one
@@ -227,7 +227,7 @@ class Batch(Struct):
 
 
 class Counts(Struct):
-    """What was counted and is not in `collectors.counters.Counters` yet; `collectors.native.accumulator` names them."""
+    """Counts not yet added to `collectors.counters.Counters`; `collectors.native.accumulator` names them."""
 
     reports: u64
     repeated: u64

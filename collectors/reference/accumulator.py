@@ -178,7 +178,7 @@ class PlainStore:
 
     @property
     def flow_count(self) -> int:
-        """How many flows there are, those that were not heard of lately included."""
+        """Number of flows, including those not heard of lately."""
         return len(self._flows)
 
     def _touch(self, key: FlowKey, now_ns: int, units: int) -> _Flow | None:

@@ -77,7 +77,7 @@ class StateBuilder(ABC):
 
     @property
     def store(self) -> Store:
-        """Where samples and paths add up."""
+        """Store that accumulates samples and paths."""
         return self._store
 
     def add(self, records: Sequence[HopRecord]) -> None:

@@ -32,10 +32,10 @@ GROWN: Final = 5, 4
 
 @dataclass(slots=True)
 class FlowGaps:
-    """What is known of a flow's gaps: how many, their mean, and their variance as a share of the mean's square.
+    """Statistics of a flow's gaps: their number, their mean, and their variance as a share of the mean's square.
 
-    `mean` is in ns with `MEAN_BITS` bits behind the point, 0 before the first gap; `known_mean` is the one that was
-    reported last, 0 for none; `variation` has `VARIATION_BITS` bits behind the point.
+    `mean` is in ns with `MEAN_BITS` fractional bits, 0 before the first gap; `known_mean` is the one reported last, 0
+    for none; `variation` has `VARIATION_BITS` fractional bits.
     """
 
     last_ns: int | None = None

@@ -27,9 +27,9 @@ _FEW: Final = 64
 
 
 class LinkStates(Mapping[LinkKey, LinkState]):
-    """What one snapshot knows of its links; nothing changes it. `columns` go by `LinkState`'s names.
+    """Links of one snapshot, immutable. `columns` are keyed by `LinkState`'s field names.
 
-    `source` and `loss_source` are columns of places, in `SOURCES` and `LOSS_SOURCES`.
+    `source` and `loss_source` are columns of indices into `SOURCES` and `LOSS_SOURCES`.
     """
 
     FLOATS: Final = frozenset(
@@ -42,7 +42,7 @@ class LinkStates(Mapping[LinkKey, LinkState]):
             "newest_utilisation",
         }
     )
-    """Which columns are of floats; all others are of integers."""
+    """Columns of floats; all others are of integers."""
 
     def __init__(self, number: Mapping[LinkKey, int], columns: Mapping[str, Integers | Numbers]) -> None:
         self._number = number

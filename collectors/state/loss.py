@@ -48,7 +48,7 @@ class LinkLoss:
 
 @dataclass(slots=True)
 class _Counts:
-    """What became of the packets of one part of the window."""
+    """Outcomes of packets in one part of the window."""
 
     passed: int = 0
     missing: int = 0
@@ -143,7 +143,7 @@ class LossMeter:
 
     @property
     def counts_packets(self) -> bool:
-        """Whether anything was said of a link so far: else no report can be taken for a packet."""
+        """Return whether any link was reported on so far; until then no report can be taken for a packet."""
         return bool(self._links)
 
     def take_reporters(self, states: Iterable[ReporterState], now_ns: int) -> None:

@@ -70,7 +70,7 @@ GROUP = 16
 """Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
 GROUP_BYTES = 8
 PREFETCHED = 5
-"""How far ahead payloads come into the cache."""
+"""Number of payloads to prefetch into the cache."""
 LONG = 192
 """Bytes that every payload is thought to have; of longer ones, as of five hops, two lines of the cache more come."""
 

@@ -55,9 +55,9 @@ from dataplane.nic.ports.kernels.system import NS_PER_S, ioctl, last_error, mono
 SLICE = 512
 """Payloads that are taken before others who want the state have it: about a quarter of a millisecond."""
 PAUSE_NS = 1_000_000
-"""How long to wait once the socket is empty: what comes meanwhile costs one wake-up together, not one each."""
+"""Pause once the socket is empty: whatever arrives meanwhile shares one wake-up."""
 SIOCGSTAMPNS = 0x8907
-"""When the datagram came that was read last, by CLOCK_REALTIME, in struct timespec (socket(7))."""
+"""Arrival time of the last datagram read, by CLOCK_REALTIME, in struct timespec (socket(7))."""
 SOL_UDP, UDP_GRO = 17, 104
 """Level and kind of the control message that says the size of datagrams that the kernel put together (udp(7))."""
 AF_INET, AF_INET6 = 2, 10

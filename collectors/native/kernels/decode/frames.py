@@ -31,7 +31,7 @@ MORE_FRAGMENTS = 0x2000
 LOOPBACK = 127
 """The first octet of addresses that no cable carries (RFC 1122, 3.2.1.3)."""
 PREFETCHED = 4
-"""How far ahead frames' headers come into the cache."""
+"""Number of frame headers to prefetch into the cache."""
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""What a bitmap says of a hop, and reading it."""
+"""Layout of a hop by its bitmap, and reading of hops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ READ_BITS = 9
 NO_PORT = 0xFFFF
 NAME = 0xFFFF_FFFF_FFFF
 NO_EGRESS = 0xFFFF_0000_0000
-"""Of `name_of`: the egress port that stands elsewhere or nowhere."""
+"""Mask of `name_of` for the egress port; all ones if the port is reported elsewhere or not at all."""
 ARRIVED = 0x30
 LEFT = 0xC0
 BUFFER = 0x800

@@ -1,4 +1,4 @@
-"""What distinguishes a flow's packets, and how long the stack is that a packet carries."""
+"""Identity of a flow's packets, and the length of the stack that a packet carries."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ KEEPS_PORT = 1
 BEFORE_ARRIVED = 0xF
 HALF = PATTERN_BYTES // 2
 PATIENCE = 8
-"""How many packets do not fit a pattern before one of them takes its place."""
+"""Number of packets that fail to match a pattern before one of them replaces it."""
 
 
 @kernel(inline=True)

@@ -1,4 +1,4 @@
-"""How switches' stamps stand to the time at which they come, as `collectors.clocks.stamps` has it."""
+"""Tracking of switches' clocks by their stamps, like `collectors.clocks.stamps`."""
 
 from __future__ import annotations
 

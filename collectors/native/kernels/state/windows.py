@@ -31,7 +31,7 @@ from dataplane.native import (
 
 LAST_BUCKET = BUCKETS - 1
 NOTED_ROOM = 1024
-"""How many delays may wait to be counted."""
+"""Maximum number of delays waiting to be counted."""
 ROW = BUCKETS * WINDOW_SLOTS + 16 * 7
 """Counts of a window, and an odd number of lines between two: like buckets of all windows must not share few sets of
 the cache."""

@@ -1,7 +1,7 @@
-"""What a hop that reported for itself says of its egress link, and what a packet's hops say together.
+"""Samples of the egress link of a hop that reported for itself, and of a packet's hops together.
 
-`collectors.decode.samples.Sampler` and the end of `collectors.decode.stitch` in native memory. A following hop that is
-not known is the null pointer.
+`collectors.decode.samples.Sampler` and the end of `collectors.decode.stitch` in native memory. An unknown following hop
+is the null pointer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MISSING = 1
 UNANNOUNCED = 2
 DROPPED = 3
 UNMARKED = 4
-"""What becomes of packets; greater is what stands for none with telemetry."""
+"""Outcomes of packets; greater values stand for packets without telemetry."""
 
 
 @kernel(inline=True)

@@ -1,4 +1,4 @@
-"""Where commands print: the terminal, or plain text of a width that tables fit into."""
+"""Console that commands print to: the terminal, or plain text wide enough for tables."""
 
 from __future__ import annotations
 

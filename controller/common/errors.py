@@ -70,7 +70,7 @@ class PathError(ControllerError):
 
 
 class NoSuchPathError(PathError):
-    """What was called a path does not lead from one end of the flow to the other; the text says why."""
+    """A given path does not lead from one end of the flow to the other; the text says why."""
 
 
 class DeadPathError(PathError):
@@ -89,7 +89,7 @@ class AltoError(ControllerError):
 
 
 class CostMapError(ControllerError):
-    """What lies between hosts is not known now: nothing has come, it is too old, or it is of another topology."""
+    """Costs between hosts are unknown: none have arrived, or they are too old or of another topology."""
 
 
 class JobError(ControllerError):

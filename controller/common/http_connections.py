@@ -1,7 +1,8 @@
-"""Who holds a server's connections: strangers, users and the system's own roles, each within its share.
+"""Ownership of a server's connections: strangers, users and the system's own roles, each within its share.
 
-A connection belongs to a stranger until a request over it has shown who asks. Strangers keep nobody out: where there
-are too many of them the oldest goes, of the address that has the most; whoever means to ask has asked by then.
+A connection belongs to a stranger until a request on it has identified the caller. Strangers keep nobody out: when
+there are too many, the oldest connection of the address with the most is closed; a genuine caller has sent its request
+by then.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ipaddress import IPv6Address
 from typing import Final
 
 USERS_SHARE: Final = 0.75
-"""Of connections and watches, for all users together; the rest is kept for nodes, centres, schedulers and the like."""
+"""Share of connections and watches for all users together; the rest is reserved for nodes, centres, schedulers etc."""
 _V6_SITE: Final = 64
 """Bits of an IPv6 address that whoever has one network cannot choose."""
 

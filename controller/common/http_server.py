@@ -33,11 +33,11 @@ _BACKLOG: Final = 1024
 _ACCEPTED_AT_ONCE: Final = 16
 """Connections that are taken in one turn of the event loop: a thousand that come at once hold up nobody else."""
 CERTIFICATE: Final = "millrace.certificate"
-"""Where a request's scope has the certificate (DER) that TLS has verified of whoever asks; None without one."""
+"""Key in a request's scope of the caller's certificate (DER) as verified by TLS; None without one."""
 ABORT: Final = "millrace.abort"
-"""Where a request's scope has the function that ends its connection at once, whatever it still has to send."""
+"""Key in a request's scope of the function that ends its connection at once, even with data still to send."""
 ADMIT: Final = "millrace.admit"
-"""Where a request's scope has the function that makes its connection somebody's: `admit(owner, is_user=...)`.
+"""Key in a request's scope of the function that assigns its connection to an owner: `admit(owner, is_user=...)`.
 
 It returns why there is no room for it, else None.
 """
@@ -48,11 +48,11 @@ _LEAST_STRANGERS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What a connection may take.
+    """Limits of connections.
 
-    header_bytes: the largest head of a request. head_s: its head, and TLS's handshake, take no longer. send_s: a reader
-    that takes nothing of an answer for so long is disconnected. idle_s: a connection without a request is closed after
-    so long. connections: at a time; more are answered with 503.
+    header_bytes: the largest head of a request. head_s: timeout of a request's head and of the TLS handshake. send_s: a
+    reader that takes nothing of an answer for this long is disconnected. idle_s: a connection without a request is
+    closed after this long. connections: the most at a time; more are answered with 503.
     """
 
     header_bytes: int

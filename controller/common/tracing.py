@@ -34,12 +34,12 @@ Attributes = Mapping[str, Attribute]
 
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _EXPORT_S: Final = 3.0
-"""How long the receiver has for a batch of spans; also how long the end of a daemon may wait for it."""
+"""Timeout of the receiver for a batch of spans; also the longest that a daemon waits for it at shutdown."""
 _NOT_TAKEN: Final = "traces are not taken at %s: they are dropped until they are"
 
 
 class TraceSettings(Strict, frozen=True):
-    """Where OpenTelemetry traces go."""
+    """Destination of OpenTelemetry traces."""
 
     address: str = "127.0.0.1:4317"
     """gRPC address that takes OTLP: 'unix:/path', 'host:port' (by the daemon's `tls`; else loopback) or
@@ -66,7 +66,7 @@ class Span(Protocol):
 
 
 class Traces(Protocol):
-    """Where spans begin."""
+    """Factory of spans."""
 
     def begin(
         self, name: str, attributes: Attributes, *, parent: str = "", since_ns: int | None = None, is_call: bool = False

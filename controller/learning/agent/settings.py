@@ -91,7 +91,7 @@ class DecisionSettings(Strict, frozen=True):
     """Among candidates whose values are at most so much below the best one's the fallback chooses: a departure; 0: the
     best one is taken."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Precision of weights in products of more than 128 hidden; for `tokens` only if the processor supports bfloat16."""
+    """Precision of weights in products of more than 128 hidden; for `tokens` only if the CPU supports bfloat16."""
 
 
 class AgentSettings(Strict, frozen=True):

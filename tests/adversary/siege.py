@@ -55,7 +55,7 @@ NAME = "/weights"
 WORKERS = ("h1", "h2", "h3")
 TOTAL = 2 + 4 + 8
 SLACK_BYTES = 32 << 20
-"""What a daemon's memory may grow by meanwhile, by caches that fill: far less than an entry for each datagram."""
+"""Memory growth allowed to a daemon, for caches that fill: far less than an entry per datagram."""
 TOPOLOGY = loads("""
 millrace: 1
 name: besieged
@@ -79,7 +79,7 @@ _ON_THE_WAY_S = 2.0
 
 @dataclass
 class Damage:
-    """What an attack has changed, each in a line, and how much of what is genuine did not come."""
+    """Effects of an attack, one line each, and the number of genuine items lost."""
 
     effects: list[str] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
@@ -133,7 +133,7 @@ def _datagrams() -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a siege finds as it was."""
+    """State at the start of a siege."""
 
     tables: dict[str, dict[EntityKey, object]]
     known: set[object]

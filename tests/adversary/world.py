@@ -68,7 +68,7 @@ Tables = dict[str, dict[EntityKey, object]]
 
 @dataclass
 class Outcome:
-    """What an attack may not change, of a whole run."""
+    """Results of a whole run that an attack must not change."""
 
     moves: int = 0
     rebalances: int = 0
@@ -77,7 +77,7 @@ class Outcome:
     """Entries that came, went or changed meanwhile."""
     reads: list[Content] = field(default_factory=list)
     records: Counter[object] = field(default_factory=Counter)
-    """Of genuine flows, how many by flow, switch and reporter."""
+    """Number of records of genuine flows, by flow, switch and reporter."""
     known: set[object] = field(default_factory=set)
     """Flows, reporters, links and clocks that the collector has figures of."""
     late: int = 0
@@ -86,7 +86,7 @@ class Outcome:
     sent: dict[int, int] = field(default_factory=dict)
     received: dict[int, int] = field(default_factory=dict)
     writes: int = 0
-    """How many values the producer has written."""
+    """Number of values written by the producer."""
 
 
 class _Fabric(virtual_store.World):

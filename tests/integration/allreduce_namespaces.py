@@ -54,7 +54,7 @@ _ALLOWED_CONGESTION_CONTROL = _CONGESTION_CONTROL.with_name("tcp_allowed_congest
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What a host's device has sent and received."""
+    """Traffic counters of a host's device."""
 
     sent_frames: int
     sent_bytes: int

@@ -64,7 +64,7 @@ links: [{{a: s1, b: s2, rate: 100 Mbit/s, delay: 5 us}}]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command has said, and its exit status."""
+    """Output and exit status of a command."""
 
     out: str
     err: str

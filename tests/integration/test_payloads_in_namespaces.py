@@ -1,6 +1,7 @@
-"""What hosts send arrives as it was sent, in the kernel: sockets and frames of every kind, all marks, both programs.
+"""Payloads arrive unchanged in the kernel: sockets and frames of every kind, all marks, both programs.
 
-One fabric, whose telemetry the daemon changes in between; tests/benchmarks/payload.py has half an hour of it.
+One fabric serves all tests, and the daemon changes its telemetry in between; tests/benchmarks/payload.py runs half an
+hour of this.
 """
 
 from __future__ import annotations

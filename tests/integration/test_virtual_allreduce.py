@@ -106,7 +106,7 @@ def test_a_worker_without_a_rack_of_its_own_contributes_to_the_root(racks: World
 def test_survivors_finish_without_a_worker_that_dies(
     rack: World, racks: World, racked: bool, loss: float, gap_ns: int, root_first: bool
 ) -> None:
-    """What was complete has the dead one's values, what was not has not; the survivors agree on which is which."""
+    """Completed items include the dead worker's values, others do not; the survivors agree on which are which."""
     world = racks if racked else rack
     job = world.start(hosts(*range(1, 9 if racked else 5)), window=2)
     working = ranks(world, job, loss=loss)

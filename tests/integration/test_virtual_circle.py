@@ -77,8 +77,8 @@ AROUND = {
     Mode.MOST_BANDWIDTH: ("a", "y", "d"),
     Mode.BOTH: ("a", "y", "d"),
 }
-"""Where the flow from ha to hd goes when b->d is full: by x with less delay, by y with more bandwidth; the way by x is
-narrower than half of the widest, so that mode both does not take it."""
+"""Path of the flow from ha to hd when b->d is full: by x with less delay, by y with more bandwidth. The path by x is
+narrower than half of the widest, so mode both does not take it."""
 
 
 @dataclass

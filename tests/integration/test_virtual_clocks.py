@@ -41,7 +41,7 @@ links:
   - {{a: s2, b: s3}}
 """
 CLOCKS = [(0, 0), (5_000_000, 40), (10**14, -70)]
-"""How much the switches' clocks are ahead, in us, and how they drift, in parts per million."""
+"""Clock offsets of the switches, in us, and their drift, in parts per million."""
 
 
 class OwnClock(InterpretedPipeline):

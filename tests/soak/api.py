@@ -36,7 +36,7 @@ _NODE = "h1"
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: int = 0
     created: int = 0
@@ -48,7 +48,7 @@ class Report:
 
 @dataclass(slots=True)
 class Said:
-    """What was acknowledged, and what a watch has seen."""
+    """Acknowledged writes, and those seen by a watch."""
 
     created: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)

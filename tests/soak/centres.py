@@ -59,7 +59,7 @@ tell("end")
 
 @dataclass
 class Report:
-    """What came of it; `problems` are to be none."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: Counter[str] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)

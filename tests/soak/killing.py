@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Report(Protocol):
-    """What came of it; `problems` are to be none."""
+    """Result of a soak; `problems` is empty on success."""
 
     problems: list[str]
 

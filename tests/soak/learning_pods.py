@@ -66,7 +66,7 @@ _FIGURE: Final = re.compile(r"^millrace_scheduler_learning_(\w+)\{([^}]*)\} (\S+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What came of some pods: seconds from request to start, milliseconds of decisions until they were written."""
+    """Results for some pods: seconds from request to start, milliseconds from decision to write."""
 
     mode: str
     pods: int

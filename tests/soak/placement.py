@@ -62,7 +62,7 @@ _POD = """
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: dict[str, int] = field(default_factory=dict)
     applied: int = 0
@@ -188,7 +188,7 @@ class User(threading.Thread):
         self._place, self._image, self._report = place, image, report
         self._rng, self._stop_asked = random.Random(seed), threading.Event()
         self.wanted: dict[str, bool | None] = {}
-        """Of each name whether it is to be there; None where nobody knows."""
+        """Desired existence of each name; None if unknown."""
 
     def run(self) -> None:
         """Work until stopped."""

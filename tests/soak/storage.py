@@ -31,7 +31,7 @@ _COUNT = "/count"
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: int = 0
     acknowledged: int = 0

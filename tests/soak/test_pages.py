@@ -31,7 +31,7 @@ ALSO: dict[str, Callable[[str], None]] = {
     "docs/training/allreduce.md": _trains_by_the_switch,
     "docs/network/wireshark.md": _loads_the_dissectors,
 }
-"""What else a page's transcript has to show, where no output stands beside the commands."""
+"""Further checks on a page's transcript, for commands without output in the page."""
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,11 @@ START_S = 120.0
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: dict[str, int] = field(default_factory=dict)
     green_s: dict[str, list[float]] = field(default_factory=dict)
-    """Of each daemon, how long all was not green after each of its deaths."""
+    """Time from each death of a daemon until all were green again."""
     acknowledged: int = 0
     """Writes to the API."""
     problems: list[str] = field(default_factory=list)
@@ -231,7 +231,7 @@ def kill(up: Running, name: str, limit_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What must outlast every death."""
+    """State that must survive every death."""
 
     history_rows: int
     oldest: str

@@ -112,7 +112,7 @@ class _Search(Generic[S, A]):
     model: Model[S, A]
     answered: int = field(init=False)
     seen: dict[tuple[int, int, S], list[int]] = field(default_factory=dict)
-    """Where the search was, and with which operations without an answer: whoever has used more of them is worse off."""
+    """Visited search positions, with the unanswered operations used there: using more of them is never better."""
     steps: int = 0
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """Where clients find the server."""
+        """URL of the server for clients."""
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def part(self) -> None:

@@ -48,14 +48,14 @@ _CALM_S: Final = 30.0
 
 @dataclass(slots=True)
 class Report:
-    """What came of a trial; `problems` is empty when all was well."""
+    """Result of a trial; `problems` is empty on success."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     events: int = 0
     stretches: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     misdated: bool = False
-    """Whether the server dated something to another day."""
+    """True if the server dated something to another day."""
     problems: list[str] = field(default_factory=list)
 
     def add(self, other: Report) -> None:

@@ -27,7 +27,7 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import Centre, Node, Pod, PodGroup, Project, Task
 
 CANARY: Final = "canary-8b1f0c"
-"""What only its owner is to read."""
+"""Secret that only its owner may read."""
 Attack = Callable[[], Awaitable[None]]
 """A round of one."""
 _AT_ONCE: Final = 12

@@ -187,7 +187,7 @@ def test_a_config_that_is_no_file_is_refused(bundle: Path, special: str) -> None
 
 
 def test_a_folder_with_mounts_is_not_removed(tmp_path: Path, container: Path) -> None:
-    """What is bound into a container's folder is the machine's: unmounted first, in folders of any name."""
+    """Bind mounts in a container's folder belong to the machine: they are unmounted first, in folders of any name."""
     precious = tmp_path / "precious folder"
     precious.mkdir()
     (precious / "data").touch()

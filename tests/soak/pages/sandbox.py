@@ -86,7 +86,7 @@ def _close_off() -> dict[str, str]:
 
 
 class _Reader:
-    """Who goes through a page, and does what its blocks say."""
+    """Reader that goes through a page and does what its blocks say."""
 
     def __init__(self, page: Path, place: Place) -> None:
         self._page, self._place = page, place

@@ -96,7 +96,7 @@ class PathServerCore:
 
     @property
     def flows(self) -> int:
-        """How many flows are looked after."""
+        """Number of managed flows."""
         return len(self._managed)
 
     def outgrows(self, grown: Mapping[FlowKey, float]) -> bool:
@@ -107,7 +107,7 @@ class PathServerCore:
         return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
-        """Whether so many more measured packets a second make the load of a link on a flow's path exceed its rate."""
+        """Return whether so many more measured packets per second would push a link on a flow's path above its rate."""
         flow = self._seen.flow_of(key)
         path = None if flow is None else self._path(flow, None)
         if path is None or len(path) < 2 or is_probe(key):

@@ -1,4 +1,4 @@
-"""Where the flows are that are looked after, and what they send, as far as anybody can know: all of them at once."""
+"""Positions and rates of the managed flows, as far as they are known: all flows at once."""
 
 from __future__ import annotations
 

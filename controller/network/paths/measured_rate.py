@@ -1,6 +1,6 @@
-"""What telemetry says that flows send, with what is uncertain of it; the rates of several 5-tuples add up.
+"""Rates of flows as telemetry measures them, with their uncertainty; the rates of several 5-tuples add up.
 
-`MeasuredRate` is one flow's and the reference, `MeasuredRates` has many side by side.
+`MeasuredRate` is for one flow and serves as the reference, `MeasuredRates` has many side by side.
 """
 
 from __future__ import annotations

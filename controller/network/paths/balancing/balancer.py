@@ -39,7 +39,7 @@ GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
 
 @dataclass(slots=True)
 class _History:
-    """When a group last changed, since when equal weights would have had room, and how patient it has become."""
+    """History of a group: its last change, since when equal weights would have had room, and its current patience."""
 
     changed_ns: int
     roomy_since_ns: int | None = None
@@ -66,7 +66,7 @@ class Balancer:
 
     @property
     def last_ns(self) -> int | None:
-        """When weights last changed; None if they never did."""
+        """Time at which weights last changed; None if they never did."""
         return self._last_ns
 
     def step(
@@ -172,7 +172,7 @@ class Balancer:
         )
 
     def _is_time_to_look(self, now_ns: int) -> bool:
-        """Whether to ask again who could go back: that looks at all flows, and nothing is urgent about it."""
+        """Return whether to check again for groups that can return: the check reads all flows and is never urgent."""
         since_ns = self._looked_ns
         if since_ns is not None and 0 <= now_ns - since_ns < self.settings.settle_ns:
             return False
@@ -249,7 +249,7 @@ class Balancer:
         return Forwarding(self.network.topology, self._around[1], every if alive is None else alive, self._weights)
 
     def _tried_lately(self, rows: tuple[int, ...], now_ns: int) -> bool:
-        """Whether the same links were looked at a short while ago and nothing helped."""
+        """Return whether the same links were tried a short while ago without success."""
         tried, since_ns = self._tried or ((), now_ns)
         return bool(tried) and set(rows) <= set(tried) and 0 <= now_ns - since_ns < self.settings.settle_ns
 

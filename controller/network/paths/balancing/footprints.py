@@ -1,4 +1,4 @@
-"""What a flow puts on links when it takes a path: its packets, what they carry for telemetry, and reports of them."""
+"""Load that a flow puts on links when it takes a path: its packets, their telemetry, and the reports about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where switches send what has no explicit path: base routes, the weights in force, and what the hash makes of both."""
+"""Forwarding of traffic without an explicit path: base routes, weights in force, and the hash's choices."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class GroupTraffic:
 
     @property
     def affordable(self) -> int:
-        """How many weights may be tried."""
+        """Number of weights that may be tried."""
         return max(_LEAST, min(_MOST, _CELLS // max(1, len(self.exact))))
 
     def link_weights(self, weights: Weights) -> LinkWeights:

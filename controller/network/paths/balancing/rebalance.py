@@ -1,9 +1,9 @@
-"""Which groups get other weights, and which: what a link cannot carry goes by equally good links that have room.
+"""Choice of new weights for groups: traffic that a link cannot carry moves to equally good links that have room.
 
-The program's hash is known, so where telemetry shows a 5-tuple where its hash puts it, what other weights do to it is
-worked out and not guessed: many small flows that the hash has spread unevenly are spread again, and looked at before.
-Traffic that is not where its hash would put it (another hash, another switch) counts by shares. No link that keeps its
-headroom loses it, by the loads predicted.
+The program's hash is known. Where telemetry shows a 5-tuple where its hash puts it, the effect of other weights on it
+is therefore computed, not guessed: many small flows that the hash has spread unevenly are spread again, and the result
+is checked first. Traffic that is not where its hash would put it (another hash, another switch) counts by shares. No
+link that keeps its headroom loses it, by the loads predicted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What changes of weights are made of: flows that telemetry shows, and the change that is decided."""
+"""Inputs and results of rebalancing: flows that telemetry shows, and the change that is decided."""
 
 from __future__ import annotations
 

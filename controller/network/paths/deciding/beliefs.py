@@ -1,7 +1,7 @@
-"""What is believed of every link: telemetry where it is fresh, else the configured figures; all links at once.
+"""Estimated state of all links at once: telemetry where it is fresh, else the configured figures.
 
-A measured delay holds more than propagation: the frame's own length, the switch's work. A link that was not measured is
-given as much of that as the least loaded measured one shows, or it would look better than it is for not being watched.
+A measured delay includes more than propagation: the frame's own length and the switch's work. An unmeasured link is
+assigned as much of that as the least loaded measured one shows; otherwise it would look better for not being watched.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _SURE_QUEUES: Final = 10
 _FRAME_BITS: Final = 1538 * 8
 """An Ethernet frame of the usual greatest length, gap included."""
 FORESEEN_NS: Final = 1_000_000_000
-"""What a link costs beside its delay that cannot carry what is sent over it: its queue fills and then frames are lost,
-and a lost frame costs its sender a retransmission timeout, of RFC 6298's least length, however short the queue is."""
+"""Cost, on top of its delay, of a link that cannot carry its load: its queue fills and then frames are lost, and a lost
+frame costs its sender a retransmission timeout, RFC 6298's minimum, however short the queue is."""
 
 _delay, _available = attrgetter("delay_mean_ns"), attrgetter("available_bps")
 

@@ -1,8 +1,8 @@
-"""Whether one flow should move, and where: its path against its candidates, by the settings.
+"""Decision for one flow: whether and where to move it, by comparing its path with its candidates.
 
 A gain must exceed a relative and an absolute margin, and a path must have room for the flow. Of equally good paths the
-one with fewer hops wins, and among equal hops the one with less delay. Which flows are judged, and when, is
-`controller.network.paths.deciding.decider`'s to say.
+one with fewer hops wins, and with equal hops the one with less delay. `controller.network.paths.deciding.decider`
+chooses which flows are judged, and when.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEAD_GAIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What of a pair of hosts' 5-tuples is on one path: the rate as it counts in sums over links, and its variance."""
+    """Share of a host pair's 5-tuples on one path: their rate, as it counts in sums over links, and its variance."""
 
     path: Path
     rate_bps: float
@@ -55,7 +55,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the decider thinks of one flow now; `best` is the present path when nothing better may be taken."""
+    """Decider's current view of one flow; `best` is the present path if nothing better may be taken."""
 
     flow: FlowSpec
     present: PathFigures
@@ -68,12 +68,12 @@ class Verdict:
 
     @property
     def moves(self) -> bool:
-        """Whether the flow should leave its path."""
+        """Return whether the flow should leave its path."""
         return self.best.switches != self.present.switches
 
     @property
     def is_detour(self) -> bool:
-        """Whether a link that cannot carry its load would be left by a path of more links, which it all loads."""
+        """Return whether the flow would leave a link that cannot carry its load for a path of more links."""
         is_relief = self.present.alive and self.present.crowded_link is not None
         return is_relief and self.best.hops > self.present.hops
 

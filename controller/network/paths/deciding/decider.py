@@ -1,14 +1,14 @@
-"""Which flows should move where, by the newest snapshot, the flows' present paths and the settings.
+"""Choice of flows to move and their new paths, from the newest snapshot, the flows' present paths and the settings.
 
 A round moves the flow whose traffic gains most (gain times rate: one large flow that finds room relieves a link as much
-as many small ones), predicts what that does to the links, and looks again, up to the round's number of moves. What
-keeps it calm: margins (`controller.network.paths.deciding.decide`), a flow that moved is held down, and after any move
-the network settles first, and a wish to move must last for some rounds. Only a dead path is left at once.
+as many small ones), predicts the effect on the links, and looks again, up to the round's number of moves. Several rules
+keep it stable: margins (`controller.network.paths.deciding.decide`) apply, a moved flow is held down, the network
+settles after each move, and a wish to move must last for some rounds. Only a dead path is left at once.
 
 Flows are not judged one by one. Where delay decides, the trees towards all destinations, repaired when links change,
-say what each flow could have at best; only flows that a change can concern are compared with that, only those that
-could gain enough are evaluations with their own load and room, and only the one that gains most is judged with all its
-candidates. Where bandwidth decides, all flows are judged that could gain by delay or have a wider path.
+give the best that each flow could have. Only flows that a change can affect are compared with that, only those that
+could gain enough are evaluated with their own load and room, and only the one that gains most is judged with all its
+candidates. Where bandwidth decides, all flows that could gain by delay or have a wider path are judged.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Decider:
 
     @property
     def wishing(self) -> int:
-        """How many flows wanted to move in the last round, allowed or not."""
+        """Number of flows that wanted to move in the last round, allowed or not."""
         return len(self._wishing_rows)
 
     def moved(self, decision: Decision) -> None:

@@ -46,7 +46,7 @@ class ReportedLinks:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """Where a flow was before a link died, whether by an explicit path, and where it went."""
+    """Record of a flow that left a dead link: its old path, whether that was explicit, and its new path."""
 
     old_path: Path
     new_path: Path
@@ -66,7 +66,7 @@ class Evacuation:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a flow is to come back one day."""
+        """Return whether any flow is to return to its old path."""
         return bool(self._left)
 
     @property
@@ -141,6 +141,6 @@ class Evacuation:
         self._left.pop(flow, None)
 
     def is_usable(self, path: Path) -> bool:
-        """Whether all links of a path have been alive for the hold time."""
+        """Return whether all links of a path have been alive for the hold time."""
         links = set(links_of(path))
         return not links & self._dead and not links & self._back_ns.keys()

@@ -40,10 +40,10 @@ _HOPS_FIRST: Final = np.uint64(1 << 48)
 
 @dataclass(frozen=True, slots=True)
 class PathFigures:
-    """What a path is worth to one flow: delay between its first and last switch, and bandwidth open to the flow.
+    """Value of a path to one flow: delay between its first and last switch, and bandwidth open to the flow.
 
-    `room_bps` is the bandwidth without what the settings keep free on every link. `crowded_link` cannot carry what is
-    sent over it; that counts as `foreseen_ns` beside the delay.
+    `room_bps` is the bandwidth minus the headroom that the settings keep on every link. `crowded_link` cannot carry
+    what is sent over it; that adds `foreseen_ns` to the delay.
     """
 
     switches: Path
@@ -56,12 +56,12 @@ class PathFigures:
 
     @property
     def cost_ns(self) -> int:
-        """What paths are compared by: delay, and what is foreseen."""
+        """Cost by which paths are compared: delay plus the foreseen penalty."""
         return self.delay_ns + self.foreseen_ns
 
     @property
     def alive(self) -> bool:
-        """Whether every link of it carries traffic."""
+        """Return whether every link of the path carries traffic."""
         return self.dead_link is None
 
     @property
@@ -166,7 +166,7 @@ class Network:
 
 
 class StateGraph:
-    """What is believed of a network in one round; `move` predicts what moved flows change, in this round only."""
+    """Estimated state of a network in one round; `move` predicts the effect of moved flows, in this round only."""
 
     def __init__(self, network: Network, beliefs: Beliefs) -> None:
         self.network, self.beliefs, self.settings = network, beliefs, beliefs.settings
@@ -188,7 +188,7 @@ class StateGraph:
 
     @cached_property
     def nominal_costs(self) -> Costs:
-        """What links cost without their queues; dead ones are forbidden all the same."""
+        """Costs of links without their queues; dead links remain forbidden."""
         return link_costs(self.beliefs.nominal_ns, self.table.alive)
 
     def delay_ns(self, row: int, own: Own) -> int:
@@ -250,7 +250,7 @@ class StateGraph:
         )
 
     def _carries_reports(self, rows: Rows, before: Mapping[int, int], after: Mapping[int, int]) -> bool:
-        """Whether links off the path have room for what a path adds to reports."""
+        """Return whether links off the path have room for the report traffic that a path adds."""
         more = {row: load - before.get(row, 0) for row, load in after.items() if row not in rows}
         kept = self.beliefs.headroom_bps
         return all(self._available_bps(row, {}) - kept[row] >= need for row, need in more.items() if need > 0)

@@ -1,7 +1,7 @@
-"""What of the collector's signs makes a round of decisions due at once, so that it need not wait for its turn.
+"""Signs from the collector that trigger a round of decisions at once, ahead of its turn.
 
-A packet that met a queue, a report of a congested queue, or of a packet that a full queue refused, makes one due; so do
-flows that outgrow a link. How often is limited, and less often while such rounds find nothing to move.
+A round is triggered by a packet that met a queue, by a report of a congested queue or of a packet that a full queue
+refused, and by flows that outgrow a link. Such rounds are rate-limited, more strictly while they find nothing to move.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where bandwidth decides: which flows could have a wider path at all, so that only those are judged."""
+"""Filter for decisions by bandwidth: only flows that could have a wider path are judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What traffic engineering starts from: demands as telemetry shows them, and weighted routes that were saved."""
+"""Inputs of traffic engineering: demands as telemetry shows them, and saved weighted routes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from dataplane.clock import Clock, VirtualClock
 from dataplane.topology.values import LinkKey, Topology
 
 TURN_NS = 200_000_000
-"""How long a step computes at most before other decisions have their turn; the next step goes on."""
+"""Longest time that a step computes before other decisions get a turn; the next step continues."""
 
 _PROGRAM_SHARE = 0.25
 """A linear program may take this part of a round's time, for it cannot be interrupted."""
@@ -29,7 +29,7 @@ _PROGRAM_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class EngineeringRound:
-    """What one round did: utilisation of the busiest link before and (as predicted) after, and why."""
+    """Result of one round: utilisation of the busiest link before and (as predicted) after, and the reason."""
 
     time_ns: int
     max_utilisation_before: float
@@ -65,7 +65,7 @@ class TrafficEngineer:
         self._spent_ns = 0
         self._prices: FloatArray | None = None
         self._unfinished: Draft | None = None
-        """Where a round was when its time was used up."""
+        """State of a round that ran out of time."""
         self._detours: set[int] = set()
         self._is_returning = False
         self._set_dead(frozenset())
@@ -106,7 +106,7 @@ class TrafficEngineer:
 
     @property
     def is_searching(self) -> bool:
-        """Whether a round has begun that the next step goes on with."""
+        """Return whether an unfinished round remains for the next step."""
         return self._search is not None
 
     def explain(self, path: Sequence[str]) -> str:

@@ -22,13 +22,13 @@ from controller.network.paths.engineering.values import FloatArray, IntArray, Sp
 from controller.network.paths.engineering.weights import rounded_shares
 
 SHARPNESS = (10.0, 20.0, 40.0, 80.0, 160.0)
-"""Of the stand-ins, one after the other: soft ones lead out of dead ends, sharp ones tell the busiest link."""
+"""Sharpness of successive stand-ins: soft ones lead out of dead ends, sharp ones single out the busiest link."""
 PARTS = (1.0, 0.5, 0.25, 0.125)
-"""What part of a destination's traffic may move to a tree at once."""
+"""Shares of a destination's traffic that may move to a tree at once."""
 MENDING_PARTS = (0.0625, 0.03125)
 """Parts that mend what rounding took from the linear program's mixture."""
 DELAY_WEIGHT = 0.15
-"""How much a doubled delay of all traffic counts, in shares of the maximum utilisation."""
+"""Weight of a doubled delay of all traffic, in shares of the maximum utilisation."""
 _PROGRAM_DELAY_WEIGHT = 0.01
 """The same in the linear program, which can tell what lowers the maximum and what does not."""
 _MERIT_DELAY_WEIGHT = 0.03
@@ -50,12 +50,12 @@ _NOISE = 1e-7
 _SLACK = 1e-3
 """Routes that need not change may add this share to the maximum utilisation."""
 _HOP_NS = 1.0
-"""What a link costs beside its delay, so that links of no delay are not used in circles."""
+"""Cost of a link on top of its delay; prevents cycles of links without delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is to be routed: `entering[k, switch]` bit/s to `destinations[k]`; `fixed_bps` stays on the links."""
+    """Traffic to route: `entering_bps[k, switch]` bit/s to `destinations[k]`; `fixed_bps` stays on the links."""
 
     graph: SwitchGraph
     destinations: IntArray
@@ -78,7 +78,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Place:
-    """How far a search has come, so that another one can go on from there."""
+    """Progress of a search, so that another one can continue from there."""
 
     stage: int = 0
     """The stand-in in use; after the last come the linear program, and the last stand-in once more."""
@@ -91,12 +91,12 @@ class Place:
     before: float = 0.0
     """The potential then."""
     mixings: int = 0
-    """How often the linear program has been begun."""
+    """Number of times that the linear program was started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a search has come to, for another one to go on from."""
+    """Intermediate result of a search, from which another one can continue."""
 
     splits: Splits
     place: Place
@@ -132,7 +132,7 @@ class Search:
         self._best = self._merit(), self._total, self._shares.copy(), self._loads.copy()
         self._met: list[dict[bytes, FloatArray]] = [{} for _ in problem.destinations]
         self._mixed: FloatArray | None = None
-        """What the linear program has found and no weights have been made of yet."""
+        """Result of the linear program that has not been turned into weights yet."""
         self._prices = np.ones_like(self._rates)
         self.bound = 0.0
         """The maximum utilisation is at least this, however traffic is split."""
@@ -163,7 +163,7 @@ class Search:
 
     @property
     def max_utilisation(self) -> float:
-        """Of the best splits so far."""
+        """Maximum utilisation of the best splits so far."""
         return self._maximum(self._best[1])
 
     def draft(self) -> Draft:

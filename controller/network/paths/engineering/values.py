@@ -1,8 +1,8 @@
-"""What traffic engineering computes with: switches and links as arrays, demands, and how traffic is split.
+"""Data of traffic engineering: switches and links as arrays, demands, and splits of traffic.
 
-Traffic is routed by destination switch, as the tables do it: at each switch all traffic for one destination is split
-over its links by fixed shares, whatever its source. That loses nothing: a flow of many commodities with one destination
-can be merged into one without changing the load of any link.
+Traffic is routed by destination switch, as in the tables: each switch splits all traffic for one destination over its
+links by fixed shares, whatever its source. That loses nothing: a flow of many commodities with one destination can be
+merged into one without changing the load of any link.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ class SwitchGraph:
 
 @dataclass(frozen=True)
 class Splits:
-    """How traffic is split: `shares[destination, link]` is a link's part of what its tail has for a destination.
+    """Split of traffic: `shares[destination, link]` is a link's share of its tail's traffic for a destination.
 
     At each switch that can reach a destination the shares of its links add up to 1, at others and at the destination
-    itself to 0. The links with a share never make a cycle.
+    itself to 0. The links with a share never form a cycle.
     """
 
     graph: SwitchGraph

@@ -15,7 +15,7 @@ TOLERANCE = 1 / 64
 """A smaller total is taken if it puts no share off by more than this."""
 
 _SAME = 1e-12
-"""What the arithmetic of shares may be off by."""
+"""Tolerance for rounding errors of shares."""
 
 
 def quantise(shares: Sequence[float], max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What the path server must not forget: the explicit paths and weights in force, their version, and its decisions."""
+"""Persistent state of the path server: the explicit paths and weights in force, their version, and its decisions."""
 
 from __future__ import annotations
 

@@ -49,18 +49,18 @@ _PEER: Final = Peer("millrace.paths.v1.Paths", "path server", PathError)
 
 
 class RouteClientSettings(Strict, frozen=True):
-    """Where the path server is, and how to wait for it."""
+    """Settings of a path server client: the server's address, and how long to wait for it."""
 
     address: str = ADDRESS
     """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT; null: those that the environment names."""
     first_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
-    """How long to wait before the first new try; each further wait is twice as long."""
+    """Wait before the first retry; each further wait is twice as long."""
     longest_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 1_000_000_000
     """Waits grow no longer than this."""
     timeout_ns: Annotated[int, msgspec.Meta(ge=1)] = 5_000_000_000
-    """How long a question may stay without an answer."""
+    """Timeout of a request."""
 
 
 class RouteClient(ServiceClient):

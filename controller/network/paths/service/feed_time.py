@@ -34,7 +34,7 @@ class FeedTime:
 
     @property
     def offset_ns(self) -> int:
-        """What to add to a time of the feed; 0 before the first snapshot."""
+        """Offset to add to a time of the feed; 0 before the first snapshot."""
         if self._least_ns is None:
             return 0
         return self._least_ns if self._before_ns is None else min(self._least_ns, self._before_ns)

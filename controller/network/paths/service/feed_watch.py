@@ -1,6 +1,6 @@
-"""Whether the collector's feed speaks: snapshots come at every interval, whatever changes, so silence means something.
+"""Detection of a silent collector feed: snapshots come at every interval even without changes, so silence is a fault.
 
-Times are the path server's; what it decides by must not be older than the limit.
+Times are the path server's; state used for decisions must not be older than the limit.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ LOGGER = logging.getLogger("millrace.paths")
 MAX_PENDING_BATCHES = 64
 """Batches of records that wait for the database before more are dropped and counted."""
 _LOOKS: Final = 4
-"""How often, in the time that makes a feed silent, one looks whether it is."""
+"""Number of silence checks within the time after which a feed counts as silent."""
 MAX_PENDING_DECISIONS = 1024
 """Decisions that wait for one subscriber before more are dropped and counted."""
 
@@ -97,7 +97,7 @@ T = TypeVar("T")
 
 
 class Feed(Protocol):
-    """Where snapshots and records come from: `collectors.feed.client.FeedClient`."""
+    """Source of snapshots and records: `collectors.feed.client.FeedClient`."""
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot at every interval."""

@@ -1,9 +1,9 @@
-"""What every switch should hold, what it is known to hold, and what to write next; no session, no clock.
+"""Desired and known state of every switch, and the next writes; no session, no clock.
 
-All of it is asked of the owners of tables (`controller/network/owners`), none of which is known by name. Both drivers
-(gRPC, and virtual time in one process) do the same: hand over what they read from a switch, send what `reconcile`,
-`sync` and `next_step` ask for, and say what became of it. They differ in how a batch is sent and how time passes, in
-nothing else. Everything is level triggered: what comes next follows from what is wanted and what is held now.
+All of it comes from the owners of tables (`controller/network/owners`), none of which is known by name. Both drivers
+(gRPC, and virtual time in one process) do the same: pass on what they read from a switch, send what `reconcile`, `sync`
+and `next_step` return, and report the outcome. They differ only in how a batch is sent and how time passes. Everything
+is level triggered: the next write follows from the desired and the current state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Coordinator:
         self._held: dict[str, Entities] = {}
         self._live: set[str] = set()
         self.known = Known(self._held, self._live)
-        """What owners are shown."""
+        """State shown to owners."""
         self._order = (*FILL_ORDER, *(table for owner in self.owners for table in owner.fill_order))
         self.down: frozenset[LinkKey] = frozenset()
         """The links that are known to be dead."""
@@ -58,7 +58,7 @@ class Coordinator:
 
     @property
     def is_everybody_right(self) -> bool:
-        """Whether all switches are there, and have gone through all stages; there may be steps left."""
+        """Return whether all switches are live and have gone through all stages; there may be steps left."""
         return len(self._live) == len(self.topology.switches) and all(owner.is_settled for owner in self.staged)
 
     def held(self, switch: str) -> Entities:

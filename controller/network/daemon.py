@@ -37,7 +37,7 @@ LOGGER = logging.getLogger("millrace.controller")
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
-    """What the daemon is about: switches that are right, those that are not and why, and the routes in force."""
+    """Status of the daemon: reconciled switches, the others with the reason, and the routes in force."""
 
     live: tuple[str, ...]
     problems: Mapping[str, str]

@@ -63,7 +63,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Switch:
-    """What the driver keeps of a switch beside its tables."""
+    """State that the driver keeps of a switch, apart from its tables."""
 
     name: str
     backoff: Backoff
@@ -122,7 +122,7 @@ class Driver:
 
     @property
     def is_sending(self) -> bool:
-        """Whether a step is on its way."""
+        """Return whether a step is in flight."""
         return self._sending
 
     def held(self, switch: str) -> Entities:

@@ -1,7 +1,7 @@
-"""Which owners of tables a fabric has: the one place where the features of the controller are put together.
+"""Assembly of the owners of a fabric's tables: the one place where the controller's features are put together.
 
-A feature more is an owner more (`controller/network/owners`) and a line in here; coordinator and drivers stay as they
-are.
+A new feature is a new owner (`controller/network/owners`) and a line here; the coordinator and the drivers do not
+change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What deciders want, before anything knows how a table looks.
+"""Intents of deciders, independent of the layout of tables.
 
 Frozen values that only controller/network/tables turns into entries.
 """
@@ -20,7 +20,7 @@ class FlowSpec:
 
 
 PROBE_UDP_PORT = 9
-"""Where probes of links go: UDP's discard service (RFC 863), which has no use for them. They stay on base paths."""
+"""Destination port of link probes: UDP's discard service (RFC 863), which ignores them. They stay on base paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class AggregationTree:
-    """Where a job is added up: at `root`, of leaves and of workers (by host) that contribute to it directly.
+    """Placement of a job's sums: at `root`, of leaves and of workers (by host) that contribute to it directly.
 
-    A child's place in `children` is its number in the switch and never changes.
+    A child's position in `children` is its number in the switch and never changes.
     """
 
     root: str
@@ -105,7 +105,7 @@ class AggregationTree:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who must contribute now, by host; each change of it has an epoch of its own (0 to 65,535, then again 0)."""
+    """Workers that must contribute now, by host; each change gets a new epoch (0 to 65,535, then 0 again)."""
 
     epoch: int
     workers: frozenset[str]

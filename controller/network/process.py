@@ -1,4 +1,4 @@
-"""What `millrace controller` runs: the daemon over gRPC until it is to stop."""
+"""Entry point of `millrace controller`: runs the daemon over gRPC until it is stopped."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class VirtualController:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be written."""
+        """Return whether nothing is left to be written."""
         return self._driver.settled
 
     def _note_step(self, step: Step) -> None:

@@ -29,7 +29,7 @@ OnStep = Callable[[Step], None]
 
 
 class WriteDelays(Strict, frozen=True):
-    """How long the control channel takes."""
+    """Delays of the control channel."""
 
     write_delay_ns: Annotated[int, msgspec.Meta(ge=0)] = 1_000_000
     """From sending a step to its effect in the tables and the next step's sending."""
@@ -59,7 +59,7 @@ class VirtualDriver:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be written."""
+        """Return whether nothing is left to be written."""
         is_right = all(self.coordinator.is_right(switch) for switch in self.coordinator.live)
         return is_right and not self._busy and self.coordinator.next_step() is None
 

@@ -1,7 +1,7 @@
-"""When a job's tree should be another one, by what the network is like now; and which links nothing crosses any more.
+"""Migration of jobs: when the state of the network calls for another tree, and which links nothing crosses any more.
 
-Pure, and slow to change its mind: another tree must be better by a share, in some rounds one after the other, and a job
-that was asked to move is left alone for a while.
+Pure, and slow to change its mind: another tree must be better by a share, in several consecutive rounds, and a job that
+was asked to move is left alone for a while.
 """
 
 from __future__ import annotations

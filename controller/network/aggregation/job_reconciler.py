@@ -36,7 +36,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Switches(Protocol):
-    """Who writes to the switches: what is wanted of `AggregationTables`, sooner or later."""
+    """Writer of switches, which get what `AggregationTables` wants sooner or later."""
 
     @property
     def live(self) -> frozenset[str]:

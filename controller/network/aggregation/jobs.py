@@ -53,7 +53,7 @@ class Jobs:
         self._running: dict[int, RunningJob] = {}
         self._entities: dict[int, dict[str, Entities]] = {}
         self._leaving: dict[tuple[int, str], str] = {}
-        """Who has left, by job and host, and the switch that may still count him."""
+        """Switch that may still count a worker that has left, by job and host."""
 
     @property
     def running(self) -> tuple[RunningJob, ...]:
@@ -62,7 +62,7 @@ class Jobs:
 
     @property
     def has_repeated_numbers(self) -> bool:
-        """Whether numbers of jobs that have ended have been given to others."""
+        """Return whether numbers of ended jobs have been given to others."""
         return self._registry.given >= NUMBERS
 
     def job(self, number: int) -> RunningJob:

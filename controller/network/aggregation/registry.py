@@ -15,7 +15,7 @@ from controller.network.aggregation.cells import cells_for, free_block
 from controller.network.tables.aggregation import CELLS, MAX_JOBS, Block
 
 NUMBERS = 0xFFFF
-"""Of jobs, from 1."""
+"""Highest job number; the first is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Registry:
         self._newest = newest
         self._strange: set[int] = set()
         self.given = 0
-        """How many numbers have been given, also those that were withdrawn."""
+        """Number of job numbers given out, including those withdrawn."""
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:

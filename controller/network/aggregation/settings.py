@@ -17,7 +17,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class MoveSettings(Strict, frozen=True):
-    """When a job should be added up elsewhere, and which links are dead."""
+    """Conditions for moving a job to another tree, and for treating links as dead."""
 
     gain: Share = 0.25
     """Another tree must cost less by this share: its links' delays, each over the share of the link that is free."""
@@ -32,7 +32,7 @@ class MoveSettings(Strict, frozen=True):
 
 
 class AggregationSettings(Strict, frozen=True):
-    """How switches add up for jobs, and how long the controller waits for them."""
+    """Settings of aggregation in switches, and how long the controller waits for them."""
 
     mark_from_frames: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """From how many frames in a queue on a switch marks packets as congested (ECN); left out, a quarter of its shortest
@@ -49,7 +49,7 @@ class AggregationSettings(Strict, frozen=True):
     interval_ns: Ns = 1_000_000_000
     """From one look at the network's state to the next."""
     moving: MoveSettings = MoveSettings()
-    """When a job should be added up elsewhere."""
+    """Moving of jobs to other trees."""
 
     def check(self) -> None:
         """Raise ControllerError for what no switch can do."""

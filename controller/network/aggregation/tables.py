@@ -1,6 +1,6 @@
-"""What switches hold for the sake of sums: their jobs, and what jobs need of a fabric.
+"""Table entries of switches for aggregation: their jobs, and what jobs need of a fabric.
 
-Ways to the addresses of other switches, no telemetry within packets of sums, marks of congestion, and reports of items.
+Routes to the addresses of other switches, no telemetry inside packets of sums, congestion marks, and item reports.
 """
 
 from __future__ import annotations

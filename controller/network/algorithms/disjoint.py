@@ -25,7 +25,7 @@ class Backup:
 
     @property
     def disjoint(self) -> bool:
-        """Whether no cable is shared, in either direction: any one cable may break."""
+        """Return whether no cable is shared, in either direction, so that any one cable may break."""
         return self.shared_cables == 0
 
 

@@ -18,7 +18,7 @@ from controller.network.algorithms.structures import Changed, Changes, Workspace
 from dataplane.native import pointer_to
 
 REPAIR_SHARE = 0.05
-"""Where more of the links have changed than this, computing every tree is quicker than repairing them."""
+"""Share of changed links above which computing every tree is faster than repairing them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Which names a switch holds copies of: those that were asked for most in the last interval."""
+"""Choice of the names that a switch caches: those requested most in the last interval."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Insertion:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What changes; what is evicted goes before what is inserted, which may get its cell."""
+    """Changes to make; evictions precede insertions, which may reuse their cells."""
 
     evicted: tuple[HeldName, ...] = ()
     inserted: tuple[Insertion, ...] = ()

@@ -16,7 +16,7 @@ from dataplane.topology.values import Topology
 
 
 class Stores:
-    """What each switch is to hold: copies for the producers that are plugged in at it, and names that it records."""
+    """Desired content of each switch: copies for the producers attached to it, and the names that it records."""
 
     def __init__(self, topology: Topology, settings: StoreSettings) -> None:
         """Want what settings say; raise ControllerError if they do not fit the topology."""

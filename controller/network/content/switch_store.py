@@ -1,7 +1,7 @@
-"""What one switch is to hold of named content, and what to write next; no session, no clock.
+"""Desired named content of one switch, and the next writes; no session, no clock.
 
-Level triggered as the rest of the controller: `connected` takes what the switch holds, `interval` what it has counted,
-`record` and `forget` what is wanted; each time `batches` is what is missing, to be sent in order.
+Level triggered like the rest of the controller: `connected` takes what the switch holds, `interval` what it has
+counted, `record` and `forget` what is wanted; each time `batches` is what is missing, to be sent in order.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class SwitchStore:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the switch holds nothing of the store, and shall hold nothing."""
+        """Return whether the switch neither holds nor is to hold anything of the store."""
         return not self._producers and not self._names and self.held().placed == {}
 
     @property

@@ -35,7 +35,7 @@ WATCH: Final = "watch ports"
 UNIMPLEMENTED: Final = grpc.StatusCode.UNIMPLEMENTED.name
 
 _UNSERVED_WAIT_S: Final = 60.0
-"""How long a switch that serves no gNMI is left alone: another one may come to its address."""
+"""Wait before asking a switch without gNMI again: another one may take over its address."""
 _CONNECT_S: Final = 1.0
 _CONNECTS_AT_ONCE: Final = 64
 
@@ -52,7 +52,7 @@ class PortTarget:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a session waits: for an answer, between two signs of life, and before hellos are set right again."""
+    """Waits of a session: for an answer, between two signs of life, and before hellos are corrected again."""
 
     timeout_s: float = 10.0
     probe_s: float = 2.0

@@ -59,11 +59,11 @@ def subscription() -> gnmi.SubscribeRequest:
 
 @dataclass(slots=True)
 class _Interface:
-    """What was reported of an interface: values by path without keys."""
+    """Reported state of an interface: values by path without keys."""
 
     values: dict[str, Value] = field(default_factory=dict)
     reported: PortState | None = None
-    """What this amounted to when it was asked for last."""
+    """Port state derived from the values at the last query."""
 
 
 class PortMirror:

@@ -1,4 +1,4 @@
-"""What the daemon does about links that die: ports and switches in; routes around dead links, and their status, out."""
+"""Handling of dead links by the daemon: ports and switches in; routes around dead links, and their status, out."""
 
 from __future__ import annotations
 

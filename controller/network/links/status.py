@@ -1,10 +1,10 @@
-"""Which links are dead, by what the switches at their ends say of ports and hellos; no session, no clock, no traffic.
+"""Dead links, as the switches at their ends report ports and hellos; no session, no clock, no traffic.
 
-A cable is down, both ways (as BFD has it, RFC 5880 section 6.2), as soon as one of its ends says so: the port is not
-up, or its neighbour was heard and is heard no longer. It is up when every end that can be asked says that it is; where
-nobody can be asked it stays as it was. A switch that does not answer says nothing: its neighbours' hellos show whether
-it still forwards. A cable that comes back is used again only when it has been up for a hold time, so that one that
-comes and goes moves traffic once.
+A cable is down, both ways (as in BFD, RFC 5880 section 6.2), as soon as one of its ends reports it: the port is not up,
+or its neighbour was heard and is heard no longer. It is up when every end that can be asked reports so; while none can
+be asked its state is kept. A switch that does not answer reports nothing: its neighbours' hellos show whether it still
+forwards. A cable that returns is used again only after it has been up for a hold time, so that a flapping one moves
+traffic once.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ LOGGER = logging.getLogger("millrace.controller")
 
 
 class Verdict(IntEnum):
-    """What follows from a refusal, the weightiest last: of several owners' verdicts that one counts."""
+    """Consequence of a refusal, in ascending severity: of several owners' verdicts the most severe applies."""
 
     DONE = 0
     """It will do as it is: go on as if the updates were acknowledged."""
@@ -53,9 +53,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of all switches: what each holds, absent for one never read, and who is read and can be written.
+    """Known state of all switches: what each holds, absent for one never read, and which are read and can be written.
 
-    Both change while an owner has it; each switch's entities are another object whenever they change.
+    Both change while an owner has it; each switch's entities are a new object whenever they change.
     """
 
     held: Mapping[str, Entities]
@@ -66,7 +66,7 @@ class Owner(ABC):
     """Owns tables of every switch of a fabric, or some of their entries."""
 
     name: str
-    """How logs and errors name it."""
+    """Name in logs and errors."""
     fill_order: tuple[str, ...] = ()
     """Its tables in the order of filling, as far as they are not among those of the fabric's program."""
 
@@ -135,12 +135,12 @@ class StagedOwner(Owner):
     @property
     @abstractmethod
     def stage(self) -> str:
-        """Where the change stands, for the log."""
+        """Stage of the change, for the log."""
 
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether every switch has confirmed what is wanted."""
+        """Return whether every switch has confirmed what is wanted."""
 
     @property
     @abstractmethod
@@ -156,7 +156,7 @@ class ListeningOwner(Owner):
     """An owner who decides by what switches count and learn; a switch that cannot report is left as it is."""
 
     interval_ns: int
-    """How often counters are read."""
+    """Interval at which counters are read."""
     digests: Mapping[str, Bundling]
     """The program's digests, and how they are bundled."""
 
@@ -181,7 +181,7 @@ MAX_STRIKES = 2
 
 
 class Strikes:
-    """How often each entity was refused, on whichever switches."""
+    """Number of times that each entity was refused, on any switch."""
 
     def __init__(self) -> None:
         self._counts: dict[EntityKey, int] = {}
@@ -197,12 +197,12 @@ class Strikes:
 
     @property
     def refused(self) -> Set[EntityKey]:
-        """What was refused: it is left out when a switch is read, and may be tried once more after that."""
+        """Refused entities: each is left out when a switch is read, and may be tried once more after that."""
         return self._counts.keys()
 
     @property
     def refused_twice(self) -> frozenset[EntityKey]:
-        """What was refused twice."""
+        """Entities that were refused twice."""
         return frozenset(key for key, count in self._counts.items() if count >= MAX_STRIKES)
 
 

@@ -35,7 +35,7 @@ class ContentOwner(ListeningOwner):
         self.on_change: Callable[[str, str], None] | None = None
         """Hears of each switch why it does not hold what it is to hold, '' when it does."""
         self._found: dict[str, Entities] = {}
-        """Of switches that were read and whose counters were not."""
+        """Store entities of switches that were read but whose counters were not."""
         self._begun: set[str] = set()
         self._refused: set[str] = set()
         self._read_again: set[str] = set()

@@ -88,7 +88,7 @@ class RouteTables:
 
 
 class RouteView:
-    """What a switch is known to hold of routes, None if it was never read, and what it should hold."""
+    """Routes that a switch is known to hold, None if it was never read, and those it should hold."""
 
     def __init__(
         self, held: Entities | None, wanted: Entities, neighbours: Mapping[int, Endpoint], routes: Set[EntityKey]

@@ -10,7 +10,7 @@ from controller.network.tables.entities import EntityKey, Update
 
 
 class Phase(StrEnum):
-    """Which half of make before break a step belongs to."""
+    """Half of make-before-break that a step belongs to."""
 
     MAKE = "make"
     BREAK = "break"

@@ -44,7 +44,7 @@ _LONGEST_FRAME_BITS: Final = 9216 * 8
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What the switches are to measure and report, and how packets with telemetry are marked."""
+    """Measurements and reports wanted of the switches, and the marking of packets with telemetry."""
 
     watches: tuple[Watch, ...] = WATCH_ALL
     reporting: Reporting = NO_REPORTING
@@ -52,7 +52,7 @@ class Telemetry:
 
 
 class Stage(StrEnum):
-    """Where a change stands."""
+    """Stage of a change."""
 
     QUIET = "no packet begins to carry INT"
     DRAIN = "packets with INT arrive"
@@ -90,7 +90,7 @@ class TelemetryOwner(StagedOwner):
 
     @property
     def stage(self) -> Stage:
-        """Where a change stands."""
+        """Stage of the change."""
         return self._stage
 
     @property
@@ -100,12 +100,12 @@ class TelemetryOwner(StagedOwner):
 
     @property
     def is_settled(self) -> bool:
-        """Whether every switch has confirmed what is wanted."""
+        """Return whether every switch has confirmed what is wanted."""
         return self.stage is Stage.IN_FORCE and not self._missing
 
     @property
     def pause_ns(self) -> int | None:
-        """How long packets with INT may be under way, where the change waits for them."""
+        """Longest flight of packets with INT, while the change waits for them; None otherwise."""
         return longest_flight_ns(self._topology) if self.stage is Stage.DRAIN else None
 
     def owns(self, key: EntityKey) -> bool:
@@ -228,14 +228,14 @@ def longest_flight_ns(topology: Topology) -> int:
 
 
 def _lets_travel(key: EntityKey, entity: Entity) -> bool:
-    """Whether an entry of a watchlist has INT begin to travel with packets."""
+    """Return whether a watchlist entry starts INT in packets."""
     if key.table not in _WATCHLISTS or not isinstance(entity, P4TableEntry):
         return False
     return not isinstance(entity.action, P4TableAction) or travels(entity.action)
 
 
 def _is_marked_otherwise(actual: Entities, wanted: Entities) -> bool:
-    """Whether a switch that is not new marks INT packets in another way than it should."""
+    """Return whether a switch that is not new marks INT packets differently from what is wanted."""
     if _is_empty(actual):
         return False
     held, right = (_marks(entities) for entities in (actual, wanted))
@@ -247,5 +247,5 @@ def _marks(entities: Entities) -> dict[EntityKey, Entity]:
 
 
 def _is_empty(actual: Entities) -> bool:
-    """Whether a switch has no node id yet."""
+    """Return whether a switch has no node id yet."""
     return all(key.table != "node" or is_reset(entity) for key, entity in actual.items())

@@ -21,7 +21,7 @@ BROWSER_ID = 1
 
 
 class _Program(msgspec.Struct, frozen=True):
-    """Of a bmv2 JSON only what it was compiled from."""
+    """Source program named in a bmv2 JSON; the rest is ignored."""
 
     program: str | None = None
 

@@ -22,9 +22,9 @@ _TYPES: Final = {Verb.INSERT: p4r.Update.INSERT, Verb.MODIFY: p4r.Update.MODIFY,
 
 
 class MessageCache:
-    """What was translated of one program, and of its entries.
+    """Cache of translations between one program's entries and their messages.
 
-    Messages of one kind, one after the other, are one message that has the fields of all of them.
+    Concatenated messages of one kind are one message that has the fields of all of them.
     """
 
     def __init__(self, room: int = _ROOM) -> None:

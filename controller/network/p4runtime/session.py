@@ -1,4 +1,4 @@
-"""What a session to one switch can do, and the messages that both kinds of session exchange with it.
+"""Interface of a session to one switch, and the messages that both kinds of session exchange with it.
 
 `Session` is the synchronous kind (in one process, virtual time); `AsyncSession` the same over gRPC.
 """
@@ -35,7 +35,7 @@ from controller.network.tables.entities import Batch, Entity, EntityKey, Update,
 from dataplane.given import read_given
 
 ELECTION_ID = 10
-"""What a controller bids with unless settings say otherwise."""
+"""Default election id of a controller."""
 
 FABRIC = "fabric"
 FABRIC_AGGREGATION = "fabric_aggregation"
@@ -88,7 +88,7 @@ class AsyncSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bundling:
-    """How a switch bundles the messages of a digest: at most so many, of at most so long."""
+    """Bundling of a digest's messages by a switch: the maximum number, and the maximum wait."""
 
     messages: int
     wait_ns: int

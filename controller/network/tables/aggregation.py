@@ -28,9 +28,9 @@ from dataplane.wire.aggregation import UDP_PORT
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 CELLS = 8192
-"""What a switch has for all its jobs (AGGREGATION_CELLS)."""
+"""Cells that a switch has for all its jobs (AGGREGATION_CELLS)."""
 CELLS_REGISTER = "aggregation_cells"
-"""Where a switch remembers which packets of an item it has seen."""
+"""Register in which a switch records the packets of an item that it has seen."""
 MAX_JOBS = 256
 """Entries of `aggregation_jobs`."""
 MAX_CHILDREN = 64

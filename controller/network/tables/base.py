@@ -1,4 +1,4 @@
-"""What a topology implies for each switch's tables beside routes: ports, telemetry, reports; and their order."""
+"""Table entries of switches, apart from routes, that follow from a topology: ports, telemetry, reports; their order."""
 
 from __future__ import annotations
 

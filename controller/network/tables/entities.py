@@ -36,7 +36,7 @@ Entity = (
 
 
 class Kind(StrEnum):
-    """What an entity is, as far as the order of writes is concerned."""
+    """Kind of an entity, as far as the order of writes is concerned."""
 
     MEMBER = "member"
     GROUP = "group"
@@ -96,7 +96,7 @@ class Update:
 
 
 Entities = Mapping[EntityKey, Entity]
-"""What a switch holds or should hold."""
+"""Entities that a switch holds or should hold."""
 
 Batch = tuple[Update, ...]
 """Updates of one switch that may be executed in any order (P4Runtime 1.4, section 12.2)."""

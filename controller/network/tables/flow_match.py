@@ -19,7 +19,7 @@ class FlowRule(Strict, frozen=True):
     """Flows by what their packets say; what is left out matches everything."""
 
     section: ClassVar[str]
-    """What rules of this kind are called where they are wrong."""
+    """Name of this kind of rule in error messages."""
 
     src: str | None = None
     """Name of the sending host."""

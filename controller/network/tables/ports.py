@@ -1,6 +1,6 @@
-"""Who a switch is and what its ports are: `node`, `egress_ports` (p4/egress) and `port_roles` (p4/ingress).
+"""Entries for a switch's identity and ports: `node`, `egress_ports` (p4/egress) and `port_roles` (p4/ingress).
 
-A host's port carries what comes from its own addresses; networks behind it are `controller/network/tables/sources.py`.
+A host's port accepts the host's own addresses; networks behind it are in `controller/network/tables/sources.py`.
 """
 
 from __future__ import annotations

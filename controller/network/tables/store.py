@@ -18,7 +18,7 @@ from controller.network.tables.entities import Entities, Entity, key_of
 from dataplane.store.names import HotName, Segment
 
 CELLS: Final = 4095
-"""Of 1,024 bytes each (STORE_CELLS); the last one of the switch is the mark's."""
+"""Cells of 1,024 bytes each (STORE_CELLS); the last one of the switch holds the mark."""
 MAX_INTERVAL: Final = (1 << 15) - 1
 MAX_THRESHOLD: Final = (1 << 16) - 1
 MAX_WRITERS: Final = 4096
@@ -28,13 +28,13 @@ NAMES: Final = "store_names"
 WRITERS: Final = "store_writers"
 HOT_NAMES: Final = "store_hot_names"
 TABLES: Final = frozenset({NAMES, WRITERS, HOT_NAMES})
-"""Whose entries are the store's."""
+"""Tables whose entries belong to the store."""
 PACKETS: Final = "store_name_packets"
 OUTCOMES: Final = "store_outcomes"
 DIGEST: Final = "hot_name_t"
 
 OUTCOME_NAMES: Final = ("answered", "missed", "filled", "raised", "old", "kept", "repeated", "refused", "passed")
-"""What became of packets with names that the switch holds, by index of the counter."""
+"""Outcomes of packets with names that the switch holds, by index of the counter."""
 
 MARK: Final = Segment(0)
 """No value is ever of this name."""
@@ -77,7 +77,7 @@ Placed: TypeAlias = Copied | Recorded
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
-    """What a switch holds: segments, writers by group, the mark, and the interval's number and threshold."""
+    """Store content of a switch: segments, writers by group, the mark, and the interval's number and threshold."""
 
     placed: Mapping[Segment, Placed] = field(default_factory=dict)
     writers: frozenset[tuple[int, Writer]] = frozenset()

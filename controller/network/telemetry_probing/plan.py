@@ -1,4 +1,4 @@
-"""Which hosts send probes to which, so that every link between switches is crossed in both directions."""
+"""Pairs of hosts that exchange probes, so that every link between switches is crossed in both directions."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from dataplane.config import Strict
 
 
 class ProbeSettings(Strict, frozen=True):
-    """How probes are sent."""
+    """Settings of a probe sender."""
 
     udp_port: Port = PROBE_UDP_PORT
     """The destination port; the same as the collector's `probe_udp_port` and the watch rule's `dst_port`."""

@@ -1,4 +1,4 @@
-"""Whether a worker that comes can have a seat in the job that it asks for."""
+"""Admission of workers: whether an arriving worker can have a seat in the job that it asks for."""
 
 from __future__ import annotations
 

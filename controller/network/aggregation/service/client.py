@@ -16,7 +16,7 @@ TIMEOUT_S: Final = 5.0
 
 
 class JobClientSettings(Strict, frozen=True):
-    """Where the job service is."""
+    """Address of the job service."""
 
     address: str = ADDRESS
     """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""

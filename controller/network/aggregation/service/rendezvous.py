@@ -1,11 +1,11 @@
-"""Who is in which job: workers meet by its name, are missed when they are silent, and come back between all-reduces.
+"""Membership of jobs: workers meet by job name, are removed when silent, and rejoin between all-reduces.
 
-A state machine without sockets and clocks: events come with their time, and it returns what is to be
-done. A worker's token identifies it. A change of the switches is one at a time for each job; what is to be done
-next is computed from the job's state after each event, so that nothing depends on the order of events.
+A state machine without sockets and clocks: events come with their time, and it returns the actions to take. A worker's
+token identifies it. Each job has at most one change of the switches in progress; the next action is computed from the
+job's state after each event, so that nothing depends on the order of events.
 
-A worker that comes to a running job waits until all members hold: they begin no more all-reduces, say how many they
-have begun, finish the greatest of these, and say with which item they go on. There the newcomer begins.
+A worker that joins a running job waits until all members hold: they begin no more all-reduces, report how many they
+have begun, finish the highest of these, and report the item with which they continue. The newcomer begins there.
 """
 
 from __future__ import annotations

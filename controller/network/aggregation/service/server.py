@@ -70,7 +70,7 @@ _Outbox = asyncio.Queue[Notify | MessageError | None]
 
 
 class Reconciler(Protocol):
-    """Who has switches add up: `JobReconciler`, whose methods return when switches have acknowledged."""
+    """Manager of jobs in switches: `JobReconciler`, whose methods return when switches have acknowledged."""
 
     @property
     def running(self) -> tuple[RunningJob, ...]:

@@ -1,4 +1,4 @@
-"""Whether flows are well where they are: many at a time, against the destination trees."""
+"""Evaluation of many flows at once, whether better paths exist, against the destination trees."""
 
 from __future__ import annotations
 

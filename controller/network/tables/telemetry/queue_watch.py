@@ -1,4 +1,4 @@
-"""Which queues are watched for congestion, and from where on: `queue_watch` (p4/egress/queue_watch.p4)."""
+"""Queues watched for congestion, and their thresholds: `queue_watch` (p4/egress/queue_watch.p4)."""
 
 from __future__ import annotations
 

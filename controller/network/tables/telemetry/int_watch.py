@@ -1,4 +1,4 @@
-"""Rules for telemetry of flows: rate, mode and content; `ipv4_watchlist`, `ipv6_watchlist` (p4/ingress/int_watch.p4)."""
+"""Rules for telemetry of flows (rate, mode, content): `ipv4_watchlist`, `ipv6_watchlist` (p4/ingress/int_watch.p4)."""
 
 from __future__ import annotations
 

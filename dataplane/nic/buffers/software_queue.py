@@ -1,7 +1,6 @@
-"""Software queues: each joins a driver thread to a consumer or a producer; and the tables that say which there are.
+"""Software queues, each joining a driver thread to a consumer or a producer, and the tables that list them.
 
-Each field is written by one side only; what the two sides write lies on different lines of the cache. Positions run
-through all of u64.
+Each field is written by one side only; the two sides write to different cache lines. Positions run through all of u64.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ NO_MEMBER = 0xFFFF_FFFF
 
 
 class Reserve(Struct):
-    """Buffers of one size: those at hand, which one thread takes from, and those that another thread gave back."""
+    """Buffers of one size: those available, which one thread takes from, and those that another thread gave back."""
 
     stack: Array[u64]  # addresses; the buffer used last is on top, as it may still be in the cache
     count: u64  # on the stack
@@ -26,7 +25,7 @@ class Reserve(Struct):
 
 
 class Memory(Struct):
-    """Where the buffers of a software queue lie."""
+    """Location of a software queue's buffers."""
 
     start: u64  # address
     nbytes: u64
@@ -62,14 +61,14 @@ class ReceiveQueue(Struct):
 
 
 class Member(Struct):
-    """A consumer of a group, as one driver thread reaches it."""
+    """A consumer of a group, as seen by one driver thread."""
 
     queue: u64  # address
     serial: u64
 
 
 class GroupState(Struct):
-    """What a driver thread keeps of a group while its members come and go."""
+    """A driver thread's state of a group, kept while its members come and go."""
 
     buckets: Array[Bucket]
     turn: u64
@@ -77,7 +76,7 @@ class GroupState(Struct):
 
 
 class Group(Struct):
-    """The members of a group; never changed, but exchanged for another."""
+    """The members of a group; immutable, replaced as a whole."""
 
     members: Array[Member]
     count: u32
@@ -88,7 +87,7 @@ class Group(Struct):
 
 
 class SendElement(Struct):
-    """A place of a software transmit queue: one packet, whatever its number of segments."""
+    """An element of a software transmit queue: one packet, whatever its number of segments."""
 
     complete: u64  # position + 1 once the packet is written as a whole
     first: u64  # address of its first segment
@@ -127,7 +126,7 @@ class SendQueue(Struct):
 
 
 class ManagerTable(Struct):
-    """All that a driver thread may hand out to and send from; never changed, but exchanged for another."""
+    """Everything that a driver thread may hand out to and send from; immutable, replaced as a whole."""
 
     groups: Array[Group]
     senders: Array[u64]  # addresses of SendQueues
@@ -136,7 +135,7 @@ class ManagerTable(Struct):
 
 
 class ManagerThread(Struct):
-    """The packet manager as one driver thread has it."""
+    """The packet manager as one driver thread sees it."""
 
     table: u64  # address of a ManagerTable, read once for each packet
     touched: Array[u64]  # addresses of software queues that got packets in this burst

@@ -1,4 +1,4 @@
-"""What a driver thread keeps in memory: its queues, its pace and its counts."""
+"""A driver thread's state in memory: its queues, its pace and its counts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataplane.nic.flows.structures import Classifier
 from dataplane.nic.structures import Stamp, Verdict
 
 LEAST_BATCH, MOST_BATCH = 8, 256
-"""Frames that a driver thread takes from a queue at a time."""
+"""Bounds of the frames that a driver thread takes from a queue at a time."""
 
 
 class Pacer(Struct):
-    """When a driver thread looks at its queues again."""
+    """Schedule of a driver thread's next look at its queues."""
 
     mode: u32  # a Mode
     batch: u32  # frames to ask for at present
@@ -30,7 +30,7 @@ class Pacer(Struct):
 
 
 class Counts(Struct):
-    """What became of frames; the thread writes all of them together, so that they add up whenever they are read."""
+    """Outcomes of frames; the thread writes them all together, so that they add up whenever they are read."""
 
     version: u64  # odd: being written
     received: u64

@@ -1,4 +1,4 @@
-"""Functions that rules hand frames to, as native code calls them."""
+"""Functions that rules hand frames to, wrapped for native callers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FlowCall:
             self.address = ctypes.cast(self._thunk, ctypes.c_void_p).value or 0
 
     def _guarded(self, function: Callable[[bytes, FlowVerdict], object]) -> Callable[[int, int, int, int], None]:
-        """Return what native code calls; nothing that the function raises gets to the driver's thread."""
+        """Return the callback for native code; no exception of the function reaches the driver's thread."""
 
         def call(context: int, frame: int, length: int, verdict: int) -> None:
             del context

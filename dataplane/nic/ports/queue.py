@@ -1,7 +1,6 @@
-"""One queue of a port, as kernels and Python see it: what it is, where it stands, what it counted.
+"""One queue of a port, as kernels and Python see it: its kind, its position, its counters.
 
-A queue belongs to one thread at a time, both directions of it. Counters are written by that thread alone and may be
-read by any.
+A queue, in both directions, belongs to one thread at a time. That thread alone writes its counters; any may read them.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from dataplane.native.doorbell import Bell
 
 
 class PortKind(IntEnum):
-    """What a queue's frames travel through."""
+    """Transport of a queue's frames."""
 
     PACKET_V2 = 1
     """AF_PACKET: TPACKET_V2 receive ring and transmit ring."""
     PACKET_V3 = 2
-    """AF_PACKET: TPACKET_V3 receive blocks and transmit ring; fewest cycles, up to a block's time later."""
+    """AF_PACKET: TPACKET_V3 receive blocks and transmit ring; fewest cycles, delayed by up to a block's time."""
     XDP = 3
     """AF_XDP: one socket for each queue of the device."""
     MEMORY = 4
@@ -27,11 +26,11 @@ class PortKind(IntEnum):
     MESSAGES = 5
     """A datagram or seqpacket socket, one frame a message."""
     DPDK = 6
-    """A port of DPDK's: poll-mode drivers, on kernel devices or in place of them."""
+    """A DPDK port: poll-mode drivers, on kernel devices or in place of them."""
 
 
 class PortQueue(Struct):
-    """What every kind of queue begins with; bytes are those of frames, without FCS."""
+    """Common head of every kind of queue; bytes are those of frames, without FCS."""
 
     kind: u32  # a PortKind
     fd: i32  # what to poll, -1: nothing
@@ -62,7 +61,7 @@ class PortQueue(Struct):
 
 
 class SlotRing(Struct):
-    """Slots of one size that stand in blocks of one size, none across a block's end."""
+    """Slots of one size in blocks of one size; none crosses a block's end."""
 
     start: u64  # addresses
     end: u64
@@ -73,7 +72,7 @@ class SlotRing(Struct):
 
 
 class Cursor(Struct):
-    """A place in a `SlotRing`."""
+    """A position in a `SlotRing`."""
 
     slot: u64  # address
     left: u32  # slots from here to the end of the block
@@ -81,7 +80,7 @@ class Cursor(Struct):
 
 
 class Train(Struct):
-    """TCP segments of one flow that follow each other in line and become one message."""
+    """Queued consecutive TCP segments of one flow, which become one message."""
 
     head: u64  # address of the first one's frame; 0: nothing may follow
     payload_offset: u32
@@ -95,7 +94,7 @@ class Train(Struct):
 
 
 class JoinGate(Struct):
-    """Until when a port may join segments: who knows what is at the other end of its cable says so."""
+    """Time until which a port may join segments; set by whatever inspects the other end of its cable."""
 
     until_ns: u64  # on the monotonic clock; 0: not, the greatest: always
     ask_from_ns: u64  # from then on who may not and would rings the bell; the greatest: never
@@ -105,7 +104,7 @@ class JoinGate(Struct):
 
 
 class SegmentLine(Struct):
-    """Frames in line for sendmmsg(2), each behind a struct virtio_net_hdr; trains of TCP segments are one message."""
+    """Frames queued for sendmmsg(2), each after a struct virtio_net_hdr; trains of TCP segments are one message."""
 
     fd: i32
     slots: u32
@@ -143,7 +142,7 @@ class PacketQueue(PortQueue):
 
 
 class XdpRing(Struct):
-    """One ring that is shared with the kernel; positions run through all of u32."""
+    """One ring shared with the kernel; positions run through all of u32."""
 
     producer: Array[u32]
     consumer: Array[u32]
@@ -179,9 +178,9 @@ class XdpQueue(PortQueue):
 
 
 class FrameRing(Struct):
-    """Frames on their way from one thread to another one; counts run through all of u64.
+    """Frames passing from one thread to another; counts run through all of u64.
 
-    Each slot is a u32 length, 12 unused bytes, then the frame. The lines that the two sides write lie apart.
+    Each slot is a u32 length, 12 unused bytes, then the frame. The cache lines that the two sides write are separate.
     """
 
     slots: Array[u8]
@@ -222,7 +221,7 @@ class MessageQueue(PortQueue):
 
 
 class DpdkLine(Struct):
-    """What a queue shares with dataplane/nic/dpdk/shim.c: buffers to send from, and what it counted."""
+    """State shared with dataplane/nic/dpdk/shim.c: buffers to send from, and counters."""
 
     slots: Inline[u64, Literal[256]]  # addresses to write frames to
     lengths: Inline[u32, Literal[256]]

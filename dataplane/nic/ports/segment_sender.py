@@ -1,4 +1,4 @@
-"""What an AF_PACKET port sends by where it joins TCP segments: a socket and the memory of frames in line."""
+"""Transmit side of an AF_PACKET port that joins TCP segments: a socket and the memory of queued frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataplane.nic.ports.queue import JoinGate, SegmentLine
 
 SLOTS = 1_024
 FOREVER = (1 << 64) - 1
-"""What a gate's times say of "always" and "never"."""
+"""Time in a gate for "always" (`until_ns`) or "never" (`ask_from_ns`)."""
 _VNET_HEADER, _QDISC_BYPASS = 15, 20
 _LINE_BYTES = 64
 _SEND_BUFFER_BYTES = 1 << 26
@@ -25,12 +25,12 @@ def shut_gate() -> JoinGate:
 
 
 def open_gate() -> JoinGate:
-    """Return a gate that is open for ever."""
+    """Return a gate that is always open."""
     return JoinGate(until_ns=FOREVER, ask_from_ns=FOREVER)
 
 
 class LineMemory:
-    """Memory for frames of up to `frame_bytes` bytes, and the line of them, which sends by a socket.
+    """Memory for frames of up to `frame_bytes` bytes, and their queue, which sends by a socket.
 
     They are joined while the gate is open.
     """

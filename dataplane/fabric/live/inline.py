@@ -1,4 +1,4 @@
-"""An executor without a thread: what belongs to one thread stays in it."""
+"""An executor without threads, for state that belongs to a single thread."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class InlineExecutor(Executor):
-    """Runs each call at once, in the thread that submits it."""
+    """Runs each call immediately, in the thread that submits it."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Return a future that is done."""
+        """Return a future that is already done."""
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""What the packet engine keeps, as kernels and Python see it."""
+"""State of the packet engine, as shared by kernels and Python."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ PACKET_BYTES = HEADER_BYTES + VALUE_BYTES
 LINK_BYTES = 42
 """Ethernet, IPv4 without options, UDP."""
 STRIDE = 1088
-"""From packet to packet in memory: PACKET_BYTES in whole cache lines."""
+"""Distance between packets in memory: PACKET_BYTES in whole cache lines."""
 BURST = 32
-"""Packets a system call."""
+"""Packets per system call."""
 AGREED_GROUPS = 4
-"""Groups whose exponents are kept: the one whose blocks are sent, and the two that are asked for ahead."""
+"""Groups whose exponents are kept: the one whose blocks are sent, and the two requested ahead."""
 KNOWN_EPOCHS = 16
-"""The last epochs, of which it is known how many workers contribute."""
+"""Recent epochs whose number of contributors is known."""
 NOBODY = 0xFFFFFFFF
 
 
 class Status(IntEnum):
-    """Why the engine has returned."""
+    """Reason for the engine's return."""
 
     RUNNING = 0
     """It has not returned."""
@@ -35,34 +35,34 @@ class Status(IntEnum):
     EPOCH = 3
     """Membership has changed; `new_epoch` is the new one. Continue with `adopt_epoch`."""
     SATURATED = 4
-    """Done, but a sum left int32; `bad_item`."""
+    """Done, but a sum overflowed int32; `bad_item`."""
     DEADLINE = 5
-    """No result came for `patience_ns`; `bad_item` is the oldest without."""
+    """No result arrived for `patience_ns`; `bad_item` is the oldest without one."""
     REFUSED = 6
     """`bad_item` was refused for `bad_reason`."""
     SOCKET = 7
-    """The socket, or the queue, has failed for good; `error`."""
+    """The socket or the queue has failed permanently; `error`."""
     HELD = 8
-    """The job was not released in time; `bad_item` is the oldest without a result."""
+    """The job was not released in time; `bad_item` is the oldest item without a result."""
     PAUSED = 9
-    """It is `pause_at_ns`; continue where it was."""
+    """`pause_at_ns` was reached; continue where it was."""
     CORRUPT = 10
-    """All results of `bad_item` that came have another check than their values."""
+    """All received results of `bad_item` failed their check."""
 
 
 class State(IntEnum):
-    """Where a slot's item stands."""
+    """State of a slot's item."""
 
     DONE = 0
     READY = 1
-    """To be sent: its number is in `pending`."""
+    """Ready to be sent: its number is in `pending`."""
     SENT = 2
     LISTENING = 3
-    """A reader's: nothing was sent, the result may come all the same."""
+    """Reader only: nothing was sent, but the result may arrive anyway."""
 
 
 class Reading(IntEnum):
-    """Whether the engine takes part."""
+    """Mode of the engine: contributing or reading."""
 
     NO = 0
     """It contributes."""
@@ -71,7 +71,7 @@ class Reading(IntEnum):
 
 
 class Slot(Struct):
-    """The place of the items whose numbers are the same modulo the window."""
+    """Slot of the items whose numbers are equal modulo the window."""
 
     item: u32
     state: u32
@@ -93,7 +93,7 @@ class Slot(Struct):
 
 
 class Sent(Struct):
-    """A packet in the order of sending; out of date where the item's slot has another stamp."""
+    """A packet in send order; stale if the item's slot has another stamp."""
 
     item: u32
     stamp: u64
@@ -102,7 +102,7 @@ class Sent(Struct):
 class EngineState(Struct):
     """One worker's engine."""
 
-    # The job, as the controller has it.
+    # The job, as configured by the controller.
     job: u32
     epoch: u32
     nonce: u64
@@ -125,7 +125,7 @@ class EngineState(Struct):
     target: Array[u32]  # may be the source
     blocks: u32
     groups: u32
-    # How far the schedule is.
+    # Progress of the schedule.
     next_item: u32
     asked: u32  # groups whose exponents were asked for to begin with
     group: u32
@@ -135,7 +135,7 @@ class EngineState(Struct):
     agreed: Array[u16]  # exponents and marks of AGREED_GROUPS groups
     settled: Array[u32]  # which they are, plus 1
     saved_classes: Array[u8]  # of the group's blocks: the target may overwrite the source before they are sent
-    # How packets travel: by a UDP socket, or a queue of a port of ours.
+    # Transport: a UDP socket, or a queue of one of our ports.
     fd: i32  # the socket
     own_clock: u32  # 1: time is what the caller writes to `now_ns`
     queue: PortQueue  # null where there is a socket
@@ -154,7 +154,7 @@ class EngineState(Struct):
     tx_vector: Array[u8]
     tx_items: Array[u32]
     scratch: Array[u32]
-    # Pace. Congestion windows are in 1/256 packets.
+    # Pacing. Congestion windows are in 1/256 packets.
     in_flight: u32
     blocked: u32  # 1: the socket takes no more now
     congestion_window: u64
@@ -170,7 +170,7 @@ class EngineState(Struct):
     rate: u64  # results a nanosecond times 2^24, the greatest of late
     rate_before: u64
     rate_since_ns: u64
-    # What is lost.
+    # Loss detection.
     order: Array[Sent]  # a ring of packets in the order of sending
     order_mask: u64
     order_first: u64
@@ -196,7 +196,7 @@ class EngineState(Struct):
     patience_ns: u64
     patient_from_ns: u64  # patience runs from here or the last result on
     now_ns: u64
-    # Why it returned.
+    # Reason for the return.
     status: u32
     bad_item: u32
     bad_reason: u32

@@ -16,10 +16,10 @@ from collectors.settings import StateSettings
 from collectors.statistics.window import SLOTS
 
 AGREEING = 4
-"""From so many parts of a window stamps have to come that agree; what comes together counts once."""
+"""Number of parts of a window in which agreeing stamps must arrive; those of one part count once."""
 
 STEEPEST = 1024
-"""The offset follows by a nanosecond in so many: ten times what a poor oscillator drifts."""
+"""The offset is adjusted by a nanosecond in this many: ten times the drift of a poor oscillator."""
 
 
 class SwitchClock:

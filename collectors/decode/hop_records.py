@@ -59,7 +59,7 @@ class RecordMaker:
     def counts(self, packet: MeasuredPacket) -> bool:
         """Return whether a packet's bytes are counted with this report, one of all those that it may have.
 
-        XD reports count for nothing: nodes that export data by themselves report what changes, not so many packets.
+        XD reports do not count: nodes that export data by themselves report changes, not every nth packet.
         """
         if packet.kind is not RecordKind.MX:
             return packet.last_hop
@@ -124,7 +124,7 @@ def drop_record(group: ReportGroup, drop: MeasuredDrop, received_ns: int) -> Dro
 
 
 def _ports(said: HopMetadata) -> tuple[int | None, int | None]:
-    """Return ingress and egress port: of level 1 where the hop said it, else of level 2."""
+    """Return ingress and egress port: of level 1 if the hop reported it, else of level 2."""
     ingress, egress = said.ingress_interface, said.egress_interface
     return (
         said.level2_ingress_interface if ingress is None else ingress,
@@ -133,5 +133,5 @@ def _ports(said: HopMetadata) -> tuple[int | None, int | None]:
 
 
 def _time(timestamp_ns: int | None) -> int | None:
-    """Return None for a stamp of 2**63 ns (292 years) or more: no clock says that, and signed 64 bits end there."""
+    """Return None for a stamp of 2**63 ns (292 years) or more: no clock is that far, and int64 ends there."""
     return None if timestamp_ns is None or timestamp_ns >> 63 else timestamp_ns

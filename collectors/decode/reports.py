@@ -36,7 +36,7 @@ REMAINING_HOPS: Final = 0x00FF
 
 @dataclass(frozen=True, slots=True)
 class MeasuredHop:
-    """One hop's own words and who it is."""
+    """Metadata words of one hop, and its identity."""
 
     node_id: int | None
     metadata: HopMetadata
@@ -93,9 +93,9 @@ class DecodedReport:
 
 
 def decode(payload: bytes, marking: Marking) -> DecodedReport:
-    """Return what a report's UDP payload says; raise WireError when any part of it is malformed.
+    """Return the contents of a report's UDP payload; raise WireError when any part of it is malformed.
 
-    A dropped packet alone may be malformed: that may be why it was dropped.
+    Only a dropped packet may be malformed: that may be why it was dropped.
     """
     packet = report.decode(payload)
     packets: list[MeasuredPacket] = []
@@ -155,14 +155,14 @@ def _packets_of_tlvs(data: bytes, marking: Marking) -> Iterator[InnerPacket]:
 
 
 def _completion(one: Report, truncated: InnerPacket) -> Completion | None:
-    """Return what a report says of an item, None where it is about its packet."""
+    """Return the completion of an item that a report states, None if the report is about its packet."""
     if one.main is None or one.dropped or _kind(one, truncated, _remaining_hops(one.main)) is not RecordKind.XD:
         return None
     return completion.in_report(one.main)
 
 
 def _measured(group: ReportGroup, one: Report, truncated: InnerPacket) -> MeasuredPacket | None:
-    """Return what a report says of the hops of a packet, None for one of a drop that says nothing of others."""
+    """Return the packet and hops that a report measures, None for a drop report without other hops."""
     remaining = _remaining_hops(one.main)
     kind = _kind(one, truncated, remaining)
     lost = one.dropped and _own(one).drop_reason != DropReason.INT_DISCARD

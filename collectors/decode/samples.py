@@ -64,10 +64,10 @@ class Outcome(Enum):
     """The head reported it and the tail did not."""
 
     DROPPED = "dropped"
-    """The tail says that it dropped it."""
+    """The tail reported that it dropped it."""
 
     UNMARKED = "unmarked"
-    """The tail says that it dropped it, before it could have been given telemetry."""
+    """The tail reported that it dropped it, before it could have been given telemetry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +95,17 @@ class Sampler:
         """Corrections for the difference of two clocks' stamps, by directed link."""
 
     def sample(self, hop: HopRecord, following: HopRecord | None) -> LinkSample | None:
-        """Return all that a hop says of its egress link, given the next hop or that none will be known."""
+        """Return all figures of a hop's egress link, given the next hop or that none will be known."""
         link = self.egress_link(hop, following)
         return None if link is None else self._sample(hop, following, link, self._delay(hop, following, link))
 
     def figures(self, hop: HopRecord) -> LinkSample | None:
-        """Return what a hop says of its egress link but the delay, which is not known yet or not to be counted."""
+        """Return the figures of a hop's egress link except the delay, which is not known yet or not to be counted."""
         link = self.egress_link(hop, None)
         return None if link is None else self._sample(hop, None, link, None)
 
     def delay(self, hop: HopRecord, following: HopRecord | None) -> LinkSample | None:
-        """Return the delay alone of a hop whose figures were returned before; None when it is unknown."""
+        """Return only the delay of a hop whose figures were returned before; None when it is unknown."""
         link = self.egress_link(hop, following, count=False)
         delay = None if link is None else self._delay(hop, following, link)
         return None if link is None or delay is None else self._sample(hop, following, link, delay, figures=False)
@@ -124,7 +124,7 @@ class Sampler:
         return total_ns
 
     def fates(self, hops: Sequence[HopRecord]) -> list[Fate]:
-        """Return what one packet's hops, in any order, say of the links between switches."""
+        """Return the fates on links between switches that one packet's hops, in any order, show."""
         if any(hop.kind not in COUNTED_KINDS for hop in hops):
             return []
         heard = {hop.node_id for hop in hops}
@@ -149,7 +149,7 @@ class Sampler:
         return link is not None and link.head.node in self._topology.switch
 
     def egress_link(self, hop: HopRecord, following: HopRecord | None, *, count: bool = True) -> DirectedLink | None:
-        """Return the link that the packet left by: by its egress port, else by where it was next."""
+        """Return the link that the packet left by: by its egress port, else by the next hop."""
         switch = self._topology.switch_by_id.get(hop.node_id)
         if switch is None:
             self._counters[Count.UNKNOWN_NODE] += count

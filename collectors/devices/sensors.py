@@ -22,7 +22,7 @@ _NETWORK: Final = frozenset({"network_rx_bytes", "network_tx_bytes"})
 
 
 def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[int, int] | None) -> DeviceSample:
-    """Return what /sys says of the device at a PCI address.
+    """Return the figures in /sys of the device at a PCI address.
 
     `busy_us` is how long it was busy, and how long that took, for drivers that only count: see `read_busy_us`.
     """

@@ -12,9 +12,9 @@ from dataplane.topology.values import Device, DeviceKind, MediumKind, MemoryMedi
 
 @dataclass(frozen=True, slots=True)
 class Processors:
-    """A machine's processors: `cpus` are those that programs are scheduled on (threads, where cores have several).
+    """Processors of a machine: `cpus` are those that programs are scheduled on (threads, where cores have several).
 
-    `online` are their numbers. `model` is '' and `sockets`, `cores` are None where the machine does not say.
+    `online` are their numbers. `model` is '' and `sockets`, `cores` are None if the machine does not report them.
     """
 
     model: str
@@ -31,10 +31,10 @@ class Processors:
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device that computes: `device` describes it as a topology file does, the rest says where it is.
+    """An accelerator: `device` describes it as a topology file does, the other fields locate it.
 
     `address` is its PCI address (0000:c1:00.0), or its name in the device tree; `uuid` its maker's name for it; '' and
-    None for what nobody says.
+    None for what is unknown.
     """
 
     device: Device
@@ -153,7 +153,7 @@ class DeviceSample:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceSample:
-    """A network device's counters, as Linux keeps them, and its link's rate where it says one."""
+    """A network device's counters, as Linux keeps them, and its link's rate if it reports one."""
 
     name: str
     time_ns: int

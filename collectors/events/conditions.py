@@ -49,7 +49,7 @@ class LimitCondition:
         return None
 
     def keep(self, event: Event) -> Event:
-        """Take note of an event that goes out, with all its evidence."""
+        """Record an event that is sent, with all its evidence."""
         self.raised = event if event.phase is Phase.RAISED else None
         self._since_ns = None
         return event

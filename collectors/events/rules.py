@@ -47,7 +47,7 @@ class Rule(Strict, frozen=True):
     """The figure, by the field's name in the snapshot, as delay_p99_ns, loss, rate_bps, lost."""
 
     scope: Scope = Scope.LINK
-    """link, path, reporter, job or child (who contributes to a job)."""
+    """link, path, reporter, job or child (a contributor to a job)."""
 
     above: float | None = None
     """Raised while the figure is greater."""
@@ -80,7 +80,7 @@ class Rule(Strict, frozen=True):
     """Number of newest observations attached to an event."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what a schema cannot say."""
+        """Raise ValueError for errors that a schema cannot express."""
         if self.figure not in FIGURES[self.scope]:
             known = ", ".join(FIGURES[self.scope])
             raise ValueError(f"rule {self.name!r}: a {self.scope} has no figure {self.figure!r}; it has {known}")

@@ -1,6 +1,6 @@
-"""The figures that rules can watch: numbers in the states of links, paths, reporters, jobs and who contributes to them.
+"""Figures that rules can watch: numbers in the states of links, paths, reporters, jobs and their contributors.
 
-They have their fields' names.
+They are named like their fields.
 """
 
 from __future__ import annotations
@@ -80,6 +80,6 @@ FIGURES: Final[Mapping[Scope, Mapping[str, Reading]]] = {
 
 
 def companions(scope: Scope, state: State, time_ns: int, without: str) -> tuple[Evidence, ...]:
-    """Return every other known figure of a subject: what stood beside the one that the rule saw."""
+    """Return every other known figure of a subject: the context of the figure that the rule watches."""
     found = ((name, read(state)) for name, read in FIGURES[scope].items() if name != without)
     return tuple(Evidence(time_ns, name, float(value)) for name, value in found if value is not None)

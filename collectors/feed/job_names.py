@@ -1,4 +1,4 @@
-"""The names of jobs, from those who run them to a collector, over restarts of either."""
+"""Names of jobs, sent from their operator to a collector, across restarts of either."""
 
 from __future__ import annotations
 

@@ -55,13 +55,13 @@ class FeedSettings(Strict, frozen=True):
     """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one; others than loopback need `tls`."""
 
     tls: TlsSettings | None = None
-    """Certificates for HOST:PORT: ours, and by `ca` or `tokens` whom we serve."""
+    """Certificates for HOST:PORT: the server's own, and by `ca` or `tokens` those of accepted clients."""
 
     queue_batches: Positive = 4096
     """Messages of drops or events queued for one subscriber; those beyond are dropped and counted."""
 
     batch_drops: Positive = 1024
-    """About how many drops go into one message."""
+    """Approximate number of drops per message."""
 
     queue_records: Positive = 65_536
     """Hop records queued for one subscriber; batches beyond are dropped and counted."""
@@ -73,7 +73,7 @@ class FeedSettings(Strict, frozen=True):
     """Snapshots are sent no more often than this, whatever a subscriber asks for."""
 
     signal_interval_ns: Positive = 5_000_000
-    """Time between two looks for signs of a change, while somebody watches; messages come no more often."""
+    """Interval between checks for signs of a change, while any client watches; messages are no more frequent."""
 
     limits: Limits = Limits()
     """Limits on what all subscribers may use together."""
@@ -234,5 +234,5 @@ def _interval(name: str, interval_ns: int) -> int:
 
 
 def snapshot_bytes(snapshot: Snapshot) -> bytes:
-    """Return a snapshot as it is sent."""
+    """Return the bytes of a snapshot's message."""
     return snapshot_message(snapshot).SerializeToString()

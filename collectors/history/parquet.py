@@ -1,4 +1,4 @@
-"""Parquet files that appear whole: written beside, synchronised with the disk, then renamed."""
+"""Parquet files that appear whole: written to a temporary file, synced to disk, then renamed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The history's tables: every column with its type, its meaning and how several rows of it become one.
+"""Tables of the history: every column with its type, its meaning and how several rows of it become one.
 
-Times are UTC. A row of the finest tier is what the snapshot said at `time`; a merged row stands for the `interval_ns`
-from `time` on. Tables of counts hold increases, so that sums over any span are right.
+Times are UTC. A row of the finest tier is the state of the snapshot at `time`; a merged row covers the `interval_ns`
+from `time` on. Tables of counts hold increases, so that sums over any span are correct.
 """
 
 from __future__ import annotations

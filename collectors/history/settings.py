@@ -44,8 +44,9 @@ class HistorySettings(Strict, frozen=True):
     """The coarser rows that older ones are merged into; none: rows are deleted when they are older than `keep_ns`."""
 
     longest_gap_ns: Positive | None = None
-    """Time without any row counts as so much age at most, so that a clock that jumps ahead deletes nothing that is not
-    old; None: a thirtieth of the age at which rows are deleted, or two files' span."""
+    """Time without rows adds at most this to their age, so that a clock that jumps ahead deletes nothing that is not
+    old; None: a thirtieth of the age at which rows are deleted, or two files' span.
+    """
 
     max_bytes: Positive = 10_000_000_000
     """The folder's size, above which the oldest files are deleted however young they are."""

@@ -24,7 +24,7 @@ from dataplane.nic import NicStatistics
 SETTLE_S: Final = 0.02
 """Interval at which the event loop updates the counts of received reports."""
 BACKLOG_NS: Final = 1_000_000_000
-"""The span of which the longest backlog counts."""
+"""The span over which the longest backlog is reported."""
 THREAD: Final = "reports"
 """The name of the thread that receives."""
 
@@ -93,7 +93,7 @@ class ReportReceiver:
 
     @property
     def udp_port(self) -> int:
-        """The port that reports come to."""
+        """The port that receives reports."""
         return self._source.udp_port
 
     @property

@@ -41,7 +41,7 @@ class Replayed:
 
 
 class Replay:
-    """Gives the reports of captured frames to a collector whose clock is `clock`; `result` is what came so far."""
+    """Passes the reports of captured frames to a collector whose clock is `clock`; `result` is the outcome so far."""
 
     def __init__(self, collector: Collector, clock: VirtualClock, regularly: Sequence[Regularly] = ()) -> None:
         self._collector, self._clock, self._regularly = collector, clock, regularly

@@ -35,7 +35,7 @@ class Turns(Protocol):
         ...
 
     def take_oldest_ns(self) -> int:
-        """Return the longest that a report had waited when it was read since the last call, 0 where nobody knows."""
+        """Return the longest time that a report read since the last call had waited, 0 if unknown."""
         ...
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class NativeTurns:
         self._clock = MonotonicClock()
 
     def take(self, *, waits: bool) -> None:
-        """Take what has come, without the interpreter as far as that goes; with `waits`, until it is woken."""
+        """Take received reports, without the interpreter where possible; with `waits`, until it is woken."""
         until_ns = self._clock.now_ns() + (NATIVE_TURN_NS if waits else TURN_NS)
         if self._collector.receive_from(self._reception, until_ns, waits=waits) is Stop.FAILED:
             cause = os.strerror(self._reception.state.error)

@@ -83,7 +83,7 @@ class JobAccount:
         return self._newest_ns
 
     def add(self, said: Completion, child: str, now_ns: int) -> None:
-        """Take a report of a complete item, whose last contribution was that of a child of this name."""
+        """Take a report of a complete item, whose last contribution came from the named child."""
         self._advance(said.item)
         self._newest_ns = max(self._newest_ns, now_ns)
         slot, wait_ns = self._slot(now_ns), said.wait_us * _US_NS

@@ -27,7 +27,7 @@ from dataplane.wire.completion import Completion
 from dataplane.wire.marking import Marking
 
 NoticedItem = tuple[int, Completion, IPv4Address]
-"""Node id, what was said, and whose contribution was the last."""
+"""Node id, the completion reported, and the address of the last contributor."""
 
 PACKET_ROOM = 1024
 HOP_ROOM = 16_384

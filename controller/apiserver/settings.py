@@ -230,7 +230,7 @@ class ApiSettings(Strict, frozen=True):
     storage: StoragePlace
 
     listen: Annotated[tuple[str, ...], Meta(min_length=1, max_length=8)] | None = None
-    """unix:PATH or HOST:PORT; default: `api.sock` in the user's own folder. Other than loopback, HOST:PORT needs `tls`."""
+    """unix:PATH or HOST:PORT; default: `api.sock` in the user's own folder. HOST:PORT beyond loopback needs `tls`."""
 
     tls: TlsSettings | None = None
     """For HOST:PORT; UNIX sockets are never encrypted."""

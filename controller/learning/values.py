@@ -220,7 +220,7 @@ class Environment(Protocol[View_co]):
         ...
 
     def start(self, seed: int) -> Observation:
-        """Begin anew and return what is seen at the first decision."""
+        """Restart and return the first observation."""
         ...
 
     def step(self, action: int) -> Step:

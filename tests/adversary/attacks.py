@@ -61,7 +61,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """A UDP datagram, or with `frame` a whole frame; `src` is who it says it is from."""
+    """A UDP datagram, or with `frame` a whole frame; `src` is the claimed source."""
 
     kind: Kind
     what: str
@@ -105,7 +105,7 @@ class Attacker:
         self._reporter = Reporter(src=str(target.ipv4(target.reader)), dst=str(target.ipv4(target.worker)))
 
     def datagrams(self, count: int) -> Iterator[Datagram]:
-        """Yield so many: all kinds in turn, of each an aimed one, then the same with damage."""
+        """Yield `count` datagrams: all kinds in turn, of each an aimed one, then the same with damage."""
         aimed = {kind: cycle(self._chance.sample(found := list(self.aimed(kind)), len(found))) for kind in Kind}
         for number in range(count):
             one = next(aimed[list(Kind)[number % len(Kind)]])

@@ -158,7 +158,7 @@ class Siege:
     _version: int = 0
 
     def play(self, forged: int) -> Damage:
-        """Have readers, a writer, workers and senders go on while so many forged datagrams arrive."""
+        """Keep readers, a writer, workers and senders running while this many forged datagrams arrive."""
         damage, before, sums = Damage(), self._state(), len(self.workers[0].sums)
         written = self.producer.counters["written"]
         with ThreadPoolExecutor(1) as thread:
@@ -306,7 +306,7 @@ class Siege:
                     time.sleep(PACE_S)
 
     def _worker_port(self) -> int:
-        """Return the UDP port at which the first worker waits for results, as somebody on its machine sees it."""
+        """Return the UDP port on which the first worker waits for results, as visible on its machine."""
         table = self.jobs.fabric.call_in("h1", lambda: Path("/proc/thread-self/net/udp").read_text(encoding="ascii"))
         return int(table.splitlines()[1].split()[1].partition(":")[2], 16)
 

@@ -116,7 +116,7 @@ class _Sums(virtual_allreduce.World):
 
 
 class World:
-    """One run; `play` returns what came of it, with so many forged datagrams or none."""
+    """One run; `play` returns its outcome, with a number of forged datagrams or none."""
 
     def __init__(self, seed: int = 1) -> None:
         self.forged = Counter[Kind]()
@@ -133,7 +133,7 @@ class World:
         self.collector.subscribe(self._note)
 
     def play(self, forged: int, duration_ns: int = 240 * MS) -> Outcome:
-        """Have everything go on for a while, and so many forged datagrams arrive meanwhile."""
+        """Run everything for a while, with this many forged datagrams arriving meanwhile."""
         fabric, start_ns = self.fabric, self.fabric.now_ns
         senders = [
             fabric.start_flow(src, flow_between(TOPOLOGY, number, src, dst, 1_000_000, frame_bytes=500))

@@ -146,7 +146,7 @@ def test_full_frames_arrive_with_all_that_int_can_ask_for(bed: Bed, frames: Fram
 
 
 def test_what_int_makes_too_long_for_a_link_is_counted(bed: Bed, frames: Frames) -> None:
-    """Links between switches take 1,500 bytes, and nobody has told the controller: their kernel refuses, we count."""
+    """Links between switches take 1,500 bytes, unknown to the controller: their kernel refuses, we count."""
     bed.configure(PLAIN)
     sent, _ = full_frames(8)
     with short_links(bed):

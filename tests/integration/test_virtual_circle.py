@@ -100,7 +100,7 @@ def run(
     *,
     deciding: bool = True,
 ) -> Run:
-    """Run the demo in virtual time where nobody watches; `prelude` may ask for more to happen."""
+    """Run the demo in virtual time, unwatched; `prelude` may schedule further events."""
     prepared = prepare(topology, demands, settings.scenario)
     database = open_path_database(":memory:")
     try:

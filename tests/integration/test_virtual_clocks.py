@@ -1,4 +1,4 @@
-"""Switches with clocks of their own, in virtual time: the same link delays as with one clock.
+"""Switches with independent clocks, in virtual time: the same link delays as with one clock.
 
 Two runs of the same traffic, both ways over a line of three switches, one link of which has a queue: with one clock for
 all, and with clocks that are seconds to years apart and drift by tens of parts per million.

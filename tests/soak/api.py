@@ -56,7 +56,7 @@ class Said:
 
 
 async def soak(kills: int, seed: int) -> Report:
-    """Kill the process so many times, after up to half a second each."""
+    """Kill the process this many times, after up to half a second each."""
     rng, report, said = random.Random(seed), Report(), Said()
     with tempfile.TemporaryDirectory(prefix="api") as name:
         folder = Path(name)

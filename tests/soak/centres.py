@@ -152,7 +152,7 @@ class Soak:
         return False
 
     def dispatch_for_ever(self) -> None:
-        """Keep some tasks alive; dispatch whatever is pending to a centre that has room."""
+        """Keep some tasks alive; dispatch pending ones to a centre that has room."""
         while not self.stop.is_set():
             with suppress(ApiError):
                 self.dispatch_once(more=True)

@@ -41,7 +41,7 @@ class Report:
 
 
 def soak(kills: int, seed: int) -> Report:
-    """Kill a writing process so many times, after up to a fifth of a second each."""
+    """Kill a writing process this many times, after up to a fifth of a second each."""
     rng, report = random.Random(seed), Report()
     acknowledged: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="storage") as folder:

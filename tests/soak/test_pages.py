@@ -1,4 +1,4 @@
-"""The commands of every page as they are written, in namespaces of their own (tests/soak/pages)."""
+"""The commands of every page exactly as written, in separate namespaces (tests/soak/pages)."""
 
 from __future__ import annotations
 

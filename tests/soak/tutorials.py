@@ -187,7 +187,7 @@ def link_monitor(network: Network) -> Result:
 
 
 def multicast(network: Network) -> Result:
-    """A star of four hosts, of which the fourth is in no group: the first answers are told to all who are."""
+    """A star of four hosts, with the fourth in no group: group members all get the first answers."""
     return {"pingall": _matrix(network.run("pingall"))}
 
 

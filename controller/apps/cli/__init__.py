@@ -64,7 +64,7 @@ def _check_words() -> None:
 
 
 def _run() -> None:
-    """Run the command; raise OSError, as any command may, for output that is taken by nobody."""
+    """Run the command; raise OSError, as any command may, for output that nobody accepts."""
     try:
         if sys.argv[1:] in (["--help"], ["version"], ["--version"]):
             # Typer alone is more than a hundred modules.

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def ask(feed: str, question: Callable[[FeedClient], Awaitable[T]], *, patience_s: float | None = PATIENCE_S) -> T:
-    """Return what a question finds out; raise FeedError when nobody is there, or no answer comes in time."""
+    """Return the answer to a query; raise FeedError if the collector is unreachable or answers too late."""
     from collectors.feed.client import FeedClient  # noqa: PLC0415
 
     async def asked() -> T:

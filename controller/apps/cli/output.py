@@ -111,7 +111,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Cells], title: str | None = 
 
 
 def line_of(columns: Sequence[str], cells: Cells, form: Format) -> str:
-    """Return a row as a line of its own: words apart, CSV, or a JSON object."""
+    """Return a row as a line: separate words, CSV, or a JSON object."""
     match form:
         case Format.CSV:
             return next(_csv_lines(cells, ())).removesuffix("\n")

@@ -135,7 +135,7 @@ async def ask(socket: Path, question: Question, *, until_gone_s: float | None = 
 
 
 async def wait_until_gone(socket: Path) -> None:
-    """Return when nobody listens at a socket any more."""
+    """Return once nobody listens on a socket."""
     while True:
         try:
             _, writer = await asyncio.open_unix_connection(socket)

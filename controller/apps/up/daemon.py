@@ -36,7 +36,7 @@ class Daemon:
         environ: Mapping[str, str] | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Run `millrace ARGUMENTS` with `environ` beside our own; `on_change` is called with each new state."""
+        """Run `millrace ARGUMENTS` with `environ` added to our own; call `on_change` with each new state."""
         self.name, self.restarts = name, 0
         self.state, self.last_error = State.STOPPED, None
         self.has_been_ready = False

@@ -118,7 +118,7 @@ class ControllerSection(Strict, frozen=True):
     store: StoreSettings | None = None
     """Named content in switches; default: none."""
     routed_networks: tuple[RoutedNetworks, ...] = ()
-    """Networks behind hosts that route, beside the hosts' own addresses; default: none."""
+    """Networks behind hosts that route, besides the hosts' own addresses; default: none."""
     metrics: ControllerMetrics | None = None
     """Prometheus endpoint, including job metrics; default: none."""
     traces: TraceSettings | None = None
@@ -137,7 +137,7 @@ class ApiSection(Strict, frozen=True):
     tls: TlsSettings | None = None
     """Certificate and key for HOST:PORT."""
     audit: AuditSettings | None = None
-    """The log of who did what; default: none."""
+    """Audit log; default: none."""
     limits: ApiLimits = ApiLimits()
     """Request limits."""
     retention: Retention = Retention()
@@ -171,7 +171,7 @@ class PlacementSection(Strict, frozen=True):
     retries: RetrySettings = RetrySettings()
     """Pods of groups that fail."""
     stuck_s: PositiveS = 60.0
-    """A pod that a node does not stop is told of after so long."""
+    """Time after which a pod that its node does not stop is reported."""
     metrics: PlacementMetrics = PlacementMetrics(port=0)
     """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
 
@@ -203,7 +203,7 @@ class NodeSection(Strict, frozen=True):
     devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Devices for a container that holds a share of one, by device number: paths in /dev, or CDI names."""
     report_s: PositiveS = 5.0
-    """Time between two reports: what hosts measure of their links is to be young enough to count."""
+    """Time between two reports; short enough for link measurements to count as fresh."""
     restart: RestartSection = RestartSection()
     """Restarts of containers."""
     limits: LimitsSection = LimitsSection()
@@ -307,6 +307,6 @@ class UpSettings(Strict, frozen=True):
         return self if self.run else msgspec.structs.replace(self, run=str(default_run(state.path)))
 
     def address(self, daemon: str) -> str:
-        """Return where a daemon is to be reached."""
+        """Return the address of a daemon."""
         section: CollectorSection | PathsSection | ControllerSection | ApiSection = getattr(self, daemon)
         return section.address or f"unix:{self.run}/{daemon}.sock"

@@ -108,7 +108,7 @@ class Agent(Generic[View]):
 
 
 class NoTraining:
-    """Weights that stay as they are; experience is not kept."""
+    """Fixed weights; experience is discarded."""
 
     def __init__(self, published: Published) -> None:
         self.published = published
@@ -175,7 +175,7 @@ def _use_one_thread(*, with_torch: bool) -> None:
 
 
 def training_of(checkpoint: Checkpoint, where: Where) -> Training:
-    """Return what trains a checkpoint's network where it is told; LearningError where PyTorch is needed."""
+    """Return the training back end of a checkpoint for this mode; raise LearningError if PyTorch is missing."""
 
     def prepare(weights: WeightSet) -> Inference:
         return inference_of(weights, checkpoint.settings.decisions)

@@ -42,7 +42,7 @@ class Progress:
 
 
 class Learner:
-    """Trains on experience; what is published is a copy of the weights, every so many decisions."""
+    """Trains on experience; publishes a copy of the weights every so many decisions."""
 
     def __init__(self, settings: AgentSettings, start: WeightSet, device: str = "cpu") -> None:
         settings.check()
@@ -69,7 +69,7 @@ class Learner:
         self.torch_state = torch.Generator().manual_seed(settings.seed).get_state()
 
     def take(self, experience: Experience) -> WeightSet | None:
-        """Take an experience, train if it is time, and return what is to be published after this decision, if anything.
+        """Take an experience, train if it is time, and return the weights to publish after this decision, if any.
 
         An experience with figures that are not finite, or of observations that do not fit the network, is counted in
         `refused` and not learned from; it is a decision still.

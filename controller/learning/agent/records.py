@@ -172,7 +172,7 @@ def checkpoint_from_bytes(data: bytes | memoryview, name: str) -> Checkpoint:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in one step: whoever reads finds the old or the new one."""
+    """Write a checkpoint atomically: readers find the old or the new one."""
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             try:

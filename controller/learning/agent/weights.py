@@ -56,7 +56,7 @@ class Shape:
         return self.actions * self.quantiles
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """Return the size of every weight by its name, in the order that they are told in."""
+        """Return the size of every weight by its name, in serialisation order."""
         return _dense_parameters(self) if self.form == "dense" else _transformer_parameters(self)
 
     def fits(self, observation: Observation) -> bool:

@@ -26,7 +26,7 @@ from controller.learning.errors import LearningError
 from controller.learning.values import Floats
 
 NOWHERE: Final = 0xFFFF_FFFF
-"""The store of an object that nobody has."""
+"""Store of an object that exists nowhere."""
 MOST_SECONDS: Final = 1 << 17
 """Limit of 36 hours on times: longer is refused in a system, unreachable in a network; sums of times fit 63 bits."""
 LAST_NS: Final = 2 * MOST_TIME_NS
@@ -80,7 +80,7 @@ class Model:
 
     @classmethod
     def of(cls, system: System, workload: Workload, settings: PoolSettings) -> Self:
-        """Return the model; raise LearningError for data without room, and for what would take for ever."""
+        """Return the model; raise LearningError for data without room, and for tasks that would never end."""
         workload.check()
         data_bytes = _data_bytes(workload)
         stores, fast = _stores(system)

@@ -51,7 +51,7 @@ class Pool:
         return self
 
     def start(self, seed: int) -> Observation:
-        """Begin anew with the homes that the seed draws; raise LearningError where no task can run at all."""
+        """Restart with the homes that the seed draws; raise LearningError where no task can run at all."""
         if self._begun[0] != seed:
             self._begun = (seed, initial(self.model, seed, self._layout))
         self._layout.restore(self._begun[1])

@@ -30,7 +30,7 @@ class Gain(StrEnum):
     RESPONSE = "response"
     """A departure: minus the response time, which adds up to what mean response is judged by."""
     LOG_RESPONSE = "log-response"
-    """A departure: minus log2(1 + response time), which tells short ones apart beside long ones."""
+    """A departure: minus log2(1 + response time), which keeps short ones distinguishable next to long ones."""
 
 
 class PoolSettings(Strict, frozen=True):

@@ -52,7 +52,7 @@ class Medium(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Compute units of one kind in a node, each with a chip's peak rates; so many tasks share a unit at most."""
+    """Compute units of one kind in a node, each with a chip's peak rates and a maximum number of concurrent tasks."""
 
     kind: EngineKind
     cores: int

@@ -1,4 +1,4 @@
-"""Rules that choose which of the waiting jobs is next."""
+"""Rules that choose the next of the waiting jobs."""
 
 from __future__ import annotations
 

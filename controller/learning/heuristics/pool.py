@@ -64,7 +64,7 @@ class LeastLoaded:
 
 
 class DataLocal:
-    """The node that has most of the task's data, on whatever medium; of equals the least loaded."""
+    """The node with most of the task's data, on any medium; among equals the least loaded."""
 
     def __init__(self) -> None:
         self._turns = Turns()

@@ -64,7 +64,7 @@ def _length(job: Job) -> int:
 
 
 def _shadow(free: int, ends: Sequence[tuple[int, int]], needed: int) -> tuple[int, int]:
-    """Return when so many processors are free, and how many more are then."""
+    """Return when this many processors are free, and how many more are free then."""
     for end_ns, processors in sorted(ends):
         free += processors
         if free >= needed:

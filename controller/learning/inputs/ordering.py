@@ -1,4 +1,4 @@
-"""The environment of batch logs: which of the jobs that wait is next, on processors of one kind, in virtual time."""
+"""The environment of batch logs: choose the next waiting job, on processors of one kind, in virtual time."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Ordering:
         return self._places
 
     def start(self, seed: int) -> Observation:
-        """Begin anew, with the jobs that the seed draws where an episode is not the whole log."""
+        """Restart, with the jobs that the seed draws where an episode is not the whole log."""
         self._take(self._drawn(seed))
         self._begin()
         self._advance()

@@ -133,7 +133,7 @@ class _Runs:
 
 
 def _priced(runs: _Runs, plays: int, generator: np.random.Generator) -> _Run:
-    """Return the best run by prices: drawn anew, or near the best ones so far."""
+    """Return the best run by prices: fresh draws, or near the best ones so far."""
     free = np.full(len(runs.pool.model.workload), NONE, np.int64)
     best = runs.play(free, np.zeros(_PRICES))
     for _ in range(plays):

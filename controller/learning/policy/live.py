@@ -265,7 +265,7 @@ class LiveNetwork:
         }.get(answer.problem, "")
 
     def decided(self, key: str, answer: Answer, action: int) -> None:
-        """Take note that an action was chosen, by whoever it was: it is compared, and what comes of it is awaited."""
+        """Note that an action was chosen, no matter by whom: compare it, and await its outcome."""
         self._decisions[self._who(answer, action)] += 1
         if answer.problem:
             self._unanswered[answer.problem] += 1

@@ -87,7 +87,7 @@ def _loads(
 
 @lru_cache(maxsize=4096)
 def _peak(node: Node) -> int:
-    """Return the most operations a second of a node's processors in single precision, 0 where nobody said."""
+    """Return the peak operations per second of a node's processors in single precision, 0 if unknown."""
     return sum(one.peak_ops_per_s(NumberFormat.FP32) or 0 for one in node.processors)
 
 
@@ -107,7 +107,7 @@ class _Stated:
 
 
 def operations_of(operators: tuple[OperatorCount, ...]) -> int:
-    """Return how many operations stated operators take together; 0 for those whose work nobody can count."""
+    """Return the total number of operations of stated operators; those with uncountable work count as 0."""
     return _operations(_Stated(operators)) if operators else 0
 
 

@@ -45,7 +45,7 @@ class Record:
     history: list[Operation[Action]] = field(default_factory=list)
     writes: Writes = field(default_factory=Writes)
     seen: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    """The revision of each register's values, and when somebody had it first."""
+    """The revision of each register's values, and the time of its first observation."""
     deletions: dict[tuple[str, int], int] = field(default_factory=dict)
     """Time when a register was first seen deleted, by name and revision."""
     watches: dict[str, list[Stretch]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Record:
                 self.writes.acknowledged[action.name, action.revision] = action.value
 
     def see(self, name: str, value: str, revision: int, at: int) -> None:
-        """Take note of what somebody has seen."""
+        """Record an observation."""
         self.seen.setdefault((name, value), (revision, at))
 
 

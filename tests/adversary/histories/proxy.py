@@ -38,7 +38,7 @@ class Proxy:
             end.transport.abort()
 
     def stall(self) -> None:
-        """Pass nothing on; what is sent meanwhile arrives when it is healed, whoever still waits for it."""
+        """Stop forwarding; pending data arrives after healing, whether or not anyone still waits for it."""
         self._flowing.clear()
 
     def tear(self, rng: random.Random) -> None:

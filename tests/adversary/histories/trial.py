@@ -129,7 +129,7 @@ class Nemesis:
 
 
 class Trial:
-    """Clients and watches of one server; registers and crew have names of their own."""
+    """Clients and watches of one server; registers and crew have unique names."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
         self._server, self._rng, self._record = server, rng, Record()

@@ -39,7 +39,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bundle(tmp_path: Path, secret: Path) -> Path:
-    """A bundle, and beside its root folder a link to the secret."""
+    """A bundle, with a link to the secret next to its root folder."""
     folder = tmp_path / "bundles" / "b1"
     (folder / "rootfs" / "etc").mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"process": {"args": ["sh"]}, "root": {"path": "rootfs"}}))

@@ -78,7 +78,7 @@ def _cubic_and_bbr(place: Place) -> None:
 
 
 def _tutorials(place: Place) -> None:
-    """p4lang's tutorials in a folder beside the checkout's others, and what they need."""
+    """p4lang's tutorials in a folder next to the checkout's others, and their prerequisites."""
     missing = lacking()
     if missing is not None:
         raise LackingError(missing)

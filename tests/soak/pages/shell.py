@@ -1,4 +1,4 @@
-"""A page's blocks in a shell: commands one after another in one bash, or each in a terminal of its own."""
+"""A page's blocks in a shell: commands one after another in one bash, or each in its own terminal."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _GRAPHS: Final = (".yaml", ".yml", ".json")
 _TRIAL_S: Final = 60.0
-"""Until when each kernel has to have run once, beside the limit that the probe task has."""
+"""Deadline for each kernel's first run, besides the probe task's own limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def travel(topology: Topology, src: str, dst: str, *, mode: Mode = "md", seed: i
 
 
 def _others(topology: Topology, src: str, dst: str, chance: random.Random) -> Iterator[tuple[str, Flow]]:
-    """Yield hosts beside the packet's way, and what each sends just before the packet comes by: some frames at once."""
+    """Yield hosts next to the packet's path, and the burst that each sends just before the packet passes."""
     network = Network(topology)
     base = network.base(*network.ends(src, dst))
     switches = () if base is None else base[0]

@@ -1,4 +1,4 @@
-"""`millrace demo store`: run it, show who answered, how fast, and how old; leave a chart and figures behind."""
+"""`millrace demo store`: run it, show who answered, how fast, and how old; write a chart and figures."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _FIRST_PORT: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One read: when it began, how long it took, who answered, and whether the version was older than one must get."""
+    """One read: when it began, how long it took, who answered, and whether the version was older than allowed."""
 
     began_ns: int
     took_ns: int
@@ -126,7 +126,7 @@ class StoreRun:
         return tuple(map(self._read, self._world.chance.choices(names, cum_weights=chances, k=count)))
 
     def _write(self, name: str) -> Phase:
-        """Write a name that has a copy while others read it; nobody may get the old value once it is acknowledged."""
+        """Write a name that has a copy while others read it; no read may return the old value after that."""
         self._read(name)
         before, began_ns = self._least[name], self._world.fabric.now_ns
         write = self._writing.begin(writing(name, b"by a worker"))

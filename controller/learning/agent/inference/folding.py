@@ -59,7 +59,7 @@ class First:
 
 
 def affine(weights: WeightSet, name: str) -> Affine:
-    """Return a linear layer as it is."""
+    """Return a linear layer unchanged."""
     return Affine(weights.arrays[f"{name}.weight"], weights.arrays[f"{name}.bias"])
 
 

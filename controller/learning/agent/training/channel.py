@@ -46,7 +46,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def sealed(data: bytes) -> int:
-    """Return a file descriptor of memory with these bytes, which nobody can change."""
+    """Return a file descriptor of immutable memory with these bytes."""
     found = os.memfd_create("millrace-learning", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         rest = memoryview(data)

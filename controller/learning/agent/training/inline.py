@@ -1,4 +1,4 @@
-"""Training in line with decisions: who decides waits, and all is deterministic. For experiments in virtual time."""
+"""Training inline with decisions: the decider waits, and everything is deterministic. For virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of whoever trains beside decisions: experience from a bounded queue, weights and records handed out."""
+"""The loop of background training: take experience from a bounded queue, hand out weights and records."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Play(Struct):
 
 @kernel
 def play(pool: PoolState, told: Play) -> u32:
-    """Decide on all tasks, from the one that is to be decided on; return what ended it."""
+    """Decide on all tasks, from the current one on; return the reason for the end."""
     found: u32 = NEXT
     while found == NEXT:
         task: i64 = pool.task

@@ -22,7 +22,7 @@ def pairs_turned(  # noqa: PLR0917 - kernels have no keywords
 def turned(  # noqa: PLR0917 - kernels have no keywords
     rows: u64, stride: u64, columns: u64, rectified: u64, count: u64, turned: u64
 ) -> None:
-    """Turn rows as they are. Columns: a multiple of 16."""
+    """Transpose rows in float32. Columns: a multiple of 16."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""A network's stages, between which whoever decides looks at the clock: kernels over addresses of packed weights."""
+"""A network's stages, kernels over addresses of packed weights; the decider checks the clock between them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Head(Struct):
 
 
 class Work(Struct):
-    """Room for rows of so many tokens, and how many there are."""
+    """Buffers for the rows of `tokens`."""
 
     tokens: u64
     seen: u64  # [tokens, columns]: what a layer made

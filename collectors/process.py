@@ -72,9 +72,9 @@ def run(
     reload: Reload | None = None,
     on_reload: Callable[[str], None] | None = None,
 ) -> None:
-    """Collect until SIGINT or SIGTERM; `on_ready` gets one line: where reports come in and where the feed is.
+    """Collect until SIGINT or SIGTERM; `on_ready` gets one line: the addresses of reports and of the feed.
 
-    SIGHUP puts the rules of `reload` in force; `on_reload` gets one line, what became of that.
+    SIGHUP applies the rules of `reload`; `on_reload` gets one line with the outcome.
     """
     topology = load_topology(settings.topology)
     asyncio.run(_until_signalled(settings, topology, on_ready, reload, on_reload))
@@ -106,7 +106,7 @@ class Reloading:
     tell: Callable[[str], None] | None = None
 
     async def run(self, events: EventService) -> None:
-        """Put the rules in force each time; rules that do not read leave those in force as they are."""
+        """Apply the rules each time; rules that cannot be read leave the current ones in place."""
         while True:
             await self.again.wait()
             self.again.clear()

@@ -9,7 +9,7 @@ from collectors.token_bucket import SECOND_NS, TokenBucket
 from dataplane.clock import Clock
 
 BURST_NS: Final = 40_000_000
-"""As much time as Python may take at once after a quiet time; what the kernel's buffer has room for meanwhile."""
+"""Longest time that Python may take at once after a quiet time; the kernel's buffer holds what arrives meanwhile."""
 
 
 class ReadingBudget:

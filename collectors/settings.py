@@ -74,7 +74,7 @@ class ClockSettings(Strict, frozen=True):
     """Two successive observations that are further off than this, and agree, mean a clock that was set or restarted."""
 
     largest_uncertainty_ns: Positive = 10_000_000
-    """A link whose correction may be wrong by more is not corrected: its delay comes from hop latency."""
+    """A link whose correction may be off by more is not corrected: its delay comes from hop latency."""
 
 
 class JobWatchSettings(Strict, frozen=True):
@@ -130,7 +130,7 @@ class StateSettings(Strict, frozen=True):
     """Time stamps of two hops that are further apart, or out of order, do not belong to one packet or one clock."""
 
     tx_window_ns: Annotated[int, Meta(ge=1, le=9_000_000_000)] = 65_536_000
-    """The span whose bytes a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
+    """The span of the bytes that a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
 
     probe_udp_port: Port | None = None
     """The UDP destination port of probe packets, null if there are none: delays that only they measure are `probes`."""
@@ -166,8 +166,9 @@ class CollectorSettings(Strict, frozen=True):
     reference core reads all of them."""
 
     python_share: Annotated[float, Meta(gt=0, le=1)] = 0.25
-    """At most this share of the time goes into reports that Python reads one by one, for records or because of their
-    form; when it runs short, records are withheld first. It does not hold where `other_reports_per_s` is null."""
+    """Largest share of time for reports that Python reads one by one, for records or because of their form; when it
+    runs short, records are withheld first. It does not apply if `other_reports_per_s` is null.
+    """
 
     relays: tuple[str, ...] | None = ()
     """IPv4 addresses from which reports of any switch are believed, of relays that look themselves where they come from
@@ -204,7 +205,7 @@ class CollectorSettings(Strict, frozen=True):
     """State of the network, derived from hop records."""
 
     def __post_init__(self) -> None:
-        """Refuse a marker of more than 64 bits and relays that are no addresses, which the schema cannot say."""
+        """Refuse markers of more than 64 bits and invalid relay addresses, which the schema cannot express."""
         if self.int_probe_marker is not None and self.int_probe_marker >= 1 << 64:
             raise ValueError("int_probe_marker does not fit 64 bits")
         for relay in self.relays or ():

@@ -8,7 +8,7 @@ SECOND_NS = 1_000_000_000
 
 
 class TokenBucket:
-    """Allows `per_s` a second, and at once as many as come in `burst_ns` without any."""
+    """Allows `per_s` operations a second, and a burst of as many as accumulate in `burst_ns`."""
 
     def __init__(self, per_s: int, clock: Clock, burst_ns: int = SECOND_NS) -> None:
         self._per_s = per_s

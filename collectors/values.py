@@ -44,16 +44,16 @@ class RecordKind(IntEnum):
     """One hop of a packet that carries nothing; adjacency gives its place."""
 
     QUEUE = 5
-    """A congested queue's, of a packet that is not tracked: says nothing of the packet's path."""
+    """Report of a congested queue, for a packet that is not tracked: shows nothing of the packet's path."""
 
 
 @dataclass(frozen=True, slots=True)
 class HopRecord:
-    """One hop of one measured packet: a row of the record table. Times in ns, None where the hop did not say.
+    """One hop of one measured packet: a row of the record table. Times in ns, None where the hop did not report them.
 
-    `hop_index` counts from 0 at the source, and is 0 where `kind` does not give the place; `hop_count` is None where a
-    report does not show the whole path, but for the path's last hop; `packet_id` is equal in the records of one packet
-    and distinguishes the packets of a flow.
+    `hop_index` counts from 0 at the source, and is 0 where `kind` does not give the position; `hop_count` is None where
+    a report does not show the whole path, except on the path's last hop; `packet_id` is equal in the records of one
+    packet and distinguishes the packets of a flow.
     """
 
     received_ns: int
@@ -78,10 +78,10 @@ class HopRecord:
 
 @dataclass(frozen=True, slots=True)
 class DropRecord:
-    """A packet that a switch dropped, by its own report; None for what the report does not say.
+    """A packet that a switch dropped, by its own report; None for what the report does not state.
 
     `reason` is a code of `dataplane.wire.drop_reasons`; `flow` is None where the packet was cut before its addresses;
-    `tracked` says that telemetry was asked for this flow, so that its packets are counted elsewhere, too.
+    `tracked` says that telemetry was requested for this flow, so its packets are also counted elsewhere.
     """
 
     received_ns: int
@@ -177,12 +177,13 @@ class LinkStatus:
 class PathState:
     """The switches that a flow's packets were last seen to cross, with delay (ns) and bottleneck (bit/s).
 
-    `rate_bps` is what the flow sends, IP packets with their Ethernet framing, estimated from the packets that carried
+    `rate_bps` is the flow's rate, IP packets with their Ethernet framing, estimated from the packets that carried
     telemetry; None while too few have. `delay_ns` is the mean of whole packets' delays where `samples` is not 0, else
     the sum of the links' means; `loss` a share of packets, None when unknown. `measured_bytes` are those of the packets
-    behind the rate: of few, it is uncertain. That of a young flow is over the time since its first packet, and counts
-    that packet, too. `gap_mean_ns` is the mean gap between measured packets, by the first switch's stamps, None before
-    there were any; `gap_variation` the gaps' variance as a share of that's square, at most 1: as of packets by chance.
+    behind the rate: if few, it is uncertain. The rate of a young flow is over the time since its first packet, and
+    counts that packet, too. `gap_mean_ns` is the mean gap between measured packets, by the first switch's stamps, None
+    before the first gap; `gap_variation` is the gaps' variance as a share of its square, at most 1: that of random
+    arrivals.
     """
 
     flow: FlowKey
@@ -318,7 +319,7 @@ class JobState:
 class Snapshot:
     """The network's state at one instant; every decider takes it as an argument and keeps no other state of it.
 
-    `statuses` has the links whose ports are watched and were reported lately; nothing is known of others.
+    `statuses` has the watched links that were reported recently; all others are unknown.
     """
 
     taken_ns: int
@@ -381,7 +382,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One figure of the event's subject, as it was at a time: what the rule saw, and what stood beside it."""
+    """One figure of the event's subject at a time: the one that the rule watches, or context."""
 
     time_ns: int
     figure: str

@@ -35,7 +35,7 @@ _OUTCOMES = (
 
 
 class NativeStitcher(Stitcher):
-    """Joins in native memory what has to wait; samples, paths and fates of that go where they belong at once."""
+    """Joins waiting hops in native memory; the samples, paths and fates found are stored at once."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters, store: NativeStore) -> None:
         super().__init__(topology, settings, counters)

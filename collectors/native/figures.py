@@ -187,7 +187,7 @@ class NativeFlows:
 
 
 def signals_of(table: SignalTable, cells: NDArray[np.void]) -> NetworkSignals:
-    """Return what tells that the network has changed; `cells` are those of flows that have grown."""
+    """Return the signs that the network has changed; `cells` are those of flows that have grown."""
     addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
     columns = (cells[name].tolist() for name in ("key", "mean", "known"))
     return NetworkSignals(

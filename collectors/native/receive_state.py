@@ -36,7 +36,7 @@ FAILED = 3
 
 
 class ReceiveState(Struct):
-    """A socket, its buffers and the clocks that say when payloads came; payload `row` is the next to be taken."""
+    """A socket, its buffers and the clocks that date payloads; payload `row` is the next to be processed."""
 
     fd: i32
     wake_fd: i32  # an eventfd that ends a wait

@@ -19,7 +19,7 @@ _ARRIVALS = tuple(Arrival)
 
 
 class NativeAccounting:
-    """The accounts of every reporter, bounded: the one unheard for longest goes first."""
+    """The accounts of every reporter, bounded: the one unheard for longest is evicted first."""
 
     def __init__(self, settings: SequenceSettings, counters: Counters) -> None:
         self._counters = counters

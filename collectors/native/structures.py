@@ -1,6 +1,6 @@
 """Cells that the collector's kernels and Python share in memory; `collectors.native.tables` has the tables of them.
 
-All ones stand for what is not there.
+All ones mark an absent value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CAPPED = 1
 MOST_SWITCHES = 64
 """`collectors.state.accumulator.MOST_SWITCHES`."""
 MOST_HOPS = 256
-"""More than any stack has, whose words the shim counts in eight bits, and the reporter's own hop."""
+"""Bound on hops: more than any stack has, whose words the shim counts in eight bits, plus the reporter's own hop."""
 PATTERN_BYTES = 128
 """Maximum length of the headers that patterns cover."""
 
@@ -159,7 +159,7 @@ class RecordCell(Struct):
 
 
 class RouteCell(Struct):
-    """A path over the switches; its nodes stand in `nodes` of the table of routes."""
+    """A path over the switches; its nodes are in `nodes` of the table of routes."""
 
     hash: u64
     length: u32
@@ -231,7 +231,7 @@ class TrackerCell(Struct):
 
 
 class Hop(Struct):
-    """One hop of a decoded packet; the first twelve words stand as INT has them, and as `read_hop` spreads them."""
+    """One hop of a decoded packet; the first twelve words are laid out as in INT, as `read_hop` spreads them."""
 
     node_id: u32
     ports: u32  # ingress << 16 | egress, as far as they have 16 bits
@@ -291,7 +291,7 @@ class Layout(Struct):
 
 
 class Pattern(Struct):
-    """A payload that others are like, and where in it what stands."""
+    """A payload that others resemble, and the offsets of its parts."""
 
     known: Inline[u8, Literal[128]]
     mask: Inline[u8, Literal[128]]  # of bits that have to be the same

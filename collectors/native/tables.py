@@ -1,7 +1,7 @@
-"""The tables that the collector's kernels work on, one struct for each concern, and all of them: `TelemetryTables`.
+"""Tables that the collector's kernels work on, one struct per concern, and all of them: `TelemetryTables`.
 
-Python makes them and fills what the topology and the settings say; kernels do the rest. The plain twin of each is named
-in its docstring.
+Python creates them and fills in the topology and the settings; kernels do the rest. The plain twin of each is named in
+its docstring.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class FlowTable(Struct):
 
 
 class RouteTable(Struct):
-    """Paths over the switches, found by open addressing, and what their packets say at once."""
+    """Paths over the switches, found by open addressing, and the immediate figures of their packets."""
 
     cells: Array[RouteCell]
     nodes: Array[u32]  # MOST_SWITCHES a route
@@ -135,7 +135,7 @@ class SequenceTable(Struct):
 
 
 class PendingTable(Struct):
-    """Packets or flows in the order in which they go, found by open addressing (`collectors.reference.pending`)."""
+    """Packets or flows in the order of their eviction, found by open addressing (`collectors.reference.pending`)."""
 
     cells: Array[PendingCell]
     hops: Array[PendingHop]

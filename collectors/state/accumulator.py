@@ -116,7 +116,7 @@ class Store(Protocol):
     """Store from which the state is built."""
 
     def take_sample(self, sample: LinkSample) -> None:
-        """Take what one packet says of one link; what is older than the window is counted and left out."""
+        """Take one packet's sample of one link; samples older than the window are counted and left out."""
         ...
 
     def take_path(self, path: SeenPath) -> None:
@@ -143,7 +143,7 @@ class Store(Protocol):
         ...
 
     def take_signals(self) -> NetworkSignals:
-        """Return what tells, since the last call, that the network has changed."""
+        """Return the signs, since the last call, that the network has changed."""
         ...
 
     def begin_round(self, now_ns: int) -> None:
@@ -159,7 +159,7 @@ class Store(Protocol):
         ...
 
     def flows(self, now_ns: int) -> SeenFlows:
-        """Return the flows whose path was seen lately."""
+        """Return the flows whose path was seen recently."""
         ...
 
     def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:

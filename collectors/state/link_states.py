@@ -23,7 +23,7 @@ LOSS_SOURCES: Final = tuple(LossSource)
 """In the order of their places in columns."""
 
 _FEW: Final = 64
-"""From so many single links on, the states of all are made at once."""
+"""Number of single links from which the states of all are built at once."""
 
 
 class LinkStates(Mapping[LinkKey, LinkState]):
@@ -117,7 +117,7 @@ def _states(keys: Iterable[LinkKey], columns: Sequence[Integers | Numbers]) -> I
 
 
 def link_states_of(links: Mapping[LinkKey, LinkState]) -> LinkStates:
-    """Return links as columns: those that they have, else made of single states."""
+    """Return links as columns: their existing ones, else built from single states."""
     if isinstance(links, LinkStates):
         return links
     states = list(links.values())
@@ -166,7 +166,7 @@ class LinkColumns:
         return fresh
 
     def packets(self, seen: WindowColumns, now_ns: int) -> list[int]:
-        """Return how many packets stand behind each link's delays."""
+        """Return the number of packets behind each link's delays."""
         packets: list[int] = np.where(self.fresh(seen, now_ns), seen.samples, 0).astype(np.int64).tolist()
         return packets
 

@@ -21,8 +21,9 @@ SLOTS: Final = 8
 """Parts of the window whose packets are kept as one sum: a flow costs as much memory at any rate."""
 
 _YOUNGEST: Final = 16
-"""A flow counts as at least this part (one over) of the window old: rather too high a rate at first than none, since a
-new flow that is taken for silent is moved where it has no room."""
+"""A flow counts as at least this part (one over) of the window old: too high a rate at first is better than none,
+since a new flow that is taken for silent is moved where it has no room.
+"""
 
 _NS_PER_S: Final = 1_000_000_000
 _STEP: Final = 100_000
@@ -106,7 +107,7 @@ class RateMeter:
         return self._first_ns is not None
 
     def add(self, at_ns: int, nbytes: int) -> None:
-        """Count a packet that was sent at a time, with the bytes of those that it stands for."""
+        """Count a packet that was sent at a time, with the bytes of all packets that it represents."""
         if self._first_ns is None:
             self._first_ns = self.newest_ns = at_ns
         self.newest_ns = max(self.newest_ns, at_ns)

@@ -29,7 +29,7 @@ RANK: Final = {source: rank for rank, source in enumerate(SOURCES)}
 
 @dataclass(frozen=True, slots=True)
 class WindowFigures:
-    """A window's statistics; None for what no sample said. `samples` counts delays, those of `source` only.
+    """A window's statistics; None for figures without samples. `samples` counts delays, those of `source` only.
 
     `delay_ewma_ns` is the mean of the slots' means, each of which weighs half of the next newer one. `newest_delay_ns`
     and `newest_queue_frames` are means over the newest slot that has such samples, `newest_tx_bytes` is the newest

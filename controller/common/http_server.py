@@ -31,7 +31,7 @@ logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 _BACKLOG: Final = 1024
 _ACCEPTED_AT_ONCE: Final = 16
-"""Connections that are taken in one turn of the event loop: a thousand that come at once hold up nobody else."""
+"""Connections accepted in one turn of the event loop: a burst of a thousand does not delay others."""
 CERTIFICATE: Final = "millrace.certificate"
 """Key in a request's scope of the caller's certificate (DER) as verified by TLS; None without one."""
 ABORT: Final = "millrace.abort"
@@ -78,7 +78,7 @@ def listening_socket(address: str, purpose: str, error: Callable[[str], Exceptio
 
 @contextlib.contextmanager
 def listening_at(address: str, purpose: str, error: Callable[[str], Exception]) -> Iterator[socket.socket]:
-    """Have `listening_socket` for as long as the context lasts; a UNIX socket's file goes with it."""
+    """Provide `listening_socket` for the duration of the context; a UNIX socket's file is removed at the end."""
     found = listening_socket(address, purpose, error)
     try:
         yield found
@@ -187,7 +187,7 @@ class _Early(asyncio.Protocol):
 
 
 class _Arriving(asyncio.Protocol):
-    """A connection until TLS's handshake is over: asyncio tells nobody of one that never ends it."""
+    """A connection until TLS's handshake is complete: asyncio does not report one that never completes it."""
 
     def __init__(self, server: HttpServer, context: ssl.SSLContext) -> None:
         self._server, self._context = server, context
@@ -246,8 +246,8 @@ def _end_strangers(transport: asyncio.Transport) -> None:
 class HttpServer:
     """Serves an ASGI application on one socket, between `start` and `stop`, by uvicorn's protocol.
 
-    An application that knows its callers says by `ADMIT` whose a connection is, and answers those for which there is no
-    room; its servers share a `book`. Without one, connections beyond the limit are answered with 503.
+    An application that knows its callers assigns connections to them by `ADMIT`, and answers those for which there is
+    no room; its servers share a `book`. Without one, connections beyond the limit are answered with 503.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class ErrorCode(StrEnum):
 
 
 class CostMode(StrEnum):
-    """Whether costs are numbers to calculate with, or only ranks."""
+    """Meaning of costs: numbers to calculate with, or only ranks."""
 
     NUMERICAL = "numerical"
     ORDINAL = "ordinal"

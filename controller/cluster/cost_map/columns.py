@@ -107,7 +107,7 @@ class LinkColumns:
         return np.flatnonzero(differs)
 
     def loaded(self, added_bps: Longs) -> LinkColumns:
-        """Return the columns with additional load: delays follow an M/M/1 queue with the queue's limit.
+        """Return the columns with additional load: delays follow an M/M/1 queue that drops frames when full.
 
         Load above a link's rate is lost there.
         """

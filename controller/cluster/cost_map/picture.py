@@ -25,7 +25,7 @@ _MOST_NUMBERS: Final = 24
 """With at most this many hosts each field shows its pair's figure."""
 _DPI: Final = 110
 _FEW_PERCENT: Final = 5.0
-"""Share of pairs that may lie below the colour scale, which starts at a tenth of the maximum or lower."""
+"""Percentage of pairs that may lie below the colour scale, whose lower end is at most a tenth of the maximum."""
 _BIT: Final = {"delay": DELAY, "bandwidth": AVAILABLE, "loss": LOSS}
 
 

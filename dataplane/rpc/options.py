@@ -1,7 +1,7 @@
-"""gRPC's options, of all servers and clients of ours: what is not here is as gRPC has it.
+"""gRPC options of all our servers and clients; everything else keeps gRPC's default.
 
-https://grpc.github.io/grpc/core/group__grpc__arg__keys.html lists them; what gRPC calls them says little, so that each
-has a remark where it is set.
+https://grpc.github.io/grpc/core/group__grpc__arg__keys.html lists them; gRPC's names say little, so each is explained
+where it is set.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Final
 from dataplane.rpc.limits import Limits
 
 KEEPALIVE_MS: Final = 5000
-"""After so long without a message either side probes whether the other is alive; an answer may take as long."""
+"""Silence after which either side probes whether the other is alive; an answer may take as long."""
 
 CONNECT_MS: Final = 5000
-"""So long an attempt to connect may take, TCP's and HTTP/2's first words together, or a new one is made."""
+"""Maximum time for a connection attempt, TCP's and HTTP/2's handshakes together, before a new one is made."""
 
 ANSWER_BYTES: Final = 256 << 20
-"""The largest message that a client of ours takes, or sends."""
+"""Largest message that our clients receive or send."""
 
 PROBES_MS: Final = 100
-"""A client may probe so often; gRPC hangs up on one that does so more often, after the third time."""
+"""Minimum interval of a client's probes; gRPC disconnects a client that probes faster, after the third time."""
 
 _LEAST_RECONNECT_MS: Final = 100
 
@@ -30,8 +30,8 @@ Options = list[tuple[str, int]]
 def server_options(limits: Limits, silent_ms: int = KEEPALIVE_MS, answer_ms: int | None = None) -> Options:
     """Return the options of a server.
 
-    A client that is silent for `silent_ms` is asked whether it is there, and missed when it does not say so within
-    `answer_ms`, by default as long.
+    A client that is silent for `silent_ms` is probed, and disconnected unless it answers within `answer_ms`, by default
+    as long.
     """
     return [
         ("grpc.so_reuseport", 0),  # a port that is taken is an error, not shared
@@ -51,7 +51,7 @@ def server_options(limits: Limits, silent_ms: int = KEEPALIVE_MS, answer_ms: int
 def client_options(longest_wait_ns: int) -> Options:
     """Return the options of a client: bounded messages, no proxy, reconnecting soon and without limit.
 
-    A server that hangs, or whose machine or network died without a word, ends what is called, a stream as well.
+    A server that hangs, or whose machine or network died silently, makes calls end, streams included.
     """
     return [
         *foreign_options(),
@@ -63,9 +63,9 @@ def client_options(longest_wait_ns: int) -> Options:
 
 
 def foreign_options(probe_ms: int | None = None) -> Options:
-    """Return the options of a client of servers that need not be ours: bounded messages, no proxy.
+    """Return the options of a client of servers that may not be ours: bounded messages, no proxy.
 
-    Others hang up on clients that probe often: they are probed after `probe_ms` without a message, None: not at all.
+    Other servers disconnect clients that probe often: they are probed after `probe_ms` without a message, None: never.
     """
     options = [
         ("grpc.max_receive_message_length", ANSWER_BYTES),

@@ -264,15 +264,15 @@ class Resources(Generic[R]):
                 return Listing(tuple(items), found.revision, calls.age_of(answer))
 
     async def create(self, resource: R) -> R:
-        """Write a new resource; raise StaleError where it is there already."""
+        """Create a resource; raise StaleError if it exists."""
         return await self._client.ask(calls.writing("POST", self._path, resource), self.kind.type)
 
     async def replace(self, resource: R) -> R:
-        """Write labels and spec, if the resource is still of its `metadata.revision` (0: of whatever it is)."""
+        """Write labels and spec if the resource is still at its `metadata.revision` (0: any revision)."""
         return await self._put(resource, "")
 
     async def replace_status(self, resource: R) -> R:
-        """Write the status, likewise."""
+        """Write the status under the same condition as `replace`."""
         return await self._put(resource, "/status")
 
     async def delete(self, name: str, *, expected: int | None = None) -> R:

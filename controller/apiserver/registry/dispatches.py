@@ -197,7 +197,7 @@ def held(state: TaskState, name: str, epoch: int) -> Task:
 def with_units(centre: Centre, share: UnitShare) -> Centre:
     """Return a centre with a task's share added; raise StaleError if there are too few units.
 
-    Shares whose type the centre is still to pick must fit beside all others, the largest first.
+    Shares whose type the centre is still to pick must fit together with all others, the largest first.
     """
     name = centre.metadata.name
     shares = (*(one for one in centre.shares if one.uid != share.uid), share)

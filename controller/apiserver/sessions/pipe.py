@@ -31,7 +31,7 @@ class Pipe:
         self._wake()
 
     async def get(self, keep_alive_s: float) -> Frame | None:
-        """Return the next frame, a keep-alive after so long without one, or None after the end.
+        """Return the next frame, a keep-alive after `keep_alive_s` without one, or None after the end.
 
         Raise the ApiError that broke the pipe, after all earlier frames.
         """

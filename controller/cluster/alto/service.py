@@ -51,7 +51,7 @@ class CostSource(Protocol):
     """Source of the current map: `controller.cluster.network_state.follower.CostMapFollower`."""
 
     def current(self) -> LiveCosts:
-        """Return the newest map; raise CostMapError if none is recent enough."""
+        """Return the newest map; raise CostMapError if there is none, or none recent enough."""
         ...
 
 

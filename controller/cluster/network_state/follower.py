@@ -96,7 +96,7 @@ class CostMapFollower:
             raise
 
     def current(self) -> LiveCosts:
-        """Return the newest map; raise CostMapError, in one line, if none is recent enough."""
+        """Return the newest map; raise CostMapError, in one line, if there is none, or none recent enough."""
         try:
             return self._keeper.current(self._clock.now_ns())
         except CostMapError as error:

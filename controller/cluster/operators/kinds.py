@@ -53,7 +53,7 @@ def _needed(kind: str) -> frozenset[str] | None:
 
 
 def _unit(operator: Operator, kind: Kind) -> str:
-    """Return the unit of the count: floating-point operations on integers are integer operations."""
+    """Return the unit of the count: on integers, floating-point operations count as integer ones."""
     is_integer = operator.number_format is not None and operator.number_format.value.startswith("int")
     return "op" if is_integer and kind.unit == "flop" else kind.unit
 

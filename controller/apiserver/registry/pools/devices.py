@@ -34,7 +34,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Capacity for a pool's units on each device, beside what others hold of it."""
+    """Capacity for a pool's units on each device, after what others hold of it."""
 
     slices: Mapping[int, Slice]
     units: Mapping[int, int]

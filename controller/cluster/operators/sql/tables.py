@@ -52,7 +52,7 @@ class Row:
 
 
 class Declared:
-    """Declared tables as views of a connection, so that DuckDB estimates as for tables with so many rows.
+    """Declared tables as views of a connection, so that DuckDB estimates as for tables of that size.
 
     A view repeats one row; if two tables have equally many rows, one gets an extra row, so that a plan can tell them
     apart. DuckDB knows nothing of the values, so that conditions on two columns do not exclude each other.

@@ -72,7 +72,7 @@ _EASY_POWERS: Final = frozenset({-1, 0, 0.5, 1, 2})
 
 @cache
 def of_ufunc(ufunc: np.ufunc, method: str) -> Describe:
-    """Return the describer of a universal function."""
+    """Return a function that describes calls of a universal function."""
     name = ufunc.__name__
     if name in _PRODUCTS and method == "__call__":
         return lambda args, _, result: product(name, args[0], args[1], result)
@@ -94,7 +94,7 @@ def _is_special(ufunc: np.ufunc) -> bool:
 
 @cache
 def of_operator(name: str) -> Describe:
-    """Return the describer of an operator such as `__iadd__`."""
+    """Return a function that describes calls of an operator such as `__iadd__`."""
     short = name.strip("_")
     if short[:1] == "i" and short[1:] in BINARY:
         short = short[1:]
@@ -106,13 +106,13 @@ def of_operator(name: str) -> Describe:
 
 @cache
 def of_method(name: str) -> Describe:
-    """Return the describer of an array method."""
+    """Return a function that describes calls of an array method."""
     return _by_name(name)
 
 
 @cache
 def of_function(function: Callable[..., Any]) -> Describe:
-    """Return the describer of a numpy function."""
+    """Return a function that describes calls of a numpy function."""
     module = getattr(function, "__module__", "") or ""
     name = getattr(function, "__name__", "function")
     if module.startswith("numpy.fft"):

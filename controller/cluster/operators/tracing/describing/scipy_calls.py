@@ -17,7 +17,7 @@ Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]
 
 
 def _other(name: str) -> Describe:
-    """Return the describer of a function without a known kind: a kind named after it, and the number of elements."""
+    """Return a function that describes calls without a known kind: a kind named after the function, and the size."""
 
     def describe(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
         arrays = [one for one in (*args, result) if isinstance(one, np.ndarray)]
@@ -30,7 +30,7 @@ def _other(name: str) -> Describe:
 
 
 def linalg(name: str) -> Describe:
-    """Return the describer of a function in scipy.linalg."""
+    """Return a function that describes calls of a function in scipy.linalg."""
     if name in {"lu_solve", "cho_solve"}:
         return _factored
     return LINALG.get(name) or _other(f"scipy-linalg-{name}")
@@ -48,14 +48,14 @@ def _doubled(what: Described | None) -> Described | None:
 
 
 def fft(name: str) -> Describe | None:
-    """Return the describer of a function in scipy.fft, None for those that compute nothing."""
+    """Return a function that describes calls of a function in scipy.fft, None for those that compute nothing."""
     if name in {"set_workers", "get_workers", "set_global_backend", "register_backend", "next_fast_len"}:
         return None
     return lambda args, kwargs, result: fourier(name, args, kwargs, result)
 
 
 def signal(name: str) -> Describe:
-    """Return the describer of a function in scipy.signal."""
+    """Return a function that describes calls of a function in scipy.signal."""
     if name in {"convolve2d", "correlate2d"}:
         return _planes
     if name in {"convolve", "correlate"}:
@@ -96,7 +96,7 @@ _SWEEPS: Final = frozenset({
 
 
 def ndimage(name: str) -> Describe:
-    """Return the describer of a function in scipy.ndimage."""
+    """Return a function that describes calls of a function in scipy.ndimage."""
     if name not in _SWEEPS:
         return _other(f"scipy-ndimage-{name}")
 
@@ -161,7 +161,7 @@ def sparse_product(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Des
 
 
 def by_operator(name: str) -> Describe:
-    """Return the describer of `x @ A`, or `A * x`: a product for matrices, elementwise for arrays."""
+    """Return a function that describes `x @ A`, or `A * x`: a product for matrices, elementwise for arrays."""
 
     def describe(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
         one, other = args[:2]
@@ -180,7 +180,7 @@ def _is_matrix(value: Any) -> bool:  # noqa: ANN401
 
 
 def blas(name: str) -> Describe | None:
-    """Return the describer of a BLAS routine, None for unknown ones."""
+    """Return a function that describes calls of a BLAS routine, None for unknown ones."""
     if name[1:] in {"gemm", "gemv"}:
         return lambda args, _, result: product("matmul", args[1], args[2], result)
     if name[1:] in {"dot", "dotu", "dotc"}:

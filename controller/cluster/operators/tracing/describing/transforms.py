@@ -75,7 +75,7 @@ def _rectangular(kind: str) -> Describe:
 
 
 def solving(kind: str, *, right: int = 1) -> Describe:
-    """Return the describer of a solver whose right-hand side is argument `right`."""
+    """Return a function that describes calls of a solver whose right-hand side is argument `right`."""
 
     def describe(args: tuple[Any, ...], kwargs: dict[str, Any], __: Any) -> Described | None:  # noqa: ANN401
         shape, dtype, count = _matrix(args)

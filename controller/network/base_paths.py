@@ -1,6 +1,6 @@
-"""Shortest paths by configured propagation delay, then hops: what traffic follows when nobody decides otherwise.
+"""Base paths, which traffic follows without any other decision: shortest by configured propagation delay, then hops.
 
-Dead links are left out, where they are known.
+Known dead links are left out.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class MetricsSettings(Strict, frozen=True):
     """Settings of the endpoint that serves the controller's metrics to Prometheus."""
 
     address: str = "127.0.0.1"
-    """The local address; nothing authenticates, so that any but loopback is said: `plain:0.0.0.0`."""
+    """The local address; nothing authenticates, so any other than loopback must be explicit: `plain:0.0.0.0`."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9472
     """The TCP port, 0 for a free one."""
 

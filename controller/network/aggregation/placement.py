@@ -21,7 +21,7 @@ from dataplane.topology.values import Endpoint, LinkKey, Topology
 
 _MOST_SHOWN = 4
 _LEAST_FREE = 0.05
-"""A link that is full counts 20 times its delay, not for ever."""
+"""Smallest free share of a link that counts, so that a full one has 20 times its delay, not an infinite one."""
 
 
 def place(

@@ -11,7 +11,7 @@ from controller.network.algorithms.link_table import LinkTable
 from dataplane.native import Array, Struct, i64, pointer_to, u8, u32, u64
 
 NO_ENTRY: Final = 0xFFFF_FFFF
-"""Ends a list of a radix heap's entries, and stands for no link."""
+"""Ends a list of a radix heap's entries, and means no link."""
 
 
 class Graph(Struct):
@@ -95,7 +95,7 @@ class Workspace:
 
 
 class Changes(Struct):
-    """Links whose costs have changed, and what each cost before; a link stands here once."""
+    """Links whose costs have changed, each once, with their previous costs."""
 
     count: u64
     link: Array[u32]

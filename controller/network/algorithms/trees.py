@@ -106,7 +106,7 @@ class DestinationTrees:
         return tuple(rows)
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Stop the threads."""
         if self._pool is not None:
             self._pool.shutdown()
 

@@ -36,7 +36,7 @@ class Hellos(Strict, frozen=True):
 
 
 def wanted_hellos(topology: Topology, hellos: Hellos) -> Mapping[str, Mapping[int, HelloSettings | None]]:
-    """Return what each switch's ports are to be set to: hellos between switches, none towards hosts."""
+    """Return the settings of each switch's ports: hellos between switches, none towards hosts."""
     settings = hellos.of_a_port
     return {
         node.name: {

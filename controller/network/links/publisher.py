@@ -22,7 +22,7 @@ Send = Callable[[Mapping[LinkKey, LinkStatus]], Awaitable[None]]
 
 
 def _nothing(_: str) -> None:
-    """Say nothing of what is well again."""
+    """Ignore a recovery."""
 
 
 class LinkStatusPublisher:

@@ -90,7 +90,7 @@ class LinkStatusTable:
         )
 
     def statuses(self, now_ns: int) -> dict[LinkKey, LinkStatus]:
-        """Return what is known of every link; those that nobody has said anything of are absent."""
+        """Return the known state of every link; links without any report are absent."""
         found: dict[LinkKey, LinkStatus] = {}
         for cable in self._cables:
             if cable.condition is not None:
@@ -132,7 +132,7 @@ class LinkStatusTable:
         return end.switch not in self._silent and (end.switch, end.port) in self._states
 
     def _end_condition(self, end: CableEnd) -> tuple[LinkCondition | None, str]:
-        """Return what one end says of its cable, None where it cannot say, and why it is down."""
+        """Return the condition that one end reports of its cable, None if it cannot, and why it is down."""
         state = self._states.get((end.switch, end.port))
         if state is None or end.switch in self._silent:
             return None, ""
@@ -149,7 +149,7 @@ class LinkStatusTable:
         return (LinkCondition.DOWN, self._hello_problem(end, hello)) if hello.is_lost else (None, "")
 
     def _hello_problem(self, end: CableEnd, hello: HelloSession) -> str:
-        """Return why hellos say that a neighbour is gone."""
+        """Return why a neighbour is gone according to hellos."""
         if hello.state is HelloState.ADMIN_DOWN:
             return f"{end.switch} stops"
         if hello.remote_state is HelloState.ADMIN_DOWN:

@@ -45,7 +45,7 @@ _INSTALLED = Path(dataplane.__file__).parent / "program" / "build"
 _SOURCE = Path(dataplane.__file__).parents[1] / "p4" / "build"
 
 _PROGRAMS_OWN = "NoAction"
-"""A table whose default action is still the program's own reads back with this one."""
+"""Action that a table reads back with while its default action is the program's own."""
 
 
 class Session(Protocol):
@@ -70,7 +70,7 @@ class Session(Protocol):
 
 
 class AsyncSession(Protocol):
-    """A `Session` whose answers take time."""
+    """A `Session` with asynchronous methods."""
 
     @property
     def switch(self) -> str:
@@ -189,7 +189,7 @@ def read_request(schema: P4Schema, device_id: int) -> p4r.ReadRequest:
 
 
 def read_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, Entity]:
-    """Return what a switch answered by key, without what nobody can or did write; raise SessionError if unreadable."""
+    """Return a switch's answer by key, without unwritable or unwritten entities; raise SessionError if invalid."""
     cache, found = cache_of(schema.p4cookie), dict[EntityKey, Entity]()
     try:
         for answer in answers:

@@ -1,4 +1,4 @@
-"""Flows that somebody holds on a path: they stay until they are released, except while a link of it is dead."""
+"""Flows pinned to a path by hand: they stay until they are released, except while a link of it is dead."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Pins:
                 yield Decision(now_ns, flow, path, pin.path, (), reason)
 
     def told(self, flow: FlowSpec, reason: str) -> str:
-        """Return why a flow goes elsewhere, and where it is to return if it is pinned."""
+        """Return why a flow goes elsewhere, and where it will return if it is pinned."""
         if flow not in self.paths:
             return reason
         return f"{reason}; pinned to {'-'.join(self.paths[flow].path)}, it returns when that is alive"

@@ -28,9 +28,9 @@ from controller.network.tables.flow_paths import specificity
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 NO_FLOW: Final = -1
-"""The code of a 5-tuple whose hosts are not two of the topology."""
+"""Code of a 5-tuple whose hosts are not both in the topology."""
 _MOSTLY: Final = 0.85
-"""A pair of which this share is on one path counts there as a whole: rather too much is believed of a link than not."""
+"""A pair with this share on one path counts there as a whole: overestimating a link's load is the safer error."""
 _REMEMBERED: Final = 65_536
 
 Named = tuple[int, int, int, int]
@@ -200,7 +200,7 @@ class SeenRows:
         return self._grouped[1]
 
     def shown(self) -> Longs:
-        """Return the codes of the flows of which there is more than probes, in the order in which they come first."""
+        """Return the codes of the flows that consist of more than probes, in order of first appearance."""
         rows = np.flatnonzero((self.code != NO_FLOW) & ~self.is_probe)
         codes, first = np.unique(self.code[rows], return_index=True)
         shown: Longs = codes[np.argsort(first)]

@@ -95,7 +95,7 @@ class DecideSettings(Strict, frozen=True):
     watch: TelemetryLoad | None = None
     """Load that telemetry adds to packets and to the links to the collector; by default it is ignored."""
     candidates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
-    """Shortest paths (by configured delay) that are compared for each flow, beside the best measured one."""
+    """Shortest paths (by configured delay) that are compared for each flow, besides the best measured one."""
     stale_after_ns: DurationNs = 1_000_000_000
     """Telemetry of a link older than this is not used: the link counts as empty, with its configured delay."""
     ignore_change: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.0
@@ -112,7 +112,7 @@ class DecideSettings(Strict, frozen=True):
     """Flows return to a path when it has been without a dead link for this long; for links that the controller reports
     (ports, hellos), the controller waits itself (`links.return_after_ns`)."""
     relieved_utilisation: Share = 0.8
-    """A link whose predicted utilisation falls below this by a move has no queue, for those on it, in this round."""
+    """A link whose predicted utilisation falls below this after a move has no queue, for flows on it, in this round."""
 
 
 class ManagedFlow(Strict, frozen=True):
@@ -143,20 +143,20 @@ class RecordSettings(Strict, frozen=True):
     database: str = ":memory:"
     """SQLite file (WAL); ':memory:' forgets everything at the end."""
     max_records: Positive = 1_000_000
-    """Hop records kept; the oldest go first."""
+    """Maximum number of hop records kept; the oldest are deleted first."""
     max_decisions: Positive = 10_000
-    """Decisions kept; the oldest go first."""
+    """Maximum number of decisions kept; the oldest are deleted first."""
     batch_records: Positive = 2_000
     """Hop records that are written in one transaction."""
     reports_per_s: Annotated[int, msgspec.Meta(ge=0)] = 200
-    """Reports whose hops are recorded, at most, an even sample of all; 0: none are."""
+    """Maximum number of reports per second whose hops are recorded, an even sample of all; 0: none."""
 
 
 class MetricsSettings(Strict, frozen=True):
     """Settings of the endpoint that serves the path server's metrics to Prometheus."""
 
     address: str = "127.0.0.1"
-    """The local address; nothing authenticates, so that any but loopback is said: `plain:0.0.0.0`."""
+    """The local address; nothing authenticates, so any other than loopback must be explicit: `plain:0.0.0.0`."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9473
     """The TCP port, 0 for a free one."""
 

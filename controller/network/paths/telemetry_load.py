@@ -17,12 +17,12 @@ _MX_BYTES: Final = 4 + 12
 _REPORT_BYTES: Final = 24 + 14 + 20 + 8 + 8 + 12
 """A report's own: Ethernet with preamble and gap, IPv4, UDP, group and individual header (Telemetry Report v2.0)."""
 _PACKET_BYTES: Final = 64
-"""About what a report holds of its packet beside INT's headers."""
+"""Approximate bytes that a report holds of its packet, apart from INT's headers."""
 _LONG: Final = frozenset({4, 5, 6})
 """Instructions that take two words a hop: both time stamps and the level 2 interfaces."""
 
 DEFAULT_PACKET_BYTES: Final = 1000
-"""Length that a flow's frames are taken to have where nobody measured it."""
+"""Assumed length of a flow's frames if it was not measured."""
 
 
 class TelemetryLoad(Strict, frozen=True):
@@ -41,7 +41,7 @@ class TelemetryLoad(Strict, frozen=True):
         return 4 * sum(2 if bit in _LONG else 1 for bit in self.instructions)
 
     def carried_bytes(self, hop: int) -> float:
-        """Return what a packet carries beyond its own bytes on the link after so many hops, on the average of all."""
+        """Return the average number of bytes that telemetry adds to a packet on the link after so many hops."""
         if self.mode == "xd":
             return 0.0
         if self.mode != "md":

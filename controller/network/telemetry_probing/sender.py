@@ -27,7 +27,7 @@ class ProbeSettings(Strict, frozen=True):
     """Time between two probes to the same host."""
 
     source_ports: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
-    """Probes leave by so many ports in turn: equally good paths are chosen by a hash over the ports."""
+    """Number of source ports that probes use in turn: equally good paths are chosen by a hash over the ports."""
 
     payload_bytes: Annotated[int, msgspec.Meta(ge=8, le=1400)] = 16
     """A number that counts, and zeros: small packets wait least and take least."""

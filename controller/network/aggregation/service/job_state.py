@@ -32,7 +32,7 @@ class InstalledJob:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """A message is to go to a worker; with `last` its stream ends."""
+    """Send a message to a worker; with `last` its stream ends."""
 
     token: str
     message: Downward
@@ -121,7 +121,7 @@ class WorkerState:
     leaves_before: int | None = None
     """The item that it leaves before, once no other member needs it for what came earlier."""
     results_before: int | None = None
-    """The item before which it says it has all results."""
+    """Item up to which, exclusively, it reports having all results."""
 
     @property
     def worker(self) -> Worker:
@@ -169,7 +169,7 @@ class JobState:
     """Reason for its end."""
     ended_ns: int = 0
     removed: dict[str, Ended] = field(default_factory=dict)
-    """The last messages to workers that were removed, by token: one whose connection had gone asks for it again."""
+    """Last messages to removed workers, by token: one that was disconnected asks for it again."""
 
     def remember_removed(self, token: str, farewell: Ended) -> None:
         """Keep a removed worker's last message; of too many the oldest are forgotten."""
@@ -179,12 +179,12 @@ class JobState:
 
     @property
     def item_name(self) -> str:
-        """Return what its items are called: rounds where workers state boundaries, else all-reduces."""
+        """Return the name of its items: rounds if workers state boundaries, else all-reduces."""
         return "round" if self.hello.boundaries else "all-reduce"
 
     @property
     def remaining(self) -> dict[str, WorkerState]:
-        """Return the members that have not said that they leave."""
+        """Return the members that have not announced that they leave."""
         return {host: worker for host, worker in self.members.items() if worker.leaves_before is None}
 
     @property

@@ -1,8 +1,8 @@
-"""Weights of groups round by round: changed where a link cannot carry its load, back to equal ones when there is room.
+"""Weights of groups round by round: changed where a link cannot carry its load, equal again when there is room.
 
-What keeps them calm: a link must be crowded for some rounds; after any move, of a flow or of weights, the network
-settles first; a group that changed is held down; and it goes back only when equal weights have had room for a time,
-longer each time that going back was wrong.
+Several rules keep them stable: a link must be crowded for some rounds; after any move, of a flow or of weights, the
+network settles first; a group that changed is held down; and it returns only when equal weights have had room for a
+time, longer each time that returning was wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REMEMBERED: Final = 1000
 """Changes that are kept in memory; the store keeps more."""
 _MOST_PATIENCE: Final = 64
 _AT_EASE: Final = 4
-"""A group that went home and has stayed there for so many times its patience has its patience back."""
+"""Multiple of its patience for which a group must stay at equal weights before its patience is reset."""
 
 GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
 """Returns what telemetry shows now; only called when it is needed."""
@@ -72,7 +72,7 @@ class Balancer:
     def step(
         self, beliefs: Beliefs, flows: GetFlows, now_ns: int, *, last_move_ns: int | None, confirming: bool
     ) -> list[Rebalance]:
-        """Return this round's changes, which are in force from now on; `last_move_ns` is that of single flows.
+        """Return this round's changes, which apply from now on; `last_move_ns` is that of single flows.
 
         A round that is not `confirming` does not count among those that a link must be crowded for.
         """
@@ -136,7 +136,7 @@ class Balancer:
         return self._set_weights(change.group, change.new, now_ns, reason, link, change.before, change.after)
 
     def _return_to_equal(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
-        """Return the change of the first group that may go back to equal weights, if any."""
+        """Return the change of the first group that may return to equal weights, if any."""
         forwarding, round_ = self._round(beliefs, flows)
         settings = self.settings
         spare = (settings.balance.return_room * beliefs.table.rate_bps).astype(np.float64)
@@ -238,7 +238,7 @@ class Balancer:
                 self._histories[group] = _History(0)
 
     def _forwarding(self, alive: Flags | None = None) -> Forwarding:
-        """Return where traffic goes; base routes lead around links that are down."""
+        """Return the current forwarding; base routes lead around links that are down."""
         table = self.network.table
         if self._around[0] != self._down:
             costs = table.configured_costs()

@@ -18,7 +18,7 @@ class Forwarding:
     """The next hops of every switch towards every other one; `weights` are those in force, by group.
 
     `trees` are the shortest path trees that base routes follow. Every next hop is one of theirs, so whatever the
-    weights are, traffic only comes nearer to its destination.
+    weights are, traffic always comes nearer to its destination.
     """
 
     def __init__(

@@ -45,10 +45,10 @@ class Change:
 
 
 class Rebalancing:
-    """One round's predictions: loads of links, and where flows go; changes that are made are part of them.
+    """One round's predictions: loads of links, and positions of flows; changes made are included.
 
-    `load_bps` is what links are believed to carry and `limit_bps` what they may, 0 for dead ones. A flow that crosses
-    a crowded link needs `hidden` times its rate: of what is sent over such a link not all comes out.
+    `load_bps` is the estimated load of links and `limit_bps` their limit, 0 for dead ones. A flow that crosses a
+    crowded link needs `hidden` times its rate, because some of the traffic sent over such a link is lost.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Rebalancing:
         return float(max(0.0, self.load[row] - self.limit[row]) / self._rate[row])
 
     def _groups_over(self, row: int) -> list[GroupKey]:
-        """Return the groups that could lead traffic around a link, those first whose traffic loads it most."""
+        """Return the groups that could lead traffic around a link, beginning with those whose traffic loads it most."""
         found: dict[GroupKey, tuple[float, int]] = {}
         for destination, placements in self._members.items():
             for placement in placements:

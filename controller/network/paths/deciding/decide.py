@@ -35,11 +35,11 @@ class Part:
 class Assignment:
     """The path a flow is on, when it last moved (None: never), its rate and its frames' length (None: unknown).
 
-    `measured_bytes` are those that the rate was estimated from, None for a rate that is known; `uncertain_bps` is
-    its standard deviation, left out what so many bytes make it. `past_bps` is what of it is over: the packets that
-    young flows began with, and flows that have fallen silent. As the flow's own need one rather expects too much, in
-    sums over links one does not. `parts` has all paths where the hash spreads the 5-tuples of a pair; `path` is then
-    that of the largest. One that is `pinned` to its path loads links as any other, and is not moved.
+    `measured_bytes` are those that the rate was estimated from, None for a rate that is known; `uncertain_bps` is its
+    standard deviation, by default derived from that many bytes. `past_bps` is the part of it that has ended: the
+    packets that young flows began with, and flows that have fallen silent. As the flow's own need it is better
+    overestimated, in sums over links it is not. `parts` has all paths where the hash spreads the 5-tuples of a pair;
+    `path` is then that of the largest. A flow `pinned` to its path loads links like any other, and is not moved.
     """
 
     path: Path
@@ -95,12 +95,12 @@ class Decision:
 
 
 def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> Verdict:
-    """Compare a flow's path with its candidates and say whether it should leave, hold-down not considered.
+    """Compare a flow's path with its candidates and return whether it should leave, ignoring hold-down.
 
-    `rate_bps` is what it is thought to send. Of what is sent over a link that cannot carry it not all comes out, where
-    rates are measured: such a flow needs more room than its rate.
-    Candidates are the shortest paths by configured delay, the one of least measured delay with room, and the widest one
-    where bandwidth decides; from a dead path also the one of least delay without room.
+    `rate_bps` is its presumed rate. Some of the traffic sent over a link that cannot carry it is lost, so where rates
+    are measured such a flow needs more room than its rate. Candidates are the shortest paths by configured delay, the
+    one of least measured delay with room, and the widest one where bandwidth decides; from a dead path also the one of
+    least delay without room.
     """
     src, dst = graph.network.ends(flow.src_host, flow.dst_host)
     path = now.path
@@ -122,7 +122,7 @@ def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> 
 
 
 def _floor_bps(graph: StateGraph, src: str, dst: str, own: Own) -> int:
-    """Return how wide a path must be: in mode both a share of the widest one, else nothing."""
+    """Return how wide a path must be: in mode both a share of the widest one, else 0."""
     if graph.settings.mode is not Mode.BOTH:
         return 0
     return math.ceil(graph.widest_bps(src, dst, own) * graph.settings.widest_share)

@@ -54,7 +54,7 @@ class _Round:
     graph: StateGraph
     crossing: Longs
     levels_first: bool = True
-    """No detour was made yet: a flow that needs none goes first."""
+    """No detour was made yet: a flow that needs none takes precedence."""
 
     def columns(self) -> LinkColumns:
         graph = self.graph
@@ -128,10 +128,10 @@ class Decider:
         self._take(self.beliefs.offer(self.flows.offered_bps(self.settings.watch), self.flows.uncertain_bps()))
 
     def step(self, now_ns: int, *, confirming: bool = True) -> list[Decision]:
-        """Decide one round: off a dead path, and off links that cannot carry their load, flows move at once.
+        """Decide one round: flows leave a dead path, and links that cannot carry their load, at once.
 
-        Others may move whose wish has lasted for `confirm_rounds`; a round that is not `confirming` adds none to that.
-        The flows stay where they are until they are placed again.
+        Others may move if their wish has lasted for `confirm_rounds`; a round that is not `confirming` adds none to
+        that. The flows keep their positions until they are placed again.
         """
         this = self._round()
         rows, dead = self._wishing(this, self._free(this, now_ns))
@@ -149,7 +149,7 @@ class Decider:
     def _on_crowded(self, rows: Ids, now_ns: int) -> Flags:
         """Return which of these flows are on links that cannot carry their load.
 
-        While the network settles only what flows send says so: what was measured is of before the last move.
+        While the network settles, only the flows' rates count: measurements are from before the last move.
         """
         if self._just_rebalanced(now_ns):
             return np.zeros(len(rows), np.bool_)
@@ -162,7 +162,7 @@ class Decider:
         return near
 
     def rebalanced(self, now_ns: int) -> None:
-        """Note that weights of groups have changed: until the network has settled nobody knows who is where."""
+        """Note that weights of groups have changed: positions of flows are unknown until the network has settled."""
         self._rebalanced_ns = now_ns
 
     @property
@@ -177,7 +177,7 @@ class Decider:
         self._flag(np.array([row], np.uint32))
 
     def rounds_wished(self, flow: FlowSpec) -> int:
-        """Return for how many rounds up to the last one a flow has wanted to move."""
+        """Return the number of rounds up to the last one in which a flow has wanted to move."""
         return int(self._wished[self.flows.names.index(flow)])
 
     def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:

@@ -1,8 +1,8 @@
-"""The network as the decider sees it: what is computed once, and what a path is worth in one round.
+"""The network as the decider sees it: data computed once, and the value of a path in one round.
 
-A flow loads the path it is on, so a flow's own rate is given back to the links of its path before they are compared:
-every figure says what the path offers *this* flow. The rate is the configured one, else the flow's equal share of the
-load on the emptiest link of its path, which can only be too high.
+A flow loads its own path, so a flow's rate is given back to the links of its path before they are compared: every
+figure says what the path offers *this* flow. The rate is the configured one, else the flow's equal share of the load on
+the emptiest link of its path, which can only be too high.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Network:
         return self._book
 
     def prepare(self, ends: Iterable[tuple[str, str]], limit: int, most: int) -> None:
-        """Work out the candidates of pairs of switches before they are asked for, of at most so many at a time."""
+        """Compute the candidates of pairs of switches in advance, for at most so many at a time."""
         for pair in ends:
             if most == 0 or len(self._prepared) >= _REMEMBERED:
                 return
@@ -192,13 +192,13 @@ class StateGraph:
         return link_costs(self.beliefs.nominal_ns, self.table.alive)
 
     def delay_ns(self, row: int, own: Own) -> int:
-        """Return a link's delay, queue included; a relieved link's queue is gone for those who stay, not for comers."""
+        """Return a link's delay, queue included; a relieved link's queue is gone for its own flows, not for new ones."""
         if self._eased(row, own):
             return int(self.beliefs.nominal_ns[row])
         return int(self.table.delay_ns[row]) - self.foreseen_ns(row, own)
 
     def foreseen_ns(self, row: int, own: Own) -> int:
-        """Return what a link costs beside its delay as it cannot carry what is sent over it."""
+        """Return a link's cost, on top of its delay, for not being able to carry its load."""
         return FORESEEN_NS if self.beliefs.crowded[row] and not self._eased(row, own) else 0
 
     def _eased(self, row: int, own: Own) -> bool:

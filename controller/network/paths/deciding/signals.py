@@ -19,7 +19,7 @@ Outgrows = Callable[[Mapping[FlowKey, float]], bool]
 
 
 class Signals:
-    """Takes signs and says when a round is due; times are the caller's, in ns."""
+    """Takes signs and reports when a round is due; times are the caller's, in ns."""
 
     def __init__(self, *, queue_frames: float, interval_ns: int) -> None:
         self._queue_frames, self._interval_ns = queue_frames, interval_ns
@@ -28,9 +28,9 @@ class Signals:
         self.woken = 0
 
     def observe(self, signals: NetworkSignals, now_ns: int, outgrows: Outgrows) -> bool:
-        """Return whether a round should be made now; it is taken to be made.
+        """Return whether a round is due now, and count it as made.
 
-        `outgrows` says whether flows that have grown by so many packets a second outgrow a link.
+        `outgrows` returns whether flows that have grown by so many packets per second outgrow a link.
         """
         if self._is_too_soon(now_ns) or not (self._found_a_queue(signals) or outgrows(signals.grown)):
             return False

@@ -1,10 +1,10 @@
 """The search for better weights: destination by destination to a cheaper tree, until nothing improves.
 
 Links have prices: the slopes of a smooth stand-in for the maximum utilisation (`potential`). A destination whose
-traffic would be cheaper by another tree moves over to it, all of it or a part, in weights that the tables can hold.
-Sharper and sharper stand-ins follow each other; then, where it is small enough, the linear program over all trees that
-were met (`program`) finds their best mixture. What is found at any moment can be put in force, so a search may end at
-any moment: more time gives better weights, never wrong ones.
+traffic would be cheaper by another tree moves to it, entirely or in part, in weights that the tables can hold.
+Increasingly sharp stand-ins follow each other; then, if it is small enough, the linear program over all trees seen
+(`program`) finds their best mixture. Every intermediate result can be applied, so a search may end at any moment: more
+time gives better weights, never wrong ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MENDING_PARTS = (0.0625, 0.03125)
 DELAY_WEIGHT = 0.15
 """Weight of a doubled delay of all traffic, in shares of the maximum utilisation."""
 _PROGRAM_DELAY_WEIGHT = 0.01
-"""The same in the linear program, which can tell what lowers the maximum and what does not."""
+"""The same in the linear program, which can tell which changes lower the maximum."""
 _MERIT_DELAY_WEIGHT = 0.03
 """The same where splits are compared with the best so far."""
 
@@ -103,7 +103,7 @@ class Draft:
 
 
 class Search:
-    """Lowers the maximum utilisation from the splits in force; `for _ in search` works on, a short while each time."""
+    """Lowers the maximum utilisation from the splits in force; `for _ in search` runs it in short steps."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Search:
         draft: Draft | None = None,
         limit_s: float | None = None,
     ) -> None:
-        """Begin at a draft, else at the splits in force; `limit_s` is the most the program may take."""
+        """Begin at a draft, else at the splits in force; `limit_s` is the time limit of the linear program."""
         self.problem, self.present = problem, present
         start = present if draft is None else draft.splits
         self.place = Place() if draft is None else replace(draft.place)
@@ -140,7 +140,7 @@ class Search:
         self._steps = self._run()
 
     def __iter__(self) -> Iterator[None]:
-        """Return the steps that are left; a search that was interrupted goes on."""
+        """Return the remaining steps; an interrupted search continues."""
         return self._steps
 
     def could_gain(self, gain: float, prices: FloatArray | None = None) -> bool:
@@ -167,7 +167,7 @@ class Search:
         return self._maximum(self._best[1])
 
     def draft(self) -> Draft:
-        """Return where the search is; one that is mixing goes on with what it has mixed so far."""
+        """Return the state of the search; one that is mixing continues with its current mixture."""
         has_mixed, place = self._mixed is not None, replace(self.place)
         self._take_mixture()
         if has_mixed:
@@ -207,7 +207,7 @@ class Search:
         return most <= max(self.problem.enough, self.bound * (1 + _LEAST_GAIN))
 
     def _sweep(self) -> Iterator[None]:
-        """Go on with a sweep over all destinations; the last one with a stand-in is the one that gains little."""
+        """Continue a sweep over all destinations; the last one with a stand-in is the one that gains little."""
         place, groups = self.place, self._groups()
         sharpness = SHARPNESS[min(place.stage, len(SHARPNESS) - 1)]
         if place.group == 0:
@@ -334,7 +334,7 @@ class Search:
         return sum(map(len, self._met)) > before
 
     def _columns(self, costs: FloatArray) -> Columns:
-        """Return what each destination has in force, what it has now, and the cheapest of the trees that were met."""
+        """Return the trees in force for each destination, its current ones, and the cheapest of those seen."""
         found = [
             np.stack([self._present_loads[row], self._loads[row], *sorted(met.values(), key=costs.dot)[:_MOST_TREES]])
             for row, met in enumerate(self._met)

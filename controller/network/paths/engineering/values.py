@@ -110,11 +110,11 @@ class Splits:
         return np.asarray(self.loads_by_destination(wanted, demand[:, wanted].T).sum(axis=0))
 
     def loads_by_destination(self, destinations: IntArray, entering_bps: FloatArray) -> FloatArray:
-        """Return the loads of all links by destination, given what enters at each switch for each of them.
+        """Return the loads of all links by destination, given the traffic that enters at each switch for each of them.
 
         `entering_bps[k, switch]` goes to `destinations[k]`, as does row k of the result. All destinations are followed
-        at once, level by level; `loads_towards` is the readable twin. Raises PathError if what enters has no way, or
-        for a cycle.
+        at once, level by level; `loads_towards` is the readable twin. Raises PathError if traffic has no route, or for
+        a cycle.
         """
         graph, size = self.graph, len(self.graph.switches)
         passing = entering_bps.astype(np.float64)
@@ -170,7 +170,7 @@ class Splits:
         return loads
 
     def order(self, destination: int) -> list[int]:
-        """Return all switches so that traffic for a destination only goes on to later ones; PathError for a cycle."""
+        """Return all switches so that traffic for a destination only goes to later ones; PathError for a cycle."""
         graph = self.graph
         used = np.flatnonzero(self.shares[destination] > 0)
         waiting = np.bincount(graph.heads[used], minlength=len(graph.switches))

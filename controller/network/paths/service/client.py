@@ -81,7 +81,7 @@ class RouteClient(ServiceClient):
         )
 
     async def routes(self) -> AsyncIterator[RouteSet]:
-        """Yield the full set of routes in force, then each newer one, for ever, over restarts of the path server.
+        """Yield the full set of routes in force, then each newer one, endlessly, across restarts of the path server.
 
         Raises PathError when the two sides speak different versions.
         """
@@ -97,7 +97,7 @@ class RouteClient(ServiceClient):
             return route_set_of(message)
 
     async def decisions(self, recent: int = 20) -> AsyncIterator[Decision]:
-        """Yield the last `recent` decisions and then each as it is made; after a restart the last ones come again."""
+        """Yield the last `recent` decisions and then each as it is made; after a restart the last ones are repeated."""
         request = pb.WatchDecisionsRequest(recent=recent)
         async for message in self._follow("WatchDecisions", request, pb.Decision):
             with self._decoding():
@@ -105,7 +105,7 @@ class RouteClient(ServiceClient):
             yield decision
 
     async def rebalances(self, recent: int = 20) -> AsyncIterator[Rebalance]:
-        """Yield the last `recent` changes of weights and then each as it is made; after a restart the last come again.
+        """Yield the last `recent` changes of weights and then each as it is made; after a restart the last are repeated.
 
         Raises PathError when the two sides speak different versions.
         """

@@ -38,7 +38,7 @@ class FeedWatch:
         return self._begun_ns if self._newest_ns is None else self._newest_ns
 
     def transition(self, now_ns: int) -> str | None:
-        """Return what is to be said when silence has begun or ended since the last call, None if neither."""
+        """Return the message when silence has begun or ended since the last call, None if neither."""
         was_silent, self._is_silent = self._is_silent, self.is_silent(now_ns)
         if self._is_silent == was_silent:
             return None

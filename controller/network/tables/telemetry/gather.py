@@ -27,7 +27,7 @@ NO_GATHERING = Gathering()
 
 
 def gather_entities(gathering: Gathering) -> Iterator[Entity]:
-    """Yield what has one switch gather reports; nothing where each leaves at once."""
+    """Yield the entry that makes one switch gather reports; nothing if each leaves at once."""
     if gathering.reports > 1:
         action = P4TableAction("gather_reports", most=gathering.reports, age_us=gathering.longest_wait_ns // NS_PER_US)
         yield P4TableEntry("gather", action=action, is_default_action=True)

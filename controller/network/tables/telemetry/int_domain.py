@@ -47,7 +47,7 @@ class IntDomain(Strict, frozen=True):
     """Settings shared by the switches of a fabric, of which the collector must know the `marking`."""
 
     dscp: Dscp = INT_DSCP
-    """The DSCP of packets with INT, in the bits of the mask; without effect beside a UDP port or probe marker."""
+    """The DSCP of packets with INT, in the bits of the mask; without effect if there is a UDP port or probe marker."""
     dscp_mask: Dscp = EXACT_DSCP
     """The bits of the DSCP that mark: 63 for a value, one of them for a bit, which leaves the others to QoS."""
     udp_port: Word | None = None
@@ -63,9 +63,9 @@ class IntDomain(Strict, frozen=True):
     mtu_bytes: MtuBytes | None = None
     """The longest IP packet of links between switches; left out, any."""
     strip_at_mtu: bool = False
-    """Hops whose metadata would make a packet too long report its stack and take it out, instead of setting M."""
+    """Hops whose metadata would make a packet too long report its stack and remove it, instead of setting M."""
     ports: tuple[PortRole, ...] = ()
-    """Ports that are something else than their neighbours say."""
+    """Ports whose role differs from what their neighbours imply."""
 
     def marking(self) -> Marking:
         """Return the marks as decoders of packets take them."""

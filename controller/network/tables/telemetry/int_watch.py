@@ -43,7 +43,7 @@ class Watch(FlowRule, frozen=True):
     source_number: bool = False
     """The source numbers its packets, and every report of one has its number (not in xd)."""
     forwarding: bool = False
-    """Each hop says which table decided on the way, and the packet's TTL."""
+    """Each hop reports which table decided, and the packet's TTL."""
     discard: bool = False
     """The packets are probes: the sink drops them after its report."""
 

@@ -1,4 +1,4 @@
-"""Evacuation of flows from dead links, all of a link's in one round, and their return once it has recovered for a while.
+"""Evacuation of flows from dead links, all of a link's in one round, and their return a hold time after its recovery.
 
 A link is dead if it was reported down (by the controller, from ports and hellos, or by an operator), or if the decider
 considers it dead by its measurements. The controller delays its reports of recovered links itself; for the rest the

@@ -192,7 +192,7 @@ class StateGraph:
         return link_costs(self.beliefs.nominal_ns, self.table.alive)
 
     def delay_ns(self, row: int, own: Own) -> int:
-        """Return a link's delay, queue included; a relieved link's queue is gone for its own flows, not for new ones."""
+        """Return a link's delay, queue included, except a relieved link's for its own flows."""
         if self._eased(row, own):
             return int(self.beliefs.nominal_ns[row])
         return int(self.table.delay_ns[row]) - self.foreseen_ns(row, own)

@@ -105,7 +105,7 @@ class RouteClient(ServiceClient):
             yield decision
 
     async def rebalances(self, recent: int = 20) -> AsyncIterator[Rebalance]:
-        """Yield the last `recent` changes of weights and then each as it is made; after a restart the last are repeated.
+        """Yield the last `recent` changes of weights, then each as it is made; after a restart the last are repeated.
 
         Raises PathError when the two sides speak different versions.
         """

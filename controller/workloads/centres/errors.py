@@ -3,7 +3,7 @@
 ControllerError
 └── CentreError         the agent cannot run with its settings, or a task cannot run here; names the key or the task
     └── EngineError     an engine cannot do what was asked, or did not answer in time; names the engine
-        └── OrderError  this engine can never run the order: nothing was started
+        └── OrderError  the engine can never run the order: nothing was started
 """
 
 from __future__ import annotations
@@ -24,4 +24,4 @@ class EngineError(CentreError):
 
 
 class OrderError(EngineError):
-    """This engine can never run the order; nothing was started."""
+    """The engine can never run the order; nothing was started."""

@@ -1,6 +1,6 @@
 """A container's first process: unpacks a job's folder, runs the job, and writes its results to standard output.
 
-python -I -S -c SOURCE FOLDER MOST_BYTES HOLD_S
+    python -I -S -c SOURCE FOLDER MOST_BYTES HOLD_S
 
 The folder comes in MILLRACE_JOB_0, MILLRACE_JOB_1 ... and goes back between BEGIN and END: JSON of names and contents
 in base64, compressed, in base64. It uses only the standard library: the image need have nothing else.

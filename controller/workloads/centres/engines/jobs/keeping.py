@@ -1,7 +1,9 @@
 """Input and output records of a keeper; keeper.py itself reads and writes them as JSON.
 
-FOLDER/start.json a Start FOLDER/lock its process number, where it takes the lock FOLDER/grace seconds, if cancelling
-overrides those of the order FOLDER/<ended_file> an Ended
+FOLDER/start.json    a Start
+FOLDER/lock          its process number, if it takes the lock
+FOLDER/grace         seconds, if cancelling overrides those of the order
+FOLDER/<ended_file>  an Ended
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This machine's resources for a centre: those found, less what the settings leave to others."""
+"""Resources of this machine for a centre: those found, less what the settings leave to others."""
 
 from __future__ import annotations
 

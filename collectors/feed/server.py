@@ -141,7 +141,7 @@ class FeedServer:
         waiting = RecordQueue(self._settings.queue_records, self._count_dropped)
         unsubscribe = self._collector.subscribe_columns(waiting.offer, wanted)
         try:
-            # The first message, without content, says that the subscription stands.
+            # The first message, without content, confirms the subscription.
             yield record_columns_message(RecordColumns.of(()))
             while True:
                 await asyncio.sleep(self._settings.record_interval_ns / 1e9)
@@ -156,7 +156,7 @@ class FeedServer:
         queue: Handover[tuple[DropRecord, ...]] = Handover(self._settings.queue_batches)
         unsubscribe = self._collector.subscribe_drops(lambda batch: self._hand_over(queue, batch))
         try:
-            # The first message, without content, says that the subscription stands.
+            # The first message, without content, confirms the subscription.
             yield drops_message(())
             while True:
                 batches = await queue.take(self._settings.batch_drops)
@@ -171,7 +171,7 @@ class FeedServer:
         interval_ns = self._settings.signal_interval_ns
         watch = self._signals.watch()
         try:
-            # The first message, without content, says that the subscription stands.
+            # The first message, without content, confirms the subscription.
             yield signals_message(NetworkSignals())
             while True:
                 await asyncio.sleep(interval_ns / 1e9)
@@ -187,7 +187,7 @@ class FeedServer:
         unsubscribe = self._events.subscribe(lambda events: self._offer(queue, events))
         try:
             kept = self._events.kept if request.HasField("since_ns") else ()
-            # The first message, perhaps without events, says that the subscription stands.
+            # The first message, perhaps without events, confirms the subscription.
             yield events_message([event for event in kept if event.time_ns >= request.since_ns])
             while True:
                 yield events_message(await queue.get())

@@ -122,7 +122,7 @@ class NativeStore:
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
-        # The last is that of packets whose flow is not admitted.
+        # The last cell is for packets whose flow is not admitted.
         self._flows = self._cells(FlowCell, most + 1, huge=True)
         self._flow_index = self._cells(u64, places, huge=True)
         self._tables.flows.cells, self._tables.flows.most = self._flows.pointer, most

@@ -96,7 +96,7 @@ class NativeStitcher(Stitcher):
             link = self._store.topology.link_keys[place // self._tables.losses.ring]
             at_ns = (int(cell["slot"]) - 1) * self._tables.losses.slot_ns
             found += [Fate(link, outcome, at_ns, int(cell[name])) for name, outcome in _OUTCOMES if cell[name]]
-            # One that stands for no packet says that there are reports about the link.
+            # A fate without packets marks the link as reported on.
             found += [Fate(link, Outcome.DROPPED, at_ns, 0)] if cell["others"] else []
             for name in (*(name for name, _ in _OUTCOMES), "others", "noted"):
                 cell[name] = 0

@@ -108,7 +108,7 @@ def columns_of_cells(cells: NDArray[np.void]) -> RecordColumns:
         columns[name] = cells[name].astype(np.int64).tolist()  # NONE64 becomes UNKNOWN
     columns["queue_id"] = _maybe(cells["queue"] >> 24, _NO_QUEUE)
     columns["queue_occupancy_frames"] = _maybe(cells["queue"] & NONE24, NONE24)
-    # The number of the buffer stands before the frames in it.
+    # The buffer's number precedes its frames.
     columns["buffer_occupancy_frames"] = _maybe(cells["buffer"] & NONE24, NONE24)
     return RecordColumns(flows, flow.tolist(), columns)
 

@@ -270,8 +270,8 @@ class Packet(Struct):
     cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
     stamped: u32  # not 0: every hop of the stack reports when the packet arrived, none when it left, nor of buffers
     mark: u32  # of the report packet that it leads: `collectors.decode.sequence.content_mark`
-    # All that is asked of a plain stack stands before: two lines of the cache.
-    shim_at: u32  # where the INT shim stands in the payload
+    # Everything needed for a plain stack is above: two cache lines.
+    shim_at: u32  # offset of the INT shim in the payload
     last: u32  # not 0: the last hop of those that report hop by hop
     remaining: u32  # how many hops may follow those that report hop by hop
     tracked: u32  # not 0: telemetry was asked for the flow of a packet that was dropped
@@ -343,7 +343,7 @@ class Decoder(Struct):
     dscp: u32
     dscp_mask: u32
     report_port: u32
-    by_port_only: u32  # not 0: a probe marker may stand behind other headers
+    by_port_only: u32  # not 0: a probe marker may follow other headers
     tunnel_port: u32  # where INT may be in a tunnel, NONE32: nowhere
     tunnel_port2: u32
     leaves_drops: u32  # not 0: a subscriber wants their records
@@ -398,7 +398,7 @@ class FateCell(Struct):
     unannounced: u32
     dropped: u32
     unmarked: u32
-    others: u32  # drops that stand for no packet with telemetry
+    others: u32  # drops of packets without telemetry
     noted: u32  # not 0: among those to be read
     _gap: u32
 

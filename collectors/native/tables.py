@@ -81,7 +81,7 @@ class Limits(Struct):
 class FlowTable(Struct):
     """Flows with path and rate (`collectors.reference.accumulator`), found by open addressing."""
 
-    cells: Array[FlowCell]  # one more than there may be: that of packets whose flow was not admitted
+    cells: Array[FlowCell]  # one more than the maximum, for packets whose flow was not admitted
     index: Array[u64]  # high half of the hash, number and 1
     mask: u64
     count: u64
@@ -201,7 +201,7 @@ class RecordTable(Struct):
     cells: Array[RecordCell]
     count: u32
     room: u32
-    per_s: u64  # reports, 0: nobody wants any
+    per_s: u64  # reports, 0: none wanted
     share: u64  # of 1 << 32: choices below become records
     seen: u64  # in this period
     seen_per_s: u64  # in the last one
@@ -221,7 +221,7 @@ class Batch(Struct):
     tx_number: u64
     tx_begins_ns: u64
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
-    sources: u64  # address of the payloads' IPv4 addresses, 0: who gives them answers for them
+    sources: u64  # address of the payloads' IPv4 addresses, 0: the caller answers for them
     skips_others: u64  # not 0: of what is not of the common form only the number is accounted
     begun: u64  # batches so far: figures that were read before the last one are not the newest
 

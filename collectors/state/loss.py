@@ -134,7 +134,7 @@ class LossMeter:
             counts = self._counts(left_by.key, drop.received_ns)
             is_unmarked = not drop.tracked and came_by is not None and came_by.head.node in self._topology.host
             counts.dropped += drop.tracked
-            # Packets from hosts get their telemetry later on, one in so many.
+            # Packets from hosts get their telemetry later, one in every `sample_every`.
             counts.unmarked += is_unmarked
             self._note_lost(left_by.key, drop.tracked or is_unmarked)
         if came_by is not None and drop.tracked:

@@ -157,7 +157,7 @@ class _Guarded(H11Protocol):
 
     def _admit(self, owner: str, *, is_user: bool) -> str | None:
         if self.connection is None or self.transport.is_closing():
-            return None  # nobody gets an answer over it
+            return None  # the connection is gone: no answer can be sent
         return self.server_of.book.admit(self.connection, owner, is_user=is_user)
 
     def _arm(self) -> None:

@@ -167,7 +167,7 @@ class Driver:
                     await self._serve(switch, session)
             except SessionError as error:
                 if switch.problem != str(error):
-                    # Once, as long as it is the same: a switch that is away is asked several times a second.
+                    # Once while it stays the same: an absent switch is tried several times a second.
                     LOGGER.warning("%s", error)
                 switch.problem = str(error)
             finally:

@@ -278,7 +278,7 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
     """Return what opens a session to a switch by name; raise ControllerError for a switch without an address."""
     targets = settings.targets(topology)
     schema = load_schema(*program_files(settings))
-    # Ids grow from start to start: who starts last need not wait until a switch misses one that died without a word.
+    # Ids grow with each start: a new daemon need not wait until a switch notices that the previous one died.
     election_id = settings.election_id or UtcClock().now_ns() // 1000
 
     @asynccontextmanager

@@ -51,7 +51,7 @@ def _deviations(  # noqa: PLR0917 - one call, once
             open_costs[taken] = kept
             if rest is not None:
                 yield begun + rest.cost, last[:place] + rest.rows, place
-        open_costs[table.entering(switch)] = FORBIDDEN  # nobody comes back to where the path has been
+        open_costs[table.entering(switch)] = FORBIDDEN  # the path may not revisit a switch
         begun += int(costs[row])
         switch = int(table.head[row])
 

@@ -442,7 +442,7 @@ class PathServerCore:
         served = self._route_set(version)
         dropped = len(explicit) - len(served.routes) + len(weighted) - len(served.weighted) + lost
         self.counters["saved_routes_dropped"] += dropped
-        # What is served may differ from what was saved, and a version never stands for two sets.
+        # The set served may differ from the saved one, and a version must never denote two sets.
         return served if dropped == 0 else self._route_set(version + 1)
 
     def _restore_paths(self, saved: Mapping[FlowSpec, Assigned]) -> None:
@@ -460,7 +460,7 @@ class PathServerCore:
         """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
         if self._rates:
             return
-        # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
+        # Restored: when it was last seen is unknown, and the collector may have just started, too.
         self._managed.add((*self._assigned, *self._pins.paths), now_ns)
         shown = seen.shown()
         numbers = self._managed.numbers(shown)

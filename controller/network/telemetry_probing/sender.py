@@ -75,7 +75,7 @@ class ProbeSender:
             try:
                 by.sendto(payload, (str(target), self._settings.udp_port))
             except OSError:
-                # A full queue, or the refusal of an earlier probe by who has no use for it.
+                # A full queue, or the target's refusal of an earlier probe.
                 self.refused += 1
             else:
                 self.sent += 1

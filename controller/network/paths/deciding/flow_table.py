@@ -105,7 +105,7 @@ class FlowTable:
     def _other_links(self, pool: Ids, hops: Longs) -> Ids:
         """Return the rows whose paths differ from those of these links."""
         differ = self.hops != hops
-        # Of paths that are as long as before, link by link; of others whatever stands there.
+        # Compared link by link for paths of the same length; for others the values do not matter.
         links = self._in_order() if not differ.any() else self._links_of_lengths(hops)
         other = np.repeat(np.arange(len(hops)), hops)[links != pool]
         differ[other] = True
@@ -206,7 +206,7 @@ class FlowTable:
         some = whole != 0
         rows, hops = self._book.rows.links(parts.path[some])
         share, flow = np.repeat(weights[some] / whole[some], hops), np.repeat(parts.flow[some], hops)
-        # Equally good paths have as many links; where one has more, the last figure stands for the rest.
+        # Equally good paths have as many links; where one has more, the last figure covers the rest.
         hop = np.minimum(np.arange(len(rows)) - np.repeat(_starts(hops), hops), self.hops[flow].astype(np.int64) - 1)
         own = np.repeat(starts[spread], self.hops[spread]) + _counting(self.hops[spread])
         links = np.concatenate((self._in_order()[own], rows))

@@ -290,7 +290,7 @@ class StateGraph:
         for row, load in after.items():
             self.load_bps[row] += load
         for row in set(own.rows) - set(rows):
-            # Flows whose rates chance made too high are the first to be moved: what that leaves is as much more.
+            # Flows whose rates are overestimated by chance move first: the remaining load is higher by that much.
             left_bps = self.used_bps(row) + int(self.beliefs.uncertain_bps[row])
             if left_bps < self.settings.relieved_utilisation * int(self.table.rate_bps[row]):
                 self.relieved[row] = True

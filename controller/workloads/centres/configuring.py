@@ -41,7 +41,7 @@ class Configurer:
         self._known: dict[str, UnitType] = {}
         """Unit types as they were when tried, by name."""
         self._why: dict[str, tuple[str, ...]] = {}
-        """Why kernels do not run there, by unit type."""
+        """Reasons why kernels do not run there, by unit type."""
         self._tried: tuple[ProbeKernel, ...] = ()
         self._due: set[str] = set()
         """Types to try again because the library has changed; their earlier results count until then."""

@@ -44,7 +44,7 @@ class Sandbox(Strict, frozen=True, kw_only=True):
     shown: tuple[str, ...]
     """Exceptions below hidden folders, visible read-only."""
     writable: tuple[str, ...]
-    """Where the job may write as far as its user may, including its own folder."""
+    """Paths that the job may write to as far as its user may, including its own folder."""
     scratch_bytes: int
     """Capacity of each of /tmp, /var/tmp and /dev/shm."""
 

@@ -30,7 +30,7 @@ class KernelLibrary:
         return tuple(kernel for kernel in newest if category is None or kernel.category == category)
 
     def versions(self, identifier: str) -> tuple[ProbeKernel, ...]:
-        """Return all versions of a kernel, the oldest first; raise ProbeKernelError where there is none."""
+        """Return all versions of a kernel, the oldest first; raise ProbeKernelError if there is none."""
         if not self._kernels:
             raise ProbeKernelError(f"there is no kernel {identifier}: the library is empty")
         if identifier not in self._kernels:
@@ -41,7 +41,7 @@ class KernelLibrary:
         return tuple(versions[version] for version in sorted(versions))
 
     def kernel(self, identifier: str, version: int | None = None) -> ProbeKernel:
-        """Return a kernel, its newest version if none is named; raise ProbeKernelError where there is none."""
+        """Return a kernel, its newest version if none is named; raise ProbeKernelError if there is none."""
         versions = self.versions(identifier)
         if version is None:
             return versions[-1]

@@ -137,7 +137,7 @@ class Mean:
 
     @property
     def value(self) -> Value:
-        """The mean; ProbeKernelError where there was no output."""
+        """The mean; raises ProbeKernelError if there was no output."""
         if self._count == 0:
             raise ProbeKernelError("there is no mean of no outputs")
         found = self._total / self._count

@@ -32,7 +32,7 @@ def is_shared(use: KernelUse) -> bool:
 
 
 def sizes_of_part(use: KernelUse, part: int, parts: int) -> dict[str, int] | None:
-    """Return the sizes of one part of a use's work, None where there are more parts than work."""
+    """Return the sizes of one part of a use's work, None if there are more parts than work."""
     sizes, divided = dict(use.sizes), use.splits.split()
     own = {name: sizes[name] // parts + (part < sizes[name] % parts) for name in divided}
     return sizes | own if own[divided[0]] else None

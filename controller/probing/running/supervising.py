@@ -97,7 +97,7 @@ def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> t
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         told.failed = FailedError(Outcome.CRASH, f"{told.doing}: its program tells what nobody understands: {error}")
     finally:
-        os.kill(child, signal.SIGKILL)  # Of one that has ended this reaches nobody: it waits to be asked for below.
+        os.kill(child, signal.SIGKILL)  # Harmless if it has ended: it stays a zombie until wait4 below.
         _, status, usage = os.wait4(child, 0)
         os.close(ended)
         os.close(reader)

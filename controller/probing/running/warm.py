@@ -103,7 +103,7 @@ class Warm:
     def _end(self, run: _Run, *, has_ended: bool) -> None:
         """Tell the client how the child ended; kill the child and its children if the client is gone."""
         if self._selector.get_map().get(run.watched) is None:
-            return  # both told of it at the same time
+            return  # both events came at the same time
         if not has_ended:
             with suppress(ProcessLookupError):
                 os.killpg(run.child, signal.SIGKILL)

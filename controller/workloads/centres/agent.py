@@ -213,7 +213,7 @@ class Agent:
                 async for told in self._client.of(Task).follow(fields=fields):
                     if isinstance(told, Listing):
                         if told.age_s is not None:
-                            break  # what the server remembers, while its storage is away, is not what is
+                            break  # a cached answer while the server's storage is away may be outdated
                         self._tasks = {task.metadata.name: task for task in told.items if task.is_held}
                         self._report_now.set()
                     elif told.type is EventType.BOOKMARK:
@@ -308,7 +308,7 @@ class Agent:
         except ApiError as error:
             self._failed(Failure.API, str(error))
             await asyncio.sleep(reporting.AGAIN_S)
-        except (EngineError, OSError) as error:  # a full disk, for one, is no reason to end
+        except (EngineError, OSError) as error:  # do not end on a full disk, for example
             LOGGER.warning("%s: %s", key, error)
             self._metrics.failures.labels(Failure.ENGINE).inc()
             await asyncio.sleep(reporting.AGAIN_S)

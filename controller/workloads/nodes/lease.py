@@ -94,7 +94,7 @@ class LeaseKeeper:
             await _ended(process)
             if not self._folder.lease.exists():
                 return
-            if not self.is_over():  # while nothing runs it may end by itself
+            if not self.is_over():  # it may end by itself once the lease is over
                 LOGGER.warning("the guard (process %d) has ended, another one is started", process)
 
     async def _guard(self) -> int:

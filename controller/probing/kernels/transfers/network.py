@@ -5,7 +5,7 @@ The environment names the server, which belongs to the centre and not to the ker
   serve`), as between two hosts;
 - MILLRACE_PULL_NAMESPACE and MILLRACE_PULL_ADDRESS: the kernel starts a server of its own in a network namespace, at an
   address there, as between two hosts of a fabric on this machine (root);
-- nothing: a server of its own at 127.0.0.1. That measures this host alone, and `figures` say so.
+- nothing: a server of its own at 127.0.0.1. That measures only this host, and `figures` say so.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _served(  # noqa: PLR0917 - what one connection has to do with
                 counters.count("served")
                 _send(connection, *asked, limits, ends_s, counters)
             finally:
-                places.release()  # before the other end sees that this one has closed: it may come again at once
+                places.release()  # before the peer sees the close: it may reconnect at once
     except OSError:
         counters.count("broken")
 

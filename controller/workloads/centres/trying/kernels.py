@@ -47,7 +47,7 @@ class Kernels:
 
 
 def _values(found: tuple[ProbeKernelResource, ...]) -> list[ProbeKernel]:
-    """Return stored kernels as values; invalid ones, whoever has written them, are left out and logged."""
+    """Return stored kernels as values; invalid ones are left out and logged."""
     values = []
     for one in found:
         try:

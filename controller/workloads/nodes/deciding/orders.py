@@ -121,7 +121,7 @@ def _devices_told(place: Place, pod: Pod) -> dict[str, str]:
     Its user or image must not set them: by some of them hooks of runtimes give a container devices.
     """
     held = pod.status.devices
-    if held and place.is_stated:  # no maker's library knows these
+    if held and place.is_stated:  # no vendor's library knows these
         return dict.fromkeys(HOOK_VARIABLES, "void")
     return device_environment([_use(place, share) for share in held])
 

@@ -99,5 +99,5 @@ def _phase(pod: Pod, wanted: Wanted, own: Mapping[str, Actual]) -> Phase:
     if any(runs) and all(up or is_finished for up, is_finished in zip(is_up, done, strict=True)):
         return Phase.RUNNING
     if all(done) and pod.status.phase is Phase.RUNNING:
-        return Phase.RUNNING  # until its release says how it has ended
+        return Phase.RUNNING  # until its release reports its end
     return Phase.STARTING

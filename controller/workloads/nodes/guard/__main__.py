@@ -43,7 +43,7 @@ def main(lease: str, lock: str) -> int:
                 kill_all(known[2], time.monotonic() + _LONGEST_SLEEP_S)
             return 0
         except (OSError, LeaseFileError):
-            pass  # half written, or a disk that fails: what was known last counts
+            pass  # half written, or a failing disk: the last known lease counts
         left_s = _LONGEST_SLEEP_S if known is None else left_of(known, boot)
         if known is not None and left_s <= 0:
             found = kill_all(known[2], time.monotonic() + _LONGEST_SLEEP_S)

@@ -317,7 +317,7 @@ class Driver:
     async def _carry_out_all(self, step: Step, pod: Pod | None) -> None:
         done = await asyncio.gather(*(self._act(step.pod, pod, one) for one in step.actions), return_exceptions=True)
         for error in done:
-            if isinstance(error, Exception):  # of one pod: never the end of the manager, which all pods have
+            if isinstance(error, Exception):  # of one pod: must not end the manager, which all pods share
                 LOGGER.warning("pod %s: %s", step.pod, reason_of(error))
                 self._resting[step.pod] = self._now_ns() + _REST_NS
             elif isinstance(error, BaseException):

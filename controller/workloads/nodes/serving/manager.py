@@ -289,7 +289,7 @@ class Manager:
                 async for told in self._client.of(Pod).follow(fields=f"node={self._settings.node}"):
                     if isinstance(told, Listing):
                         if told.age_s is not None:
-                            break  # what the server remembers, while its storage is away, is not what is
+                            break  # a cached answer while the server's storage is away may be outdated
                         pods = {pod.metadata.name: pod for pod in told.items}
                     elif told.type is EventType.BOOKMARK:
                         continue

@@ -267,7 +267,7 @@ class ContainersEngine(ClusterEngine[Pod]):
             try:
                 pod = await self._pod(job)
                 if pod is None or phase_of(pod) in JOB_ENDED:
-                    return  # whoever asks for its state writes down that nothing is known of its output
+                    return  # the next call for its state records that its output is unknown
                 if not is_on_a_node(pod):
                     await asyncio.sleep(POLL_S)
                     continue
@@ -279,7 +279,7 @@ class ContainersEngine(ClusterEngine[Pod]):
                 else:
                     self._write_end(await self._ended_pod(job, pod), folder, log, self._reasons.get(job, ""))
                 await self._delete(job)
-            except EngineError:  # of which whoever asks for its state is told
+            except EngineError:  # the next call for its state reports it
                 await asyncio.sleep(self._settings.poll_s)
 
     async def _ended_pod(self, job: str, pod: Pod) -> Pod:
@@ -292,7 +292,7 @@ class ContainersEngine(ClusterEngine[Pod]):
                         break
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
-            pass  # its last status that is known says less, but that
+            pass  # fall back to its last known status
         return pod
 
     def _write_end(self, pod: Pod, folder: JobFolder, log: tuple[bytes, bytes], reason: str) -> None:

@@ -2,12 +2,12 @@
 
     RECORDS/NAME/order.json         whose job it is, what was ordered, where, and by which token it is known
     RECORDS/NAME/id                 the job's name at its engine, once that may have taken it
-    RECORDS/NAME/uid                what the engine tells it from others of its name by, where it has that
+    RECORDS/NAME/uid                the engine's key for it among jobs of its name, if it has one
     RECORDS/NAME/ended.json         how it ended, as the agent has seen it
 
-    FOLDER/.millrace/keeper.py      which the worker runs, and start.json, what it is told
+    FOLDER/.millrace/keeper.py      the worker's program, and start.json, its input
     FOLDER/.millrace/ended.json     how it ended, as the worker says
-    FOLDER/.millrace/grace          seconds, where cancelling names others than the order
+    FOLDER/.millrace/grace          seconds, if cancelling overrides those of the order
 
 Records are in a folder that only the agent can enter. Any job may have written what is in a job's folder, or in a
 cluster's queue: it proves nothing about a job's owner, and about its end only what the engine confirms.
@@ -279,12 +279,12 @@ def _start(order: JobOrder, passes: str) -> Start:
     return Start(
         argv=order.argv,
         environment=dict(order.environment),
-        folder="..",  # which moves with its record: in a container it is elsewhere
+        folder="..",  # moves with its record: in a container its path differs
         limit_s=order.limit_s,
         grace_s=order.grace_s,
         output_limit_bytes=order.output_limit_bytes,
         ended_file=ENDED_FILE,
-        takes_lock=False,  # folders that are shared may know no locks, and the engine starts it once
+        takes_lock=False,  # shared folders may not support locks, and the engine starts it once
         passes=passes,
     )
 

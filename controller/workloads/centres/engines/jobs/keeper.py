@@ -131,7 +131,7 @@ def take_lock(path: str) -> bool:
     except BlockingIOError:
         return False
     if os.fstat(lock).st_size:
-        return False  # it was run once: never again
+        return False  # it has run before: never run it again
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return True
 
@@ -141,7 +141,7 @@ def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
     began_ns, where = time.time_ns(), os.path.normpath(os.path.join(folder, start["folder"]))  # noqa: PTH118
     place = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     outputs = [Kept(place, name, start["output_limit_bytes"]) for name in ("stdout", "stderr")]
-    alive = Pipe()  # of which nothing is read but its end, which is ours
+    alive = Pipe()  # carries no data: its closing signals our end
     told = Told(outputs[0].writer, outputs[1].writer)
     if start["sandbox"] is not None:
         sandboxing().separate(start["sandbox"])
@@ -265,7 +265,7 @@ def be_job(start: Start, where: str, alive: int, told: Told) -> None:
         os.execvpe(program, start["argv"], environment_of(start))  # noqa: S606 - the user's own program
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is told
         name = getattr(error, "filename", None)
-        name = name if isinstance(name, str) else program  # bytes: the last place in which it was looked for
+        name = name if isinstance(name, str) else program  # bytes: the last path that was tried
         _write(told.problem.writer, f"{name}: {getattr(error, 'strerror', None) or error}".encode()[:500])
         os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN)
 
@@ -274,7 +274,7 @@ def be_sandboxed(sandbox: Sandbox, alive: int, told: Told) -> None:
     """Return in a new process, the job's first one, inside the sandbox; this one stays above it and reaps orphans."""
     module = sandboxing()
     module.enter(sandbox)
-    end_with(alive)  # later: to become another user takes that back
+    end_with(alive)  # only now: changing the user clears it
     child = os.fork()
     if child:
         for descriptor in (told.output, told.errors, told.problem.writer):

@@ -109,7 +109,7 @@ def read_end(folder: Path, name: str, most: int) -> bytes:
 
 def remove(path: Path) -> None:
     """Remove a job's folder as far as possible, however deep it is; links in it are not followed."""
-    if os.path.lexists(path):  # a link is removed, too
+    if os.path.lexists(path):  # true for links, too: they are removed as well
         # Not shutil.rmtree: its recursion ends at a thousand nested folders.
         command = ["rm", "-rf", "--one-file-system", "--", str(path)]
         subprocess.run(  # noqa: S603 - the path is the agent's own
@@ -158,7 +158,7 @@ def _write_below(folder: int, parts: Sequence[str], content: bytes, owner: tuple
     if not rest:
         write_file(folder, first, content, owner)
         return
-    with suppress(FileExistsError):  # it was made for a file before this one
+    with suppress(FileExistsError):  # an earlier file created it
         os.mkdir(first, 0o700, dir_fd=folder)
     with opened(Path(first), folder) as below:
         if owner is not None:

@@ -310,7 +310,7 @@ class LocalEngine:
     def _adopt(self, record: Record) -> None:
         """Find the keeper of a job that an earlier agent has started."""
         keeper = record.keeper()
-        while keeper == 0:  # it is about to write its number down
+        while keeper == 0:  # it is about to write its number
             time.sleep(_POLL_S)
             keeper = record.keeper()
         if keeper is not None:
@@ -318,7 +318,7 @@ class LocalEngine:
         elif record.was_kept and record.ended is None:
             self._end_soon(record)
         elif record.start is not None and record.ended is None:
-            self._spawn(record)  # beside one that is about to begin, perhaps: the first to take the lock runs it
+            self._spawn(record)  # perhaps in parallel to a starting one: the first to take the lock runs it
 
     def _watch(self, record: Record, keeper: int) -> None:
         self._keepers[record.id] = Watched(keeper, lambda: self._kept(record))

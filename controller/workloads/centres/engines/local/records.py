@@ -144,7 +144,7 @@ class Record:
         if ended is not None:
             phase, reason = ended.phase, ended.reason
         elif is_kept or (self.start is not None and not was_kept):
-            phase = JobPhase.RUNNING  # or its keeper is about to begin
+            phase = JobPhase.RUNNING  # or its keeper is about to start
         elif was_kept:
             phase, reason = JobPhase.LOST, _LOST
         return JobState(

@@ -82,7 +82,7 @@ class RayClient:
                 problem = getattr(error, "strerror", None) or "is no token"
                 raise EngineError("ray", f"{file}: {problem.lower()}") from error
         await self.close()
-        limits = httpx.Limits(max_keepalive_connections=0)  # one that was kept may be to a cluster that has ended since
+        limits = httpx.Limits(max_keepalive_connections=0)  # a kept connection may be to a cluster that has ended since
         self._http = httpx.AsyncClient(
             base_url=self._settings.address, headers=headers, limits=limits, trust_env=False, follow_redirects=False
         )

@@ -80,7 +80,7 @@ class RayEngine(ClusterEngine[RayJob]):
         """End the job, and wait until its keeper has killed it after the grace."""
         folder = self._known.get(job)
         if folder is None:
-            return  # it is none of ours, whatever has that name
+            return  # not ours, whatever has that name
         folder.say_grace(grace_s)
         await self._client.stop(job)
 
@@ -123,7 +123,7 @@ class RayEngine(ClusterEngine[RayJob]):
         if phase not in JOB_ENDED:
             return folder.state(phase)
         why = (job.message or "").split("\n")[0][:400]
-        if job.status == "FAILED" and job.driver_exit_code is None:  # its node, or what Ray has beside it, is gone
+        if job.status == "FAILED" and job.driver_exit_code is None:  # its node, or its Ray supervisor, is gone
             return folder.state(JobPhase.LOST, why)
         return folder.settled(_ended(job, folder.told, why))
 

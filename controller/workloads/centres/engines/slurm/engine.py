@@ -92,7 +92,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         """Ask, wait for the grace, kill; a waiting job is dequeued at once."""
         folder = self._known.get(job)
         if folder is None:
-            return  # it is none of ours, whatever has that number
+            return  # not ours, whatever has that number
         folder.say_grace(grace_s)
         await self._commands.ask_to_end(job)
         if not await self._ends(job, grace_s + _MARGIN_S / 10):
@@ -175,7 +175,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
             f"--comment={label.text}",
             f"--chdir={order.folder}",
             f"--output={str(order.folder / OWN / _OUTPUT).replace('%', '%%')}",
-            "--export=ALL",  # of an environment that has nothing of the agent's but where Slurm is
+            "--export=ALL",  # the environment here has only Slurm's location from the agent
             "--no-requeue",
             f"--partition={unit.partition}",
         ]

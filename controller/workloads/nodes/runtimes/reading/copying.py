@@ -10,7 +10,7 @@ from typing import Any
 
 if __package__:
     from controller.workloads.nodes.runtimes.reading.beneath import FOLDER, RefusedError, open_at, open_below, reopen
-else:  # in the child process, which has this folder alone to import from
+else:  # in the child process, which can import only from this folder
     from beneath import FOLDER, RefusedError, open_at, open_below, reopen  # type: ignore[import-not-found, no-redef]
 
 MOST_BYTES = 4 << 20
@@ -72,7 +72,7 @@ class Copier:
             for each in content["manifests"]:
                 yield str(each["digest"])
         except (ValueError, RecursionError, KeyError, TypeError):
-            return  # whoever wants it says what is wrong with it
+            return  # its later reader reports what is wrong with it
 
     def _copy(self, source: int, name: str, most_bytes: int, *, is_cut: bool) -> str:
         """Copy a file and close its descriptor; one above the limit is refused, or cut."""

@@ -35,7 +35,7 @@ def rename(source: str, target: str) -> None:
 
 def _copy(member: tarfile.TarInfo, reading: tarfile.TarFile, writing: tarfile.TarFile, name: str) -> None:
     place = member.name.removeprefix("./")
-    if place == "repositories":  # the names in archives of before 2016
+    if place == "repositories":  # names in archives from before 2016
         return
     content = reading.extractfile(member) if member.isreg() else None
     if content is not None and place in ("index.json", "manifest.json"):

@@ -1,8 +1,8 @@
-"""A nanomsg PAIR socket that listens: the scalability protocols over TCP and over UNIX sockets.
+"""A listening nanomsg PAIR socket: the scalability protocols over TCP and over UNIX sockets.
 
 Both sides begin with eight bytes: zero, "SP", zero, the protocol's number (16 is PAIR), two zeros. A message is its
-length in eight bytes, most significant first, and its bytes; over a UNIX socket a byte 1 stands in front of the length
-(nanomsg's rfc/sp-tcp-mapping-01 and rfc/sp-ipc-mapping-01).
+length in eight bytes, most significant first, and its bytes; over a UNIX socket a byte 1 precedes the length (nanomsg's
+rfc/sp-tcp-mapping-01 and rfc/sp-ipc-mapping-01).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _LENGTH: Final = struct.Struct(">Q")
 _IPC, _TCP = "ipc://", "tcp://"
 _IPC_MARK: Final = b"\x01"
 _MOST_WAITING: Final = 8 << 20
-"""Bytes that may wait for a peer that does not read."""
+"""Maximum bytes waiting for a peer that does not read."""
 _AT_ONCE: Final = 1 << 16
 
 
 class PairListener:
-    """Listens for one peer at a time, non-blocking, on a selector whose data are functions to be called.
+    """Listens for one peer at a time, non-blocking, on a selector whose data are callbacks.
 
-    `take` is called with each message. Raises PortError where nothing can listen.
+    `take` is called with each message. Raises PortError if it cannot listen.
     """
 
     def __init__(self, address: str, selector: selectors.BaseSelector, take: Callable[[bytes], None]) -> None:
@@ -44,7 +44,7 @@ class PairListener:
         selector.register(self._socket, selectors.EVENT_READ, self._accept)
 
     def send(self, message: bytes) -> bool:
-        """Send a message, as soon as the peer reads; return False if there is none, or too much waits for it."""
+        """Send a message, as soon as the peer reads; return False if there is none, or too much is waiting for it."""
         if self._peer is None or len(self._waiting) > _MOST_WAITING:
             return False
         self._waiting += self._mark + _LENGTH.pack(len(message)) + message
@@ -94,7 +94,7 @@ class PairListener:
         self._flush()
 
     def _read(self) -> bool:
-        """Take the messages that are whole; return False if the peer speaks something else."""
+        """Take complete messages; return False if the peer speaks another protocol."""
         if not self._greeted:
             if len(self._came) < len(GREETING):
                 return True

@@ -1,7 +1,7 @@
-"""The traffic manager as kernels: what `dataplane.switch.traffic` does, with one port's queues behind one lock.
+"""The traffic manager as kernels: the equivalent of `dataplane.switch.traffic`, with one port's queues behind one lock.
 
-Who serves a port holds its `egress_lock` from the first packet taken to the last frame sent, so that a flow stays
-in order; the queues themselves are locked only while a packet goes in or out. Times are nanoseconds.
+A worker that serves a port holds its `egress_lock` from the first packet taken to the last frame sent, so that a flow
+stays in order; the queues themselves are locked only while a packet goes in or out. Times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Queue(Struct):
 
 
 class OutPort(Struct):
-    """A port's queues, its times, its cable, and its counters; what a lock protects stands behind it."""
+    """A port's queues, times, cable and counters; the comments name the lock that protects each field."""
 
     number: u64
     rate_bps: u64  # 0: infinite
@@ -106,7 +106,7 @@ class Traffic(Struct):
 def enqueue(traffic: Traffic, core: Core, packet: Packet, now_ns: u64) -> bool:
     """Queue a packet at its port and priority, or drop and count it and return False.
 
-    What is to be deflected is left with the core.
+    Packets to be deflected are left with the core.
     """
     where: u64 = 0
     if packet.egress_port < PORT_NUMBERS:
@@ -154,7 +154,7 @@ def _append(port: OutPort, packet: Packet, now_ns: u64) -> bool:
 
 @kernel(inline=True)
 def next_event_ns(port: OutPort) -> u64:
-    """Return when a waiting packet can leave its queue, or NEVER; without the lock, a hint."""
+    """Return when a waiting packet can leave its queue, or NEVER; without the lock, only a hint."""
     if load_relaxed(port.waiting) == 0:
         return NEVER
     due_ns = load_relaxed(port.due_ns)
@@ -166,7 +166,7 @@ def next_event_ns(port: OutPort) -> u64:
 def dequeue(port: OutPort, until_ns: u64) -> u64:
     """Return the first of the packets that leave at the port's next instant, linked by `next`; 0 if that is later.
 
-    A port of finite rate, in bits or packets, gives one, one of infinite rate all it has. The instant is `start_ns`
+    A port of finite rate, in bits or packets, yields one, one of infinite rate all it has. `start_ns` is the instant
     afterwards. The caller holds `egress_lock`.
     """
     first: u64 = 0
@@ -223,7 +223,7 @@ def occupy(port: OutPort, length_bytes: u64, start_ns: u64) -> u64:
 
 @kernel
 def clear(port: OutPort, core: Core) -> None:
-    """Drop every packet that waits at a port as `program_replaced`; its times continue."""
+    """Drop every packet waiting at a port as `program_replaced`; its times continue."""
     lock(reference(port.lock))
     while port.ready != 0:
         port.program_replaced += 1
@@ -233,7 +233,7 @@ def clear(port: OutPort, core: Core) -> None:
 
 @kernel
 def crossing_ns(port: OutPort) -> u64:
-    """Return how long the next frame takes to cross the port's cable; the caller holds `egress_lock`."""
+    """Return the next frame's crossing time on the port's cable; the caller holds `egress_lock`."""
     if port.jitter_ns == 0:
         return port.delay_ns
     port.chance += INCREMENT
@@ -262,13 +262,13 @@ def hold(port: OutPort, frame: Packet, arrives_ns: u64) -> None:
 
 @kernel(inline=True)
 def next_arrival_ns(port: OutPort) -> u64:
-    """Return when the next frame has crossed the cable, or NEVER; a hint to those that do not hold `egress_lock`."""
+    """Return when the next frame has crossed the cable, or NEVER; only a hint without `egress_lock`."""
     if load_relaxed(port.in_flight) == 0:
         return NEVER
     frame = load_relaxed(port.flight_first)
     if frame == 0:  # another worker is just taking the last one
         return NEVER
-    # Blocks stay mapped for as long as the switch lives: one that has left is a wrong hint, nothing worse.
+    # Blocks stay mapped while the switch lives: a frame that has left is a wrong hint, nothing worse.
     return load_relaxed(view(Packet, frame).enqueued_ns)
 
 
@@ -287,6 +287,6 @@ def arrived(port: OutPort, now_ns: u64) -> u64:
 
 @kernel(inline=True)
 def one_bit(place: u64) -> u64:
-    """Return the number that has only this bit set."""
+    """Return the number with only this bit set."""
     bit: u64 = 1
     return bit << place

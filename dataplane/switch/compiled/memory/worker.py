@@ -1,4 +1,4 @@
-"""What one thread of the forwarding loop works with: its core, its queue of each port, its bell."""
+"""State of one thread of the forwarding loop: its core, its queue of each port, its bell."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataplane.switch.compiled.memory.taps import Tap
 from dataplane.switch.compiled.memory.traffic import OutPort, Traffic
 
 BURST_FRAMES = 32
-"""Frames taken from a port before the next one has its turn."""
+"""Frames taken from a port before the next port's turn."""
 
 
 class Worker(Struct):
-    """What one thread of the forwarding loop works with; `queues` has an entry for each port of `traffic`."""
+    """State of one thread of the forwarding loop; `queues` has an entry for each port of `traffic`."""
 
     core: Inline[Core, Literal[1]]
     number: u64

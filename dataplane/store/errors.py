@@ -1,6 +1,7 @@
 """Errors of named content.
 
-MillraceError └── StoreError              a name, a value or a file of a store is invalid
+MillraceError
+└── StoreError              a name, a value or a file of a store is invalid
     ├── AbsentError         the name has no content
     ├── NoAnswerError       no answer came in time; says what was waited for
     ├── ForbiddenError      the requester may not write that name

@@ -9,9 +9,9 @@ while index[place] != 0:
     place = next_tagged(index, mask, (place + 1) & mask, tag, TAG_SHIFT)
 ```
 
-The others are for the plain form: entries of 64 bits whose high half is the high half of the hash, where the search begins,
-too, and whose low half is a number other than 0. An index has a power of two of places, `mask` + 1, at least one of
-them empty. Readers concurrent with a writer use `next_tagged_shared`.
+The others are for the plain form: entries of 64 bits. The high half is that of the hash, where the search also begins,
+and the low half is a number other than 0. An index has a power of two of places, `mask` + 1, at least one of which is
+empty. Readers concurrent with a writer use `next_tagged_shared`.
 """
 
 from __future__ import annotations

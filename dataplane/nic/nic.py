@@ -48,7 +48,7 @@ class Nic:
         self._manager.follow([functools.partial(getattr, thread.state, "epoch") for thread in self._driver.threads])
         for epoch in self._epoch_addresses():
             self.classifier.register_driver(epoch)
-        # Of the port; a signal handler may close the Nic in the midst of a call of the same thread.
+        # Guards the port; a signal handler may close the Nic in the middle of a call of the same thread.
         self._guard = threading.RLock()
         self._sender: Producer | None = None
         self._closed = False

@@ -48,10 +48,8 @@ class Verdict(Struct):
     action: u32  # an ActionKind
     group: u32  # of consumers, for HAND_OUT
     mark: u32
-    rule: u32  # number of the rule, from 1 on; 0: none matched
-    flow_hash: (
-        u64  # of addresses, protocol and ports, the same in both directions; of the MAC addresses where there are none
-    )
+    rule: u32  # number of the rule, from 1; 0: none matched
+    flow_hash: u64  # over addresses, protocol and ports, the same in both directions; else over the MAC addresses
     function: u64  # address of a `FrameFunction`, for CALL
     context: u64  # its first argument
 
@@ -59,13 +57,13 @@ class Verdict(Struct):
 class Buffer(Struct):
     """The head of a buffer, and of a packet if it is the first; the bytes follow at `data`."""
 
-    next: u64  # address of the packet's next segment, 0: the last one
+    next: u64  # address of the packet's next segment, 0: last one
     data: u64  # address
     capacity: u32
     length: u32  # bytes in this segment
     total: u32  # bytes of the whole packet
     segments: u32
-    owner: u64  # address of the ReceiveQueue that it belongs to
+    owner: u64  # address of its ReceiveQueue
     size_class: u32
     state: u32  # BUFFERS': free, queued, lent
     flow_hash: u64
@@ -75,7 +73,7 @@ class Buffer(Struct):
     queue: u32
     mark: u32
     rule: u32
-    element: u64  # of a packet to send: its position in the software queue, the same in each of its segments
+    element: u64  # position in the software queue of a packet to send, the same in each of its segments
 
 
 class Ring(Struct):
@@ -84,19 +82,19 @@ class Ring(Struct):
     slots: Array[u64]
     mask: u64
     _gap0: Inline[u64, Literal[6]]
-    tail: u64  # put in; the writer's
+    tail: u64  # put in; written by the writer
     head_seen: u64  # the writer's copy of head
     _gap1: Inline[u64, Literal[6]]
-    head: u64  # taken out; the reader's
+    head: u64  # taken out; written by the reader
     _gap2: Inline[u64, Literal[7]]
 
 
 class Bucket(Struct):
     """Flows of one hash, which may change their consumer only while no packet of them is outstanding."""
 
-    sent: u64  # handed out; the driver thread's
+    sent: u64  # handed out; written by the driver thread
     done: u64  # given back or dropped; added to atomically
-    member: u64  # serial number of the consumer that has them, 0: none yet
+    member: u64  # serial number of their consumer, 0: none yet
 
 
 @signature

@@ -215,7 +215,7 @@ def _execute_meter(call: Call) -> Primitive:
 
 
 def _generate_digest(call: Call) -> Primitive:
-    call.reader.data(call.parameters[0], call.at(0))  # the receiver, which means nothing to bmv2 either
+    call.reader.data(call.parameters[0], call.at(0))  # the receiver, which bmv2 ignores, too
     return GenerateDigest(call.digest(1))
 
 

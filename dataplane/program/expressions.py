@@ -273,7 +273,7 @@ class ExpressionReader:
 
         p4c calls the element of a stack of unions a header, though it has the name of a union.
         """
-        kinds = ("header_union", "header")  # a file may have anything as its type, also what no set can be asked for
+        kinds = ("header_union", "header")  # a file may have anything as its type, even unhashable values
         name = raw.get("value") if isinstance(raw, dict) and raw.get("type") in kinds else None
         union = self.scope.named(self.scope.unions, name, "header union", place)
         valid: Expression = Truth(value=False)

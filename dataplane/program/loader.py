@@ -226,7 +226,7 @@ class _Assembly:
             scope.value_sets[name] = replace(spec, size=spec.size or present.size)
         digests = declared_digests(self.info)
         nameless = [name for name in digests if name not in {digest.spec.name for digest in scope.digests.values()}]
-        for key, digest in scope.digests.items():  # p4c gives tuples other names here and there, in the same order
+        for key, digest in scope.digests.items():  # p4c names tuples differently in the two files, in the same order
             if digest.spec.name not in digests and not nameless:
                 raise self._mismatch(f"digest {digest.spec.name}", "is in the JSON only")
             name = digest.spec.name if digest.spec.name in digests else nameless.pop(0)
@@ -312,7 +312,7 @@ class _Assembly:
         for name, declared in declared_meters(self.info).items():
             present = self.scope.meters.get(name)
             if present is None and declared.table is not None:
-                continue  # p4c leaves out a direct meter that no table reads
+                continue  # p4c omits a direct meter that no table reads
             if present != declared:
                 problem = "is not in the JSON" if present is None else "is another one in the JSON"
                 raise self._mismatch(f"meter {name}", problem)

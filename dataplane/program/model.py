@@ -335,7 +335,7 @@ class Pipeline:
     nodes: Mapping[str, Node]
 
 
-# ---- the whole
+# ---- the whole program
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, name: str = OWN_NAME) -> int:
     except MillraceError as error:
         sys.stderr.write(in_one_line(f"{name}: {error}") + "\n")
         return 1
-    except KeyboardInterrupt:  # before `run` listens to signals itself
+    except KeyboardInterrupt:  # before `run` handles signals itself
         return 130
     return 0
 
@@ -194,7 +194,7 @@ def _capture(stack: ExitStack, settings: SwitchSettings) -> None:
 def _notice_program(core: P4RuntimeCore, settings: SwitchSettings) -> None:
     try:
         core.notice_program()
-    except ProgramError as error:  # what the loader accepts, but P4Runtime cannot serve
+    except ProgramError as error:  # accepted by the loader, but P4Runtime cannot serve it
         raise ProgramError(error.problem, file=str(settings.p4info), construct=error.construct) from error
 
 

@@ -44,7 +44,7 @@ class MappedReceiveQueue:
     start: int  # address of the view's first byte
     thread: int  # number of the driver thread
     address: int  # of the software queue
-    state: GroupState  # its buckets count packets that come back
+    state: GroupState  # counts returned packets in its buckets
 
 
 @dataclass(frozen=True, slots=True)

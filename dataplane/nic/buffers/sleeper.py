@@ -47,7 +47,7 @@ class Sleeper:
                     return
                 self._sleeping = own
             queue_kernels().arm_bell(self.bell)
-            # What came true for others before, while the bell was not armed, rang nothing.
+            # A condition that came true for others earlier, while the bell was not armed, rang nothing.
             self._tell_others()
             if not condition():
                 queue_kernels().sleep_on(self.bell, timeout_ns)

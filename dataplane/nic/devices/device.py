@@ -135,7 +135,7 @@ def find_link(interface: str) -> Any:  # noqa: ANN401 - pyroute2 is untyped
     """Return what rtnetlink reports of a device; raise PortError if there is none of that name."""
     if len(interface.encode()) > _LONGEST_NAME:
         raise PortError(f"interface {interface[:_LONGEST_NAME]}...: no device has so long a name")
-    # Only Linux has netlink; ports that are not on devices do without.
+    # Only Linux has netlink; ports without a device do not need it.
     from pyroute2 import IPRoute  # noqa: PLC0415
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
 

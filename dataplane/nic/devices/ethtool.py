@@ -118,7 +118,7 @@ class _Command:
     """ETHTOOL_MSG_*: its number, its request and reply message, and the name that users know."""
 
     number: int
-    message: Any  # a class of pyroute2's, which is untyped
+    message: Any  # a pyroute2 class, which is untyped
     what: str
 
     @property

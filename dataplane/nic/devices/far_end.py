@@ -152,7 +152,7 @@ class FarEnd:
                     return NO_VETH
                 if near.namespace is None:
                     return SAME_NAMESPACE
-                if near.namespace < 0:  # it has no id: it is vanishing
+                if near.namespace < 0:  # it has no id: it is being deleted
                     return NOT_VISIBLE
                 self.ends = frozenset([(None, self._index), (near.namespace, near.other)])
                 far = self._link(route, near.other, near.namespace)
@@ -282,11 +282,11 @@ def _open_with_id(path: Path, route: Netlink) -> tuple[int, int] | None:
     """Return a descriptor of the namespace that a path leads to, and its id here (-1: it has none)."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # gone since, or not for us: then it does not lead there
+    except OSError:  # gone meanwhile, or no permission: then it does not lead there
         return None
     try:
         return opened, _namespace_id(route, opened)
-    except OSError:  # no namespace at all
+    except OSError:  # not a namespace
         os.close(opened)
         return None
 
@@ -305,7 +305,7 @@ def _paths() -> Sequence[Path]:
     for path in (*_NAMED.glob("*"), *Path("/proc").glob("[0-9]*/ns/net")):
         try:
             place = path.stat()
-        except OSError:  # a process that has ended meanwhile, or one that may not be looked at
+        except OSError:  # a process that has ended meanwhile, or that we may not inspect
             continue
         found.setdefault((place.st_dev, place.st_ino), path)
     return tuple(found.values())

@@ -48,7 +48,7 @@ class LinkEvents:
             except BlockingIOError:
                 return changed
             except OSError as error:
-                if error.errno != errno.ENOBUFS:  # which says that more came than there was room for
+                if error.errno != errno.ENOBUFS:  # the socket's buffer overflowed
                     raise PortError(f"changes of devices cannot be watched: {error.strerror}") from error
             changed = True
 
@@ -93,7 +93,7 @@ class CableEvents:
             except BlockingIOError:
                 return None if lost else frozenset(changed)
             except OSError as error:
-                if error.errno != errno.ENOBUFS:  # which says that more came than there was room for
+                if error.errno != errno.ENOBUFS:  # the socket's buffer overflowed
                     raise
                 lost = True
                 continue

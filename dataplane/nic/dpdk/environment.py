@@ -74,14 +74,14 @@ def _start(memory_mib: int, with_pci: bool) -> Environment:
     vector = (ctypes.c_char_p * (len(arguments) + 1))(*(each.encode() for each in arguments), None)
     environment = Environment(shim, ours, with_pci)
     home = open_netns(str(os.getpid()))
-    # DPDK's thread is to live where the process does, not to keep a namespace that this thread is visiting.
+    # DPDK's thread must run in the process's namespace, not keep one alive that this thread is visiting.
     with in_netns(home):
         result = shim.millrace_start(len(arguments), vector, theirs)
     os.close(home)
     try:
         environment.require(result, "DPDK cannot be started")
     except PortError as error:
-        # A second attempt in the same process is refused by DPDK whatever its arguments.
+        # DPDK refuses a second attempt in the same process, whatever its arguments.
         _started["it"] = str(error)
         raise
     _quieten()

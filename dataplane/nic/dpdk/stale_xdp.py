@@ -104,7 +104,7 @@ def _open(path: Path, device: Device) -> int:
 
 
 def _forget_oldest(folder: Path) -> None:
-    with suppress(FileNotFoundError):  # another process forgets as well
+    with suppress(FileNotFoundError):  # another process is cleaning up, too
         notes = sorted(folder.iterdir(), key=lambda note: note.stat().st_mtime_ns)
         for note in notes[:-KEPT_NOTES]:
             with note.open("rb") as file, suppress(BlockingIOError):

@@ -81,7 +81,7 @@ class DriverThread:
             raise PortError(f"{self.name} cannot run on processor {cpu}: {error.strerror}")
 
     def _run(self, kernels: _Kernels, cpu: int | None, began: SimpleQueue[OSError | None]) -> None:
-        # Timers may come 50 us late unless a thread asks for better; that would be part of every pause.
+        # Timers may fire 50 us late unless a thread requests less; that would add to every pause.
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
         try:
             if cpu is not None:
@@ -119,7 +119,7 @@ class DriverThread:
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread's end; return False on timeout, or if it is the calling thread."""
-        if self._thread is None or self._thread.ident is None:  # the system had none left
+        if self._thread is None or self._thread.ident is None:  # the system was out of threads
             return True
         if self._thread is threading.current_thread():
             return False
@@ -160,7 +160,7 @@ def _make_state(queues: Sequence[tuple[int, PortQueue]], settings: NicSettings) 
     pacer.mode, pacer.batch, pacer.target_batch = settings.mode, LEAST_BATCH, settings.target_batch
     pacer.least_pause_ns = settings.least_pause_us * _NS_PER_US
     pacer.most_pause_ns = settings.most_pause_us * _NS_PER_US
-    # What has no descriptor cannot wake a thread, so none waits for it.
+    # A queue without a descriptor cannot wake a thread, so none waits for it.
     can_wake = all(queue.fd >= 0 for _, queue in queues)
     pacer.quiet_ns = settings.quiet_us * _NS_PER_US if can_wake else _NEVER_NS
     return state

@@ -44,7 +44,7 @@ def open_port(
         return NicPort(interface, _open_dpdk(interface, queues, chosen, None))
     device = find_device(interface)
     if chosen.join_segments == "gated" and device.kind != "veth":
-        chosen = replace(chosen, join_segments="never")  # nobody would open the gate
+        chosen = replace(chosen, join_segments="never")  # nothing would open the gate
     disable_offloads(interface)
     if chosen.join_segments == "always":
         enable_segmentation(interface)

@@ -38,7 +38,7 @@ class FlowCall:
                 function(ctypes.string_at(frame, length), verdict_of(Verdict.from_address(verdict)))
             except BaseException:  # noqa: BLE001 - native code knows no exceptions; counted and logged, also SystemExit
                 self.failures += 1
-                if self.failures & (self.failures - 1) == 0:  # the first, the second, the fourth: no flood
+                if self.failures & (self.failures - 1) == 0:  # log the first, second, fourth ... to avoid flooding
                     _log.exception("rule %s: its function has failed %d times", self._rule, self.failures)
 
         return call

@@ -150,7 +150,7 @@ class FlowClassifier:
     def classify(self, frame: bytes, queue: int = 0) -> FlowVerdict:
         """Return the verdict on a frame, which counts."""
         lookup = FlowLookup()
-        with self._lock:  # no table goes
+        with self._lock:  # no table is freed
             _classify_one()(self._native, frame, len(frame), queue, lookup)
         return verdict_of(lookup.verdict[0])
 

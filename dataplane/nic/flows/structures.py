@@ -35,7 +35,7 @@ class FlowRange(Struct):
 
     word: u32
     shift: u32
-    mask: u64  # of the field, once shifted
+    mask: u64  # mask of the field, after shifting
     first: u64
     last: u64
     first_high: u64
@@ -48,10 +48,10 @@ class FlowRecord(Struct):
     """A rule, followed by the values under the group's masks, then its ranges."""
 
     next: u64  # address of the next best record with the same values, 0: none
-    rank: u64  # larger is better; no two rules have the same
+    rank: u64  # larger is better; unique per rule
     ranges: u64
     counter: u64  # address of its Hits in the first stripe, 0: not counted
-    action: u32  # these six are the verdict's
+    action: u32  # these six belong to the verdict
     group: u32
     mark: u32
     rule: u32
@@ -63,16 +63,16 @@ class FlowGroup(Struct):
     """The rules that match on the same bits of a key."""
 
     slots: u64  # address
-    slot_mask: u64  # slots less one
-    words: u64  # of the key that are looked at
-    key_words: Inline[u64, Literal[8]]  # which; KEY_WORDS of dataplane/nic/flows/fields.py at most
+    slot_mask: u64  # number of slots - 1
+    words: u64  # number of key words matched
+    key_words: Inline[u64, Literal[8]]  # their indexes; at most KEY_WORDS of dataplane/nic/flows/fields.py
     masks: Inline[u64, Literal[8]]
 
 
 class FlowRow(Struct):
     """A group in its table."""
 
-    rank: u64  # of its best rule
+    rank: u64  # rank of its best rule
     group: u64  # address
 
 
@@ -87,7 +87,7 @@ class FlowTable(Struct):
 class Classifier(Struct):
     """Root that driver threads hold on to."""
 
-    table: u64  # address of a FlowTable; swapped whole, so it stands first
+    table: u64  # address of a FlowTable; swapped as a whole, so it comes first
 
 
 class FlowLookup(Struct):

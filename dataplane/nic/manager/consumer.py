@@ -85,7 +85,7 @@ class Consumer:
         # Garbage collection may release a packet in the middle of another call of the same thread.
         self._lock = threading.RLock()
         self._packets = (ctypes.c_uint64 * BURST_PACKETS)()
-        # Twice, so that they stand in a row from whichever is next.
+        # Twice, so that they are contiguous from any starting queue.
         self._addresses = (ctypes.c_uint64 * (2 * len(queues)))(*(2 * [queue.address for queue in queues]))
         self._packets_at, self._addresses_at = ctypes.addressof(self._packets), ctypes.addressof(self._addresses)
         self._next = 0

@@ -80,7 +80,7 @@ class PacketSocket:
         self._map: MemoryMap | None = None
         self._sender: SegmentSender | None = None
         try:
-            # Protocol 0 until the socket is bound, so that no other device's frames come in before.
+            # Protocol 0 until the socket is bound, to receive no other device's frames before.
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
         except OSError as error:
             raise refusal(device.name, "a raw socket", error) from error
@@ -103,7 +103,7 @@ class PacketSocket:
     def join(self, group: int | None) -> int:
         """Join the fanout group, or create one; return its number."""
         flags = _FANOUT_HASH if group is not None else _FANOUT_HASH | _FANOUT_UNIQUE_ID
-        if self._sender is not None:  # what it sends is no member's own, and would come back
+        if self._sender is not None:  # what it sends does not belong to a member, and would come back
             flags |= _FANOUT_IGNORE_OUTGOING
         try:
             self._socket.setsockopt(SOL_PACKET, _FANOUT, (group or 0) | flags << 16)
@@ -159,7 +159,7 @@ class PacketSocket:
         else:
             rx = self._ask_slots(_RX_RING, settings.rx_bytes(rx_slot), rx_slot)
         tx = self._ask_slots(_TX_RING, settings.tx_bytes(tx_slot), tx_slot)
-        # What a frame in the transmit ring counts for against this is up to twice its size.
+        # A frame in the transmit ring is charged up to twice its size.
         self._socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, min(2 * tx.ring_bytes, _LARGEST_SEND_BUFFER))
         self._map = MemoryMap(rx.ring_bytes + tx.ring_bytes, self._socket.fileno())
         self._socket.bind((self.device.name, _ETH_P_ALL))
@@ -208,7 +208,7 @@ def open_packet_sockets(device: Device, kind: PortKind, queues: int, settings: R
     try:
         gate = _gate(settings)
         opened.extend(PacketSocket(device, kind, settings, gate) for _ in range(queues))
-        # The kernel counts the group's sockets in the order in which they join.
+        # The kernel numbers the group's sockets in the order in which they join.
         first = settings.first_queue % queues
         for each in opened[first:] + opened[:first] if queues > 1 else ():
             group = each.join(group)
@@ -216,7 +216,7 @@ def open_packet_sockets(device: Device, kind: PortKind, queues: int, settings: R
         for each in opened:
             each.close()
         raise
-    # While they joined, frames would have come to several of them.
+    # Otherwise several of them would receive a frame while they join.
     for each in opened:
         each.start()
     return opened

@@ -68,7 +68,7 @@ class SegmentSender:
             self._socket.setsockopt(SOL_PACKET, _VNET_HEADER, 1)
             self._socket.setsockopt(SOL_PACKET, _QDISC_BYPASS, int(qdisc_bypass))
             self._socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
-            self._socket.bind((device, 0))  # of no protocol: nothing comes in
+            self._socket.bind((device, 0))  # no protocol: receives nothing
             self.memory = LineMemory(self._socket.fileno(), frame_bytes, gate)
         except OSError:
             self._socket.close()

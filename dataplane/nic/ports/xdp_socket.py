@@ -130,7 +130,7 @@ class XdpSocket:
         queue.area, queue.area_bytes = array_at(u8, area.address), area_bytes
         registration = _REGISTRATION.pack(area.address, area_bytes, chunk_bytes, 0, 0, 0)
         self._socket.setsockopt(_SOL_XDP, _MEMORY, registration)
-        # Slots begin at a multiple of their size: that distinguishes a frame's first piece from the others.
+        # Slots begin at multiples of their size, which distinguishes a frame's first piece from the others.
         first = -(-chunks * chunk_bytes // slot_bytes) * slot_bytes
         free = range(first, area_bytes - slot_bytes + 1, slot_bytes)
         queue.free_slots = pointer_to((ctypes.c_uint64 * len(free))(*reversed(free)))

@@ -52,7 +52,7 @@ class NativePortHello:
         drops = {name: number for name, number in {**self._drops, HelloDrop.UNREAD: hello.unread}.items() if number}
         return replace(described, drops=drops) if drops else described
 
-    # ---- what workers leave for Python
+    # ---- from workers to Python
 
     def read(self, now_ns: int) -> None:
         """Read the mail, then give the neighbour up if it has been silent for too long."""
@@ -72,7 +72,7 @@ class NativePortHello:
         length = ctypes.c_uint64.from_address(mail + 8).value
         content = ctypes.string_at(mail + MAIL_HEAD_BYTES + frames.PACKET_OFFSET, bfd.SIZE)
         content = content[: max(0, min(length, frames.HELLO_BYTES) - frames.PACKET_OFFSET)]
-        if self.session is None:  # it came before hellos were ended here
+        if self.session is None:  # it arrived before hellos were stopped here
             return
         try:
             packet = bfd.decode(content)
@@ -87,7 +87,7 @@ class NativePortHello:
         self.adopt(session.hear(self.session, packet, heard_ns))
         if self.session.state is before:
             self._accept(content)
-        # Only after the time is set for the worker that counts silence.
+        # Only after setting the time for the worker that counts silence.
         self.hello.heard_ns = max(self.hello.heard_ns, heard_ns)
         self.hello.credited += 1
 
@@ -97,7 +97,7 @@ class NativePortHello:
         ctypes.memmove(self.hello.accepted.address + self._accepted_next * SLOT_BYTES, content, len(content))
         self.hello.accepted_slot = self._accepted_next + 1
 
-    # ---- what Python has for workers
+    # ---- from Python to workers
 
     def adopt(self, changed: Session | None) -> None:
         """Continue with another session, or with none."""
@@ -109,7 +109,7 @@ class NativePortHello:
                 self._say(session.end(before, before.since_ns))
             return
         if before is None or changed.state is not before.state:
-            hello.accepted_slot = 0  # the same words can mean another thing now
+            hello.accepted_slot = 0  # the same frame can mean something else now
         hello.interval_ns = changed.send_interval_ns or 0
         hello.expected_ns = changed.expected_interval_ns
         hello.detection_ns = changed.detection_ns or 0

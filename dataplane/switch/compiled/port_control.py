@@ -111,7 +111,7 @@ class PortControl:
                 (self._down.discard if oper is OperStatus.UP else self._down.add)(number)
                 self.set_oper(number, oper)
 
-    # ---- who follows
+    # ---- updates of dependants
 
     def _follow(self, change: Callable[[], PortState]) -> None:
         """Change a port's state and update workers, tables and listeners."""

@@ -101,7 +101,7 @@ def _one_at_a_time(key: str, cache_dir: _CacheDir) -> Iterator[None]:
             directory = default_dir() if cache_dir == "default" else cache_dir
             with suppress(OSError):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                # Few files for many keys: they stay.
+                # Few files for many keys: they are never deleted.
                 lock = stack.enter_context((directory / f"compiling-{key[0]}.lock").open("ab"))
                 fcntl.flock(lock, fcntl.LOCK_EX)
         yield

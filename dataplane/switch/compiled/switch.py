@@ -91,7 +91,7 @@ class NativeSwitch:
         self._drops: Counter[str] = Counter()
         self._parser_errors: Counter[str] = Counter()
         library = kernel_library(ring, clear, rest, run_without_program)
-        # Now rather than while a client waits for its first program: the first time this takes seconds.
+        # Now rather than while a client waits for its first program: the first call takes seconds.
         kernel_library(*WRITERS)
         self._ring: Callable[[Bell], None] = library.bind(ring)
         self._clear, self._rest = library.bind(clear), library.bind(rest)
@@ -333,7 +333,7 @@ class NativeSwitch:
         """Receive a frame, with its packet-out header, on the CPU port."""
         self._cpu_port.inject(payload)
 
-    # ---- what the workers have for Python
+    # ---- output of the workers for Python
 
     def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
         """Pass frames that leave by the CPU port to `receiver`."""

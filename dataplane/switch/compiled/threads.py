@@ -80,7 +80,7 @@ class WorkerThreads:
             self._gate.notify_all()
 
     def _work(self, worker: Worker) -> None:
-        # Timers may come 50 us late unless a thread asks for better; instants at which frames leave must not.
+        # Timers may fire 50 us late unless a thread requests less; departures of frames must be punctual.
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
         while True:
             with self._gate:

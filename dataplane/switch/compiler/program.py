@@ -49,7 +49,7 @@ def emit_program(program: Program, module: Module, *, threads: int = 1, internal
 
     def declare_large(name: str, parameters: Sequence[ir.Type]) -> ir.Function:
         function = declare(name, I32, parameters)
-        function.attributes.add("noinline")  # optimising takes longer than in proportion to a function's length
+        function.attributes.add("noinline")  # optimisation time grows faster than a function's length
         return function
 
     emit_accessors(emission, declare)

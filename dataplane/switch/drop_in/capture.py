@@ -128,7 +128,7 @@ class _Tap:
                 frame, notes, _, address = self.socket.recvmsg(_LONGEST_FRAME, _ANCILLARY_BYTES)
             except BlockingIOError:
                 break
-            except OSError as error:  # the device went down, which the port itself says
+            except OSError as error:  # the device went down, which the port itself reports
                 logger.debug("port %d: %s", self._port, error)
                 break
             self._note(*_whole(frame, notes), leaves=address[2] == _OUTGOING)

@@ -62,12 +62,12 @@ class PairListener:
     def _accept(self) -> None:
         try:
             peer, _ = self._socket.accept()
-        except OSError:  # it has gone already
+        except OSError:  # it is already gone
             return
-        if self._peer is not None and self._greeted:  # a pair is two
+        if self._peer is not None and self._greeted:  # a PAIR socket has one peer
             peer.close()
             return
-        self._leave()  # who connects and says nothing keeps nobody out
+        self._leave()  # a silent connection must not block others
         peer.setblocking(False)
         self._peer, self._greeted = peer, False
         self._came.clear()
@@ -156,7 +156,7 @@ def _listen(address: str) -> tuple[Path | None, socket.socket]:
             path.unlink(missing_ok=True)
             listening = socket.socket(socket.AF_UNIX)
             listening.bind(place)
-            path.chmod(0o600)  # before anybody can connect
+            path.chmod(0o600)  # before any peer can connect
             listening.listen()
             return path, listening
         host, _, port = place.rpartition(":")

@@ -60,7 +60,7 @@ def _select(pattern: Path, leaves: Sequence[Leaf]) -> tuple[Selection, ...]:
     for place, leaf in enumerate(leaves):
         for depth, keys in sorted(
             _matches(pattern, leaf.nodes)
-        ):  # of several matches the shortest: the largest subtree
+        ):  # the shortest of several matches: the largest subtree
             found.setdefault((place, keys), Selection(leaf, depth, keys))
     return tuple(found.values())
 

@@ -185,7 +185,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     def _note_done(self, done: asyncio.Future[Any]) -> None:
         self._waiting -= 1
         if not done.cancelled():
-            done.exception()  # the client got it, unless it gave up
+            done.exception()  # the client received it, unless it gave up
 
 
 class _Stream:

@@ -45,7 +45,7 @@ class PortHello:
         described = self.session.describe(self._sent, self._received)
         return replace(described, drops=dict(self._drops)) if self._drops else described
 
-    # ---- what comes
+    # ---- incoming hellos
 
     def hear(self, frame: bytes, now_ns: int) -> None:
         """Take a frame that is addressed as a hello."""
@@ -62,7 +62,7 @@ class PortHello:
                 return
             before = self.session.state
             self.adopt(session.hear(self.session, packet, now_ns), now_ns)
-            # What changed the state may do so once more; what did not need not be read again.
+            # A frame that changed the state may do so again; one that did not need not be read again.
             self._accepted = content if self.session.state is before else b""
         self._received += 1
         self._silence_ns, self._looked_ns = 0, now_ns
@@ -71,7 +71,7 @@ class PortHello:
         """Record whether unread frames wait: until they are read, no neighbour counts as silent."""
         self._unread = unread
 
-    # ---- what is due
+    # ---- due work
 
     def due_ns(self) -> int | None:
         """Return the time of `step`'s next work; None: only when something arrives or is set."""
@@ -106,7 +106,7 @@ class PortHello:
     def _jitter(self, interval_ns: int) -> int:
         return interval_ns * self._rng.randint(EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS) // 1000
 
-    # ---- who passes over hellos that change nothing (virtual time)
+    # ---- skipping hellos that change nothing (virtual time)
 
     @property
     def frame(self) -> bytes:
@@ -144,13 +144,13 @@ class PortHello:
 
     def resume(self, now_ns: int) -> None:
         """Continue as if it had listened all the time."""
-        # As `step` would have: with each hello sent, and after each interval. The rest counts by the settings to come.
+        # As `step` would have: with each hello sent, and after each interval. The new settings apply to the rest.
         looked_ns = max(self._looked_ns, self._skipped_ns)
         looked_ns += (now_ns - looked_ns) // self.session.expected_interval_ns * self.session.expected_interval_ns
         self._silence_ns += looked_ns - self._looked_ns
         self._looked_ns, self._at_rest = looked_ns, False
 
-    # ---- what the switch's owner decides
+    # ---- decisions of the switch's owner
 
     def adopt(self, changed: Session, now_ns: int) -> None:
         """Continue with another session; a packet that differs from the last one is sent at once (section 6.8.7)."""
@@ -161,7 +161,7 @@ class PortHello:
         elif interval_ns is not None:
             self._next_ns = min(self._next_ns, now_ns + interval_ns)
         if changed.state is not self.session.state:
-            self._accepted = b""  # the same words can mean another thing now
+            self._accepted = b""  # the same frame can mean something else now
         self.session, self._frame = changed, frame
 
     def set_settings(self, settings: HelloSettings, now_ns: int) -> None:

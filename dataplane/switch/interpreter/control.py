@@ -96,7 +96,7 @@ class _PipelineBinder:
         if_true, if_false = self._following(node.true_next), self._following(node.false_next)
         tracer = self.binder.tracer
         match node.condition:
-            case Unary(UnaryOp.DATA_TO_BOOL, FieldRef() as ref) if tracer is None:  # isValid, above all
+            case Unary(UnaryOp.DATA_TO_BOOL, FieldRef() as ref) if tracer is None:  # mainly isValid
                 return _bind_branch_on_field(self.layout.slot(ref), if_true, if_false)
         condition = bind(node.condition, self.layout)
         if tracer is not None:

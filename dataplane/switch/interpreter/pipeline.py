@@ -249,7 +249,7 @@ class InterpretedPipeline:
             self._drop("egress_drop")
             return
         data = self._deparse(fields, packet.payload)
-        if fields[RECIRCULATE]:  # whole: in bmv2, too, truncation ends with the packet that it was asked of
+        if fields[RECIRCULATE]:  # whole: truncation applies only to the packet that requested it, as in bmv2
             self._recirculate(packet, data, result.placements)
         else:
             result.outputs.append(Output(port, data[: fields[TRUNCATE]]))

@@ -287,7 +287,7 @@ class Binder:
 
         return run
 
-    # ---- what is asked of the switch
+    # ---- requests to the switch
 
     def _mark_to_drop(self, header: str) -> Step:
         slots = self.layout.headers[header]

@@ -57,7 +57,7 @@ class Arbitration:
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
         self._roles: dict[str, _Role] = {}
-        self._lock = threading.RLock()  # held for moments only: every packet to a controller asks for the primaries
+        self._lock = threading.RLock()  # held briefly: every packet to a controller reads the primaries
 
     def join(self, send: Send, update: p4r.MasterArbitrationUpdate) -> Client:
         """Admit a stream by its first update, and notify affected clients; raise P4RuntimeError to end the stream."""
@@ -96,7 +96,7 @@ class Arbitration:
         with self._lock:
             role = self._roles[client.role]
             role.clients.remove(client)
-            self._roles[client.role] = self._roles.pop(client.role)  # the last in order: it was left last
+            self._roles[client.role] = self._roles.pop(client.role)  # move to the end: it was left most recently
             if role.primary is client:
                 role.primary = None
                 self._log(role, "has left; entries stay, and nobody may write until another one comes")

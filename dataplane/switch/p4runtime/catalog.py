@@ -301,7 +301,7 @@ def _check_platform(wanted: p4i.PlatformProperties) -> None:
 def _digest(info: p4i.Digest, program: Program, strings: StringMaps) -> DigestInfo:
     name = info.preamble.name
     specs = [digest.spec for digest in program.digests.values() if digest.spec.name == name]
-    spec = specs[0] if specs else DigestSpec(name, ())  # no packet can reach what p4c left out
+    spec = specs[0] if specs else DigestSpec(name, ())  # no packet can reach what p4c omitted
     layout = DataLayout(info.type_spec, program.p4info, name, strings)
     widths = [width for _, width in spec.fields]
     agree = len(widths) == len(layout.widths) and all(

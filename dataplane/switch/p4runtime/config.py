@@ -164,7 +164,7 @@ class PipelineStore:
             with self._lock:
                 self._running, self._saved = pipeline, None
         else:
-            with running.context.state.lock:  # packets that take this lock are not counted between copy and exchange
+            with running.context.state.lock:  # packets that take this lock are not counted between copy and swap
                 try:
                     _carry(running.context, pipeline.context)
                 except EntryError as error:
@@ -172,7 +172,7 @@ class PipelineStore:
                 self._install(pipeline)
 
     def _install(self, pipeline: Pipeline) -> None:
-        if pipeline.prepared is None:  # it was to keep running, and the switch has taken another one meanwhile
+        if pipeline.prepared is None:  # it should have kept running, but the switch has loaded another one meanwhile
             raise P4RuntimeError(Code.ABORTED, "the switch has replaced its program in the meantime")
         with self._lock:
             self._control.install(pipeline.prepared)

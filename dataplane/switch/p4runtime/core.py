@@ -116,7 +116,7 @@ class P4RuntimeCore:
             self._check_primary(request)
             loaded = self._pipelines.load(request)
             with self._lock:
-                self._check_primary(request)  # another one may have taken over meanwhile
+                self._check_primary(request)  # another client may have taken over meanwhile
                 for port in self._ports_down():
                     if loaded is not None:
                         loaded.context.state.set_port_status(port, up=False)
@@ -254,7 +254,7 @@ class P4RuntimeCore:
         if entries:
             notification = p4r.IdleTimeoutNotification(table_entry=entries, timestamp=self._epoch_ns())
             message = p4r.StreamMessageResponse(idle_timeout_notification=notification)
-            self._send(self._arbitration.primaries(), message)  # without a primary: sent again after another such time
+            self._send(self._arbitration.primaries(), message)  # without a primary: sent again after another timeout
 
     @staticmethod
     def _send(clients: Iterable[Client], message: p4r.StreamMessageResponse) -> bool:
@@ -334,7 +334,7 @@ class StreamSession:
             error = _stream_error(unimplemented(request.other.type_url or "an empty message"))
             error.other.other.CopyFrom(request.other)
             self._send(p4r.StreamMessageResponse(error=error))
-        else:  # what a newer version of the API may say
+        else:  # messages of a newer API version
             self._send(p4r.StreamMessageResponse(error=_stream_error(unimplemented("an empty or unknown message"))))
 
     def close(self) -> None:

@@ -64,7 +64,7 @@ class Learner:
         self._last_list_id = 0
         self._buffer: dict[str, Values] = {}
         self._buffered_since_ns = 0
-        self._sent: dict[int, _Sent] = {}  # by list id, the oldest first
+        self._sent: dict[int, _Sent] = {}  # by list id, oldest first
         self._held_back: dict[str, int] = {}  # a message's key -> list id
 
     @property

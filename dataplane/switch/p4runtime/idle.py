@@ -75,7 +75,7 @@ class IdleWatch:
             first = self._alarms[0]
             if self._due_ns.get(first.key) == first.due_ns:
                 return first.due_ns
-            heappop(self._alarms)  # of an entry that has another alarm, or none
+            heappop(self._alarms)  # its entry has another alarm, or none
         return None
 
     def _set(self, key: Key, due_ns: int) -> None:

@@ -87,7 +87,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self, request: p4r.SetForwardingPipelineConfigRequest, context: Context
     ) -> p4r.SetForwardingPipelineConfigResponse:
         """Verify, save or commit a pipeline."""
-        # It will take the core's lock at some time: until then nothing that takes it runs on the loop's own thread.
+        # It will take the core's lock at some point: until then nothing that takes it runs on the loop's thread.
         return await _answer(self._run(self._configs, lambda: self._core.set_pipeline(request)), context)
 
     async def GetForwardingPipelineConfig(  # noqa: N802
@@ -112,7 +112,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def _note_done(self, done: asyncio.Future[Any]) -> None:
         self._waiting -= 1
         if not done.cancelled():
-            done.exception()  # the client got it, unless it gave up
+            done.exception()  # the client received it, unless it gave up
 
     def close(self) -> None:
         """Wait for running calls; take no more."""

@@ -39,7 +39,7 @@ class StringMap:
         self._fixed = dict(declared)
         self._numbers = dict(declared)
         self._strings = {number: string for string, number in declared.items()}
-        self._next = 1  # 0 last: metadata begin with it, and many programs take it for none
+        self._next = 1  # 0 last: metadata start as 0, and many programs take it for "none"
         self._kept = 0
 
     @property

@@ -114,7 +114,7 @@ class StandardMethods(TableMethods, ProfileMethods, ArrayMethods):
             raise PortRefusal(1)
         self.runtime.control.set_admin(port, up=False)
 
-    # ---- what is set in other ways here
+    # ---- features configured differently here
 
     def bm_learning_ack(self, _: int, digest: int, buffer: int, samples: Sequence[int]) -> None:  # noqa: ARG002
         """Refuse: digests are sent and acknowledged by P4Runtime."""

@@ -194,7 +194,7 @@ class TableMethods:
 
     bm_mt_indirect_ws_set_default_group = bm_mt_indirect_set_default_member
 
-    # ---- what an entry has with it
+    # ---- direct resources of an entry
 
     def bm_mt_read_counter(self, _: int, name: str, handle: int) -> CounterValue:
         """Return an entry's counter."""
@@ -277,7 +277,7 @@ def _insert(opened: Opened, key: Sequence[MatchParam], options: AddOptions, entr
         raise TableRefusal(TableCode.NO_TABLE_KEY)
     made = replace(entry, match=match_of(opened.table.spec.keys, key), priority=opened.priority(options))
     if opened.table.spec.idle_timeout:
-        made.touch(opened.now_us)  # it counts as hit when it is made
+        made.touch(opened.now_us)  # it counts as hit on creation
     try:
         opened.table.insert(made)
     except EntryError as error:

@@ -60,7 +60,7 @@ def _check_field(field: KeyField, value: FieldMatch, where: str) -> None:
         case MatchKind.EXACT, int() as bits:
             well_formed = 0 <= bits <= ones
         case MatchKind.OPTIONAL, int() as bits:
-            well_formed = 0 <= bits <= ones and field.width > 0  # the value of no bits is any: None
+            well_formed = 0 <= bits <= ones and field.width > 0  # a zero-width value matches anything: None
         case MatchKind.OPTIONAL, None:
             well_formed = True
         case MatchKind.LPM, (int() as bits, int() as length):

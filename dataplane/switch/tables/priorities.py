@@ -12,7 +12,7 @@ class PriorityCount:
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
-        self._heap: list[int] = []  # negated; may hold some that are gone, and some twice
+        self._heap: list[int] = []  # negated; may contain stale values and duplicates
 
     def __bool__(self) -> bool:
         return bool(self._counts)

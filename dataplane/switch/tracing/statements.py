@@ -112,7 +112,7 @@ class Watch:
                 return (self._layout.headers[header].slot("egress_spec"),)
         return None
 
-    # ---- what a statement uses
+    # ---- stateful resources of a statement
 
     def _uses(self, item: ParserOp) -> Uses:
         """Return a function to call before; it returns a reader of the numbers used, to call after."""

@@ -185,7 +185,7 @@ class Ran:
     source: Source | None
 
 
-# ---- what the switch makes of it
+# ---- actions of the switch
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def settle_burst(driver: DriverState, count: u32) -> None:
         nbytes += as_u64(length)
         classify(driver.classifier, frame, length, stamp.queue, verdict)
         if verdict.action == ActionKind.CALL:
-            # A function may be slow: a thread that is to stop does not call it for the rest of a burst.
+            # A function may be slow: a thread asked to stop does not call it for the rest of a burst.
             if load_acquire(driver.stop) == 0:
                 invoke(FrameFunction, verdict.function, verdict.context, address(frame), length, address(verdict))
                 called += 1
@@ -199,7 +199,7 @@ def has_something(driver: DriverState) -> bool:
     return load_acquire(driver.stop) != 0
 
 
-# ---- looked at from outside
+# ---- read from other threads
 
 
 @kernel

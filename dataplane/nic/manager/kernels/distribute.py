@@ -200,7 +200,7 @@ def least_loaded(group: Group) -> u32:
     while i < count:
         place: u32 = as_u32((group.state.turn + i) % count)
         queue = view(ReceiveQueue, group.members[place].queue)
-        # What is discarded when a consumer leaves is not given back, but then it is no member any more.
+        # Packets discarded when a consumer leaves are not given back, but then it is no longer a member.
         outstanding: i64 = as_i64(queue.put - load_acquire(queue.given_back))
         if i == 0 or outstanding < fewest:
             best = place

@@ -70,7 +70,7 @@ def receive_dpdk(queue: DpdkQueue, frames: Array[u64], lengths: Array[u32], limi
     if lent > 0:
         queue.down = 0
     elif queue.timer_fd >= 0:
-        # It is readable again a period after this, not before.
+        # It becomes readable again one period later.
         read(queue.timer_fd, stack_array(u64, 1), 8)
     stamp_burst(queue, count)
     queue.rx_frames += as_u64(count)
@@ -106,7 +106,7 @@ def reserve_dpdk(queue: DpdkQueue, length: u32) -> Array[u8]:
 def commit_dpdk(queue: DpdkQueue, length: u32) -> bool:
     """Queue the reserved mbuf."""
     if queue.tx_pending == 0:
-        # The driver would drop what is longer than a smaller MTU, and not report it.
+        # The driver would silently drop frames longer than a reduced MTU.
         refresh_mtu(queue)
     if not may_send(queue, array_at(u8, queue.line.slots[queue.tx_pending]), length):
         return False

@@ -89,7 +89,7 @@ def follows(train: Train, head: Array[u8], frame: Array[u8], length: u32, start:
 @kernel(inline=True)
 def has_same_headers(one: Array[u8], other: Array[u8], start: u32) -> bool:
     """Return whether two segments' headers differ in nothing but length, numbers, checksums and PSH."""
-    # Addresses of Ethernet, its type, version, type of service.
+    # Ethernet addresses and type, IP version, type of service.
     if load_u64(one, 0) != load_u64(other, 0) or load_u64(one, 8) != load_u64(other, 8):
         return False
     # Fragment, TTL, protocol; addresses; ports.

@@ -173,7 +173,7 @@ def _send(worker: Worker, port: OutPort, queue: PortQueue, packet: Packet) -> No
             forged = is_forged(port, slot, length)
             if not forged:
                 commit(queue, length)
-    else:  # never a second time: the deparser may count or draw numbers
+    else:  # never a second time: the deparser may count or draw random numbers
         length = deparse(core, packet, worker.scratch, BUFFER_BYTES)
         if length < NO_LENGTH:
             forged = is_forged(port, worker.scratch, length)

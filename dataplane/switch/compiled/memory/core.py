@@ -22,10 +22,10 @@ class Core(Struct):
     frames: Inline[Cache, Literal[1]]
     placed_first: u64
     placed_last: u64
-    refused_first: u64  # packets that full queues refused and that are to be deflected, linked by `next`, in any order
+    refused_first: u64  # packets refused by full queues, to be deflected, linked by `next`, in any order
     no_error: u32  # the code of NoError
-    other_errors: u32  # where parser errors of unknown codes are counted
-    copies: u64  # packets that came to be here: clones and replicas, less those that were dropped
+    other_errors: u32  # index of the counter for parser errors of unknown codes
+    copies: u64  # packets created here: clones and replicas, less dropped ones
 
 
 @kernel(inline=True)

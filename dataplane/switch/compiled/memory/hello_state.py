@@ -55,33 +55,33 @@ SHIFT_1, SHIFT_2, SHIFT_3 = 13, 7, 17
 class Hello(Struct):
     """One port's hellos; comments name the writer of each field, words are written whole."""
 
-    listening: u64  # Python: 1: frames that are addressed as hellos are ours
+    listening: u64  # Python: 1: frames addressed as hellos are ours
     frames: Array[u8]  # Python: FRAME_SLOTS of SLOT_BYTES
-    frame: u64  # Python: the slot that is sent
+    frame: u64  # Python: the slot to send
     interval_ns: u64  # Python: 0: none is sent
     at_once: u64  # Python sets it, the sender clears it: send one now
     accepted: Array[u8]  # Python: FRAME_SLOTS of SLOT_BYTES: what counts as life
-    accepted_slot: u64  # Python: which one, counted from 1; 0: nothing does
+    accepted_slot: u64  # Python: its slot, counted from 1; 0: none
     credited: u64  # Python: mails that counted
     expected_ns: u64  # Python: the neighbour's interval
-    detection_ns: u64  # Python: 0: no neighbour is waited for
-    looks: Array[u64]  # each worker its own: when it last found its queue empty
-    queues: u64  # Python: the port has a queue for so many workers, the first ones
+    detection_ns: u64  # Python: 0: no neighbour is expected
+    looks: Array[u64]  # per worker: when it last found its queue empty
+    queues: u64  # Python: number of workers, the first ones, with a queue of the port
 
-    next_ns: u64  # the sender's, from here on
+    next_ns: u64  # written by the sender, from here on
     random: u64
     sent: u64
-    counted: u64  # what had been heard when it looked
+    counted: u64  # frames heard as of its last look
     looked_ns: u64
     silence_ns: u64
-    expired: u64  # 1: Python is to give the neighbour up; Python clears it
+    expired: u64  # 1: Python should give the neighbour up; Python clears it
 
-    received: u64  # any worker's
+    received: u64  # written by any worker
     heard_ns: u64
     mail: Array[u8]  # MAIL_SLOTS of SLOT_BYTES
     mail_lock: u64
     mail_in: u64
-    mail_out: u64  # Python's
+    mail_out: u64  # written by Python
     unread: u64
 
 
@@ -175,7 +175,7 @@ def is_due(hello: Hello, now_ns: u64) -> bool:
         hello.next_ns = now_ns
         return True
     interval_ns = load_relaxed(hello.interval_ns)
-    hello.next_ns = min(hello.next_ns, now_ns + interval_ns)  # it may have become shorter
+    hello.next_ns = min(hello.next_ns, now_ns + interval_ns)  # it may have been shortened
     return interval_ns != 0 and now_ns >= hello.next_ns
 
 

@@ -24,7 +24,7 @@ class PacketRing(Struct):
     lock: u64
     head: u64  # put in, ever
     tail: u64  # taken out, ever
-    mask: u64  # slots, less one
+    mask: u64  # number of slots - 1
     slots: Array[u64]
     bell: Bell
 

@@ -24,9 +24,9 @@ class Tap(Struct):
     ring: PacketRing
     alternatives: u64
     words: Array[u64]
-    allowed: u64  # frames that may be handed over, counted from the start
+    allowed: u64  # frames that may be copied, counted from the start
     taken: u64
-    passed_over: u64  # frames that fitted and were not handed over
+    passed_over: u64  # matching frames that were not copied
 
 
 @kernel

@@ -53,35 +53,35 @@ class OutPort(Struct):
 
     number: u64
     rate_bps: u64  # 0: infinite
-    limit: u64  # frames of a queue
-    gap_ns: u64  # between two packets that leave their queues, at least
+    limit: u64  # capacity of a queue in frames
+    gap_ns: u64  # minimum between two packets that leave their queues
     delay_ns: u64
-    jitter_ns: u64  # a frame takes up to so much less or more than the delay; not more than that
+    jitter_ns: u64  # a frame takes up to this much less or more than the delay; at most the delay
     is_up: u64
-    hello: Hello  # null until hellos are set for the first time
+    hello: Hello  # null until hellos are first set
 
     lock: u64
     waiting: u64
-    ready: u64  # one bit a priority: its queue holds something
+    ready: u64  # one bit per priority: its queue is not empty
     due_ns: u64
     queues: Inline[Queue, Literal[8]]
     queue_full: u64
     program_replaced: u64
 
     egress_lock: u64
-    sender: u64  # address of the PortQueue that has frames its device had no room for: none may overtake them; or 0
-    start_ns: u64  # when the packets left their queue that were taken last
+    sender: u64  # address of the PortQueue with frames its device had no room for: none may overtake them; or 0
+    start_ns: u64  # when the last taken packets left their queue
     free_ns: u64  # written under both locks
     carry: u64
     flight_first: u64  # frames on the cable, linked by `next`; `enqueued_ns` is when they arrive
     flight_last: u64
     in_flight: u64
     cable_full: u64
-    chance: u64  # splitmix64, of which jitter is drawn
+    chance: u64  # splitmix64, the source of jitter
     tx_frames: u64
     tx_bytes: u64
     tx_port_down: u64
-    no_receiver: u64  # the CPU port's: no client takes packets in
+    no_receiver: u64  # only for the CPU port: no client takes packet-ins
     receiver_full: u64
     hello_forged: u64
 
@@ -99,7 +99,7 @@ class Traffic(Struct):
     count: u64
     by_number: Array[u64]  # PORT_NUMBERS addresses, 0: no such port
     no_such_port: u64
-    deflect_session: u64  # the clone session to whose ports goes what a full queue refuses, or 0
+    deflect_session: u64  # the clone session for packets that a full queue refuses, or 0
 
 
 @kernel
@@ -266,7 +266,7 @@ def next_arrival_ns(port: OutPort) -> u64:
     if load_relaxed(port.in_flight) == 0:
         return NEVER
     frame = load_relaxed(port.flight_first)
-    if frame == 0:  # another worker is just taking the last one
+    if frame == 0:  # another worker is taking the last one right now
         return NEVER
     # Blocks stay mapped while the switch lives: a frame that has left is a wrong hint, nothing worse.
     return load_relaxed(view(Packet, frame).enqueued_ns)

@@ -136,7 +136,7 @@ def _read_anywhere(program: Program) -> Iterator[Reference]:
     yield from references(tuple(program.field_lists.values()))
 
 
-# ---- what is read before it is written
+# ---- reads before writes
 
 
 class _Dataflow:

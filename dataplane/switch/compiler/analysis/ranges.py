@@ -125,7 +125,7 @@ class Ranges:
 
     def __init__(self, program: Program, parameters: tuple[int, ...] = ()) -> None:
         self._program, self._parameters = program, parameters
-        self._known: dict[int, tuple[Expression, Range]] = {}  # by identity; the node is kept, so that none is reused
+        self._known: dict[int, tuple[Expression, Range]] = {}  # by identity; keeping the node prevents reuse of its id
 
     def of(self, node: Expression) -> Range:
         """Return the range of an expression."""

@@ -105,7 +105,7 @@ class TableApplication:
             return value
         return self.routine.builder.and_(value, ir.Constant(value.type, mask & full))
 
-    # ---- what a hit implies, and a miss
+    # ---- effects of a hit and a miss
 
     def _miss(self, default: ir.Value, matched: ir.Value) -> None:
         """Count a packet that matches nothing, and charge it if the default entry's meter is configured."""

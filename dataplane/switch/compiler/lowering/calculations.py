@@ -73,7 +73,7 @@ def _groups(routine: Routine, calculation: Calculation) -> list[Group]:
     return groups
 
 
-# ---- the Internet checksum from where the bytes lie
+# ---- the Internet checksum computed in place
 
 
 def _can_add_up(routine: Routine, groups: Sequence[Group]) -> bool:

@@ -64,7 +64,7 @@ class Expressions:
     def _builder(self) -> ir.IRBuilder:
         return self.routine.builder
 
-    # ---- what others ask for
+    # ---- interface for callers
 
     def exact(self, node: Expression) -> tuple[ir.Value, Range]:
         """Return a value and its range; raise ProgramError if no integer of MAX_BITS can hold it."""
@@ -107,7 +107,7 @@ class Expressions:
             inside = ir.Constant(I1, 0)
         else:
             width = max(value.type.width, machine_bits(size.bit_length() + 1))
-            wide = self._extend(value, found, width)  # a negative index is a large one without sign
+            wide = self._extend(value, found, width)  # a negative index is a large unsigned one
             inside = self._builder.icmp_unsigned("<", wide, ir.Constant(wide.type, size))
         return self._extend(value, found, 64) if value.type.width <= 64 else self._builder.trunc(value, I64), inside
 
@@ -312,7 +312,7 @@ class Expressions:
         match node.right:
             case Constant(amount) if amount >= 0:
                 wanted = machine_bits(amount + bits)
-                if wanted < found.bits and wanted <= MAX_BITS:  # the lowest bits of what is shifted are enough
+                if wanted < found.bits and wanted <= MAX_BITS:  # the lowest bits of the shifted value suffice
                     value = self.low(node.left, wanted)
                     shifted = self._builder.lshr(value, ir.Constant(value.type, amount))
                     return self._extend(shifted, unsigned(1), bits)

@@ -189,7 +189,7 @@ def load_frame_bits(routine: Routine, base: ir.Value, offset_bits: int, width: i
     covered, container = 8 * (last - first), integer(_container_bits(last - first))
     value = routine.load(routine.offset(base, first), integer(covered), "frame")
     if covered < container.width:
-        value = routine.builder.zext(value, container)  # once the bytes are turned round, what is missing comes last
+        value = routine.builder.zext(value, container)  # after the byte swap, the missing bytes come last
     return _cut_out(routine, swap(routine, value), offset_bits - 8 * first, width)
 
 

@@ -82,7 +82,7 @@ class MaskRecord(Entry):
 class Space(Struct):
     """The entries that share masks; followed by the non-zero masks, then the positions of their key words."""
 
-    words: u64  # masks that are not 0
+    words: u64  # number of non-zero masks
     slots: Inline[Slots, Literal[1]]
 
 
@@ -125,7 +125,7 @@ def best_of(space: Space, key: Array[u64]) -> u64:
     mask = slots[0]
     if not may_have(slots, digest):
         return 0
-    # By hand, as in `lookup_exact`.
+    # Inlined by hand, as in `lookup_exact`.
     place = digest & mask
     while True:
         slot = load_acquire(slots[place + 1])

@@ -37,10 +37,10 @@ class Memory(Struct):
     closed: Array[u64]  # the batch that waits for readers
     closed_count: u64
     closed_capacity: u64
-    batches: u64  # closed, ever
-    freed: u64  # batches freed, ever
+    batches: u64  # batches closed in total
+    freed: u64  # batches freed in total
     epochs: Array[u64]  # addresses of the machines' epochs
-    seen: Array[u64]  # what they were when the batch was closed
+    seen: Array[u64]  # their values when the batch was closed
     machines: u64
     blocks: u64  # allocated and not freed
 
@@ -139,7 +139,7 @@ def close_batch(memory: Memory) -> None:
     memory.closed = blocks
     memory.closed_capacity = capacity
     memory.batches += 1
-    fence()  # what was unlinked is unlinked for every burst that begins from here on
+    fence()  # unlinked blocks are invisible to every burst that begins from here on
     for machine in range(memory.machines):
         epoch = array_at(u64, memory.epochs[machine])
         memory.seen[machine] = load_acquire(epoch[0])

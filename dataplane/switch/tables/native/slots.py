@@ -41,7 +41,7 @@ class Slots(Struct):
 
     array: u64
     count: u64  # records
-    used: u64  # slots that are not 0
+    used: u64  # non-zero slots
 
 
 @kernel(inline=True)
@@ -108,7 +108,7 @@ def put_slot(slots: Array[u64], slot: u64, digest: u64) -> bool:
     one: u64 = 1
     store_relaxed(slots[mask + 2 + bit // WORD_BITS], slots[mask + 2 + bit // WORD_BITS] | one << bit % WORD_BITS)
     place = digest & mask
-    while is_record(slots[place + 1]):  # by hand: a slot whose record is gone is as good as an empty one
+    while is_record(slots[place + 1]):  # inlined by hand: a slot whose record is gone is as good as an empty one
         place = (place + 1) & mask
     fresh = slots[place + 1] == 0
     store_release(slots[place + 1], slot)
@@ -177,4 +177,4 @@ def remove_slot(memory: Memory, table: Slots, place: u64, words: u64, key_offset
             table.used -= 1
             at = (at - 1) & mask
     if mask >= 64 and table.count * 8 < mask:
-        rebuild(memory, table, words, key_offset)  # where memory is short, the table stays large
+        rebuild(memory, table, words, key_offset)  # without memory, the table stays large

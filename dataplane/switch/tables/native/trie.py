@@ -43,7 +43,7 @@ class TrieTable(ExactTable):
 
     root: Array[u64]
     width: u64
-    root_shift: u64  # bits below those that the root takes
+    root_shift: u64  # bits below the root's
     lengths: Inline[u64, Literal[33]]  # prefixes of each length
 
 

@@ -123,7 +123,7 @@ def _headers(condition: Condition, program: Program) -> Iterator[str]:
                 yield from _headers(part, program)
 
 
-# ---- what a condition says of a path
+# ---- conditions along a path
 
 
 def _alternatives(condition: Condition, program: Program, path: _Path) -> tuple[Alternative, ...]:

@@ -36,7 +36,7 @@ class TappedPipeline:
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
         """Take frames through ingress one at a time while some are traced, else together."""
-        if self._follow is not None:  # not before the first frame: a program may be prepared and never run
+        if self._follow is not None:  # not before the first frame: a prepared program may never run
             self._follow()
             self._follow = None
         if not self._tracer.room(self._now_ns()):

@@ -172,7 +172,7 @@ def processes_in(group: Group) -> frozenset[int]:
     """Return the processes in a control group and those below it, of any controller."""
     found: set[int] = set()
     for folder in set(group.folders.values()):
-        for each, _, _ in os.walk(folder):  # which passes over what goes meanwhile
+        for each, _, _ in os.walk(folder):  # which skips folders removed meanwhile
             found.update(int(word) for word in (_text(Path(each) / "cgroup.procs") or "").split())
     return frozenset(found)
 

@@ -43,14 +43,14 @@ class FileLock:
                 os.close(self._descriptor)
                 raise
             os.close(self._descriptor)  # its owner removed it between the two calls
-        with suppress(OSError):  # a full disk: it is held all the same, its owner just not named
+        with suppress(OSError):  # disk full: the lock is held, only without its owner's name
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Release the lock; idempotent."""
         if self._descriptor >= 0:
-            with suppress(OSError):  # its folder is gone: so is the lock
+            with suppress(OSError):  # its folder is gone, and the lock with it
                 self._path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1

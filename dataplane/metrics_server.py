@@ -176,7 +176,7 @@ def _in_one_line(application: WSGIApplication) -> WSGIApplication:
     def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:
             return application(environ, start_response)
-        except Exception as error:  # noqa: BLE001 - whatever a registry's collectors raise
+        except Exception as error:  # noqa: BLE001 - anything a registry's collectors raise
             LOGGER.error(_FAILED, type(error).__name__, error)  # noqa: TRY400 - a line
             start_response("500 Internal Server Error", [("Content-Type", "text/plain")])
             return [b"the figures cannot be read: the log says why\n"]

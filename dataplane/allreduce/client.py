@@ -77,7 +77,7 @@ class AllReducer(JobEngine):
             error: BaseException | None = None
             try:
                 self.reduce(submission.values, submission.target, mean=submission.mean, final=submission.final)
-            except Exception as failure:  # noqa: BLE001 - whatever it is: no caller may wait for a thread that ended
+            except Exception as failure:  # noqa: BLE001 - in any case: no caller may wait for a thread that ended
                 error = failure
             self._queue.settle(submission)
             if error is None:

@@ -63,7 +63,7 @@ def to_lanes(blocks: Floats, agreed: NDArray[np.uint16], capacity: int) -> Lanes
 def from_lanes(lanes: Lanes, agreed: NDArray[np.uint16], capacity: int, divisor: int = 1) -> Floats:
     """Return the sums, each divided by `divisor` (1, or the number of workers for a mean)."""
     shift = agreed.astype(np.int32) - BIAS + headroom(capacity) - 30
-    with np.errstate(over="ignore"):  # a sum beyond float32 is infinite, as it is anywhere
+    with np.errstate(over="ignore"):  # sums beyond float32 are infinite, as usual
         return (np.ldexp(lanes.astype(np.float64), shift[:, None]) / divisor).astype(np.float32)
 
 

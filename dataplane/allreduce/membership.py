@@ -318,7 +318,7 @@ class Membership(Closing):
                     self._changed.wait_for(self._is_finished, backoff.next_s())
         except AllReduceError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is: no caller may wait for a thread that has ended
+        except Exception as error:  # noqa: BLE001 - in any case: no caller may wait for a thread that has ended
             self._fail(AllReduceError(f"job {self._hello.job}: {error!r}"))
 
     def _is_finished(self) -> bool:

@@ -154,7 +154,7 @@ def _composed(text: str) -> yaml.Node | None:
         return None
 
 
-def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - as msgspec's hooks are
+def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's hook signature
     """Convert a file's or folder's name to a Path, if the schema has one."""
     if kind is Path and isinstance(value, str) and value:
         return Path(value)

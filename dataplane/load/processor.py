@@ -40,7 +40,7 @@ def processor_times() -> ProcessorTimes:
             continue
         try:
             spent_ns = time.clock_gettime_ns(_clock_of(thread.native_id))
-        except OSError:  # the thread has ended since it was listed, or this is no Linux
+        except OSError:  # the thread has ended since it was listed, or this is not Linux
             continue
         threads[thread.name] = threads.get(thread.name, 0) + spent_ns
     return ProcessorTimes(time.process_time_ns(), _waited_ns(), threads)
@@ -58,5 +58,5 @@ def _clock_of(thread: int) -> int:
 def _waited_ns() -> int:
     try:
         return int(_SCHEDULING.read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError, ValueError):  # a kernel without scheduler statistics, or no Linux
+    except (OSError, IndexError, ValueError):  # a kernel without scheduler statistics, or not Linux
         return 0

@@ -55,7 +55,7 @@ def compile_parts(first: str, second: str, compile_here: Callable[[str], bytes])
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        with suppress(BrokenPipeError):  # it ended before it had read all: its status says why
+        with suppress(BrokenPipeError):  # it ended before reading everything: its status says why
             process.stdin.write(second.encode())
         with suppress(BrokenPipeError):
             process.stdin.close()

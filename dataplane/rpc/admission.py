@@ -77,7 +77,7 @@ class _Sized:
         return request
 
 
-class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs alone
+class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic only in its stubs
     """Makes calls with one request wait until `largest` bytes of a budget of `size` are free; runs after the guard.
 
     A call that waits longer than `wait_s` is refused with RESOURCE_EXHAUSTED, its request unread; a request that takes

@@ -83,7 +83,7 @@ def _version(file: Path) -> int | None:
     try:
         return file.stat().st_mtime_ns
     except OSError:
-        return None  # what is wrong with it is said when it is read
+        return None  # the error is reported when it is read
 
 
 def credentials_of(address: str, tls: TlsSettings | None) -> grpc.ChannelCredentials | None:

@@ -20,7 +20,7 @@ _UNDECODABLE: Final = object()
 _TEXT: Final = "the request does not decode"
 
 
-class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs alone
+class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic only in its stubs
     """Refuses undecodable requests of `methods` ("/package.Service/Method"); a stream raises MessageError."""
 
     def __init__(self, methods: Collection[str]) -> None:

@@ -34,16 +34,16 @@ def server_options(limits: Limits, silent_ms: int = KEEPALIVE_MS, answer_ms: int
     as long.
     """
     return [
-        ("grpc.so_reuseport", 0),  # a port that is taken is an error, not shared
+        ("grpc.so_reuseport", 0),  # a port in use is an error, not shared
         ("grpc.max_receive_message_length", limits.request_bytes),
         ("grpc.max_send_message_length", limits.answer_bytes),
-        ("grpc.http2.bdp_probe", 0),  # else a call that waits to be read may have sent megabytes already
+        ("grpc.http2.bdp_probe", 0),  # else a call that waits to be read may already have sent megabytes
         ("grpc.max_concurrent_streams", limits.calls_per_connection),
         ("grpc.max_allowed_incoming_connections", limits.connections),
         ("grpc.max_connection_idle_ms", limits.idle_ns // 1_000_000),
-        ("grpc.server_handshake_timeout_ms", limits.first_message_ns // 1_000_000),  # TLS's, and HTTP/2's first words
+        ("grpc.server_handshake_timeout_ms", limits.first_message_ns // 1_000_000),  # TLS's and HTTP/2's handshakes
         ("grpc.http2.min_ping_interval_without_data_ms", PROBES_MS),
-        ("grpc.keepalive_permit_without_calls", 1),  # clients may probe, too, and are not hung up on
+        ("grpc.keepalive_permit_without_calls", 1),  # clients may probe, too, without being disconnected
         *_keepalive(silent_ms, silent_ms if answer_ms is None else answer_ms),
     ]
 
@@ -56,7 +56,7 @@ def client_options(longest_wait_ns: int) -> Options:
     return [
         *foreign_options(),
         ("grpc.initial_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
-        ("grpc.min_reconnect_backoff_ms", CONNECT_MS),  # no wait, whatever its name: gRPC's MIN_CONNECT_TIMEOUT
+        ("grpc.min_reconnect_backoff_ms", CONNECT_MS),  # no wait, despite its name: gRPC's MIN_CONNECT_TIMEOUT
         ("grpc.max_reconnect_backoff_ms", max(longest_wait_ns // 1_000_000, _LEAST_RECONNECT_MS)),
         *_keepalive(KEEPALIVE_MS, KEEPALIVE_MS),
     ]
@@ -81,6 +81,6 @@ def _keepalive(silent_ms: int, answer_ms: int) -> Options:
     return [
         ("grpc.keepalive_time_ms", silent_ms),
         ("grpc.keepalive_timeout_ms", answer_ms),
-        ("grpc.http2.ping_timeout_ms", answer_ms),  # else a minute, whatever keepalive's
+        ("grpc.http2.ping_timeout_ms", answer_ms),  # else a minute, whatever the keepalive setting
         ("grpc.http2.max_pings_without_data", 0),
     ]

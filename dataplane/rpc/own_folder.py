@@ -63,7 +63,7 @@ def foreign_socket(path: Path) -> str | None:
         owner = path.lstat().st_uid
         folder = path.parent.stat()
     except OSError:
-        return None  # nobody listens, which is said when it is called
+        return None  # nothing listens, which a call will report
     is_theirs = own == 0 and folder.st_uid in {owner, 0} and not folder.st_mode & _WRITABLE_BY_OTHERS
     if owner in {own, 0} or is_theirs:
         return None

@@ -163,7 +163,7 @@ def _unpacked(fields: tuple[_Field, ...], message: Message) -> dict[str, Any]:
 
 
 @cache
-def _mirror(kind: Any, schema: Any) -> Mirror[Any, Any]:  # noqa: ANN401 - a type of messages, which has a hash
+def _mirror(kind: Any, schema: Any) -> Mirror[Any, Any]:  # noqa: ANN401 - a hashable type of messages
     return Mirror(kind, schema)
 
 

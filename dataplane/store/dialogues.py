@@ -31,7 +31,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Requests to send after a pause; `purpose` is what an error names as the unanswered question."""
+    """Requests to send after a pause; `purpose` says in errors what was waited for."""
 
     questions: Sequence[Message]
     purpose: str

@@ -88,7 +88,7 @@ class ProducerCore:
         self._outstanding: dict[bytes, _Outstanding] = {}
         for key, item in database.items.items():
             if key[1] == 0:
-                self._note(key[0], item, now_ns)  # what was outstanding before the last start
+                self._note(key[0], item, now_ns)  # copies served before the last start
 
     def receive(self, source: Source, message: Message, now_ns: int, *, writable: bool = True) -> Message | None:
         """Return the answer, None if none is needed; while not `writable`, writes are refused."""
@@ -279,7 +279,7 @@ class ProducerCore:
         preamble = layout.decode(message.content) if message.segment == 0 else None
         name = key_of(message.name)
         if name in self._database.blocks or (preamble is not None and preamble.form is Form.BY_HASH):
-            return self._refusal(message, Reason.FORBIDDEN)  # blocks are what their hash says, and here nobody looks
+            return self._refusal(message, Reason.FORBIDDEN)  # blocks must match their hash, which is not checked here
         key = name, message.segment
         before = self._database.items.get(key)
         if before is None or ahead(message.version, of=before.version) > 0:

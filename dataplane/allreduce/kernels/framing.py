@@ -54,7 +54,7 @@ def send_frames(engine: EngineState, count: u32) -> u32:
         commit(queue, _FRAME_BYTES)
         taken += 1
     flush(queue)
-    if queue.down != 0:  # it may come back: timers will try again
+    if queue.down != 0:  # it may come back: timers will retry
         engine.error = ENETDOWN
         return count
     return taken

@@ -157,7 +157,7 @@ def is_of_its_time(engine: EngineState, slot: Slot, epoch: u32) -> bool:
 @kernel
 def is_intact(engine: EngineState, slot: Slot, packet: Array[u8], flags: u32, workers: u32) -> bool:
     """Return whether a result includes all workers, with no bit changed on the way."""
-    if workers == 0 or workers > engine.capacity:  # a mean divides by them
+    if workers == 0 or workers > engine.capacity:  # the divisor of a mean
         return False
     epoch: u32 = as_u32(load_be16(packet, 8))
     known: u32 = engine.contributors[epoch % KNOWN_EPOCHS]

@@ -102,7 +102,7 @@ class Worker:
             self._counts[part.at] = lanes
         else:
             row[:] = self._sum(part, lanes, packet.workers if self._mean else 1)
-        if part.at in self._counts:  # which may come before the sum or behind it
+        if part.at in self._counts:  # which may arrive before or after the sum
             row[:] = formats.with_classes(row, self._counts[part.at])
 
     def _is_sound(self, number: int, packet: Aggregation) -> bool:

@@ -103,7 +103,7 @@ class Agreement:
             here = tuple(rank for rank in voters.ranks if self._store.check([self._key(str(rank))]))
             is_complete, is_majority = here == voters.ranks, 2 * len(here) > voters.workers
             if is_majority and (is_complete or is_late):
-                self._heard = 0  # so that the reason is that of the first who called
+                self._heard = 0  # so that the reason is the first caller's
                 words = f"{','.join(map(str, here))} {self.called() or reason}"
                 self._store.compare_set(self._key("decided"), "", words)
             elif is_complete or is_late:

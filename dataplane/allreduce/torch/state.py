@@ -338,7 +338,7 @@ class MillraceState:
             assert self._last is not None
             ring.broadcast(carried(self._last), source)
             return
-        submission = self._queue.first(self._deadline_s)  # others could do without this worker if it was taken for dead
+        submission = self._queue.first(self._deadline_s)  # others may go on without a worker presumed dead
         if submission is None:
             raise AllReduceError(
                 f"waited {self._deadline_s:g} s for all-reduce {number} to begin, whose result others have"

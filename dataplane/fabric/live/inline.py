@@ -18,6 +18,6 @@ class InlineExecutor(Executor):
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - whoever awaits the future gets it
+        except Exception as error:  # noqa: BLE001 - the awaiter of the future gets it
             future.set_exception(error)
         return future

@@ -90,7 +90,7 @@ def linked(place: Path, target: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # somebody else's by now, or gone
+        with suppress(OSError):  # replaced by another process, or gone
             if place.readlink() == target:
                 place.unlink()
 
@@ -144,7 +144,7 @@ def count_traffic(fabric: KernelFabric, counters: FabricCounters) -> None:
     sent = received = 0
     collector = fabric.topology.collector
     for host, end in fabric.topology.attachment.items():
-        with suppress(FabricError, KeyError):  # a switch that has just been started has written nothing yet
+        with suppress(FabricError, KeyError):  # a newly started switch has written nothing yet
             port = fabric.read_stats(end.node)["ports"][str(end.port)]
             sent += port["rx_frames"]
             received += 0 if collector is not None and host == collector.host else port["tx_frames"]

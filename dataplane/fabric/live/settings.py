@@ -39,7 +39,7 @@ class FabricSettings(Strict, frozen=True):
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Seed for arrivals and for the programs' random numbers."""
     p4info: str | None = None
-    """P4Info of the program that the controller will push; needs `program`."""
+    """P4Info of the program that the controller will push; used with `program`."""
     program: str | None = None
     """bmv2 JSON of that program: compiled before the first switch serves, as that takes seconds with a cold cache."""
     namespaces: str | None = None

@@ -126,7 +126,7 @@ class VirtualFabric:
         """Run every event that is due up to `time_ns`; return the number of events."""
         return self.events.run_until(time_ns)
 
-    # what happens
+    # events
 
     def start_flow(self, host: str, flow: Flow) -> Sender:
         """Send a flow's packets from a host; a start in the past means now.
@@ -167,7 +167,7 @@ class VirtualFabric:
         for cable in self.cables.values():
             cable.deliver = partial(_told, listener, cable.link.key, cable.deliver)
 
-    # inside
+    # internals
 
     def _notice(self, cable: Cable, up: bool) -> None:
         tail = cable.link.tail

@@ -75,7 +75,7 @@ class Statements(Expressions):
             operand = self.evaluate(node.value, known.shape if known else None)
             self._set_local(node, target.id, operand)
             return
-        if isinstance(node.value, ast.IfExp):  # a choice between literals has to know what it is stored to
+        if isinstance(node.value, ast.IfExp):  # a choice between literals needs its target's type
             place = self.place(target)
             operand = self.evaluate(node.value, place.shape)
         else:

@@ -65,7 +65,7 @@ def callers_of(files: TlsFiles, unmarked: Principal | None = None) -> Callers:
     return Callers(None if files.tokens is None else TokenFile(files.tokens, time.time_ns), unmarked)
 
 
-class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs alone
+class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic only in its stubs
     """Refuses calls with UNAUTHENTICATED or PERMISSION_DENIED; `needs` is keyed by "/package.Service/Method"."""
 
     def __init__(self, callers: Callers, needs: Mapping[str, Permission]) -> None:

@@ -50,7 +50,7 @@ def permissions_of(principal: Principal) -> frozenset[Permission]:
 
 
 def check(principal: Principal, needed: Permission, what: str) -> None:
-    """Raise AccessError if the principal may not ask `what`."""
+    """Raise AccessError if the principal may not call `what`."""
     if needed not in permissions_of(principal):
         raise AccessError(f"{principal} may not call {what}: that needs the permission to {needed.value}")
 

@@ -73,7 +73,7 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
     """
     check_current(files.certificate)
     kept = _Kept(files, _configuration(files), _versions(files))
-    changed: Any = kept.changed  # that it may return None is in gRPC's words, not in its stubs
+    changed: Any = kept.changed  # gRPC documents that it may return None, its stubs do not
     return grpc.dynamic_ssl_server_credentials(kept.configuration, changed, files.client_ca is not None)
 
 

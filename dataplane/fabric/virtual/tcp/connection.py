@@ -87,7 +87,7 @@ class Connection:
         self._owed = DelayedAcks(settings, events, self._acknowledge)
         self._last_wait = LazyTimer(events, self._close)
 
-    # the program's side
+    # application interface
 
     def write(self, data: bytes) -> int:
         """Send data; return how much of it the buffer accepted. Raises FabricError once closed or finished."""
@@ -134,7 +134,7 @@ class Connection:
         address = self.address
         return f"tcp {address.local} port {address.local_port} to {address.remote} port {address.remote_port}"
 
-    # the stack's side
+    # stack interface
 
     def open(self) -> None:
         """Send a SYN."""
@@ -176,7 +176,7 @@ class Connection:
         self._agree(segment)
         if flags & ACK:
             self._establish(segment)
-        else:  # both ends open at once
+        else:  # simultaneous open
             self.state = State.SYN_RECEIVED
             self._send_syn()
 
@@ -210,7 +210,7 @@ class Connection:
         timeout_ns = self.settings.initial_rto_ns << self._attempts
         self._retransmission.set(self._now_ns + min(timeout_ns, self.settings.most_rto_ns))
 
-    # what comes
+    # receiving
 
     def _is_acceptable(self, segment: Segment) -> bool:
         """Check sequence number and timestamp; a failing segment is only acknowledged (section 3.10.7.4, RFC 7323)."""
@@ -277,7 +277,7 @@ class Connection:
             self._retransmission.clear()
             self._call_when_writable()
         elif self._attempts and self.sender.is_shut_out:
-            self._attempts = 0  # a receiver that answers probes is there, however long its window is closed
+            self._attempts = 0  # a receiver that answers probes is alive, however long its window stays closed
         self._follow_acknowledgment()
         return self.state is not State.CLOSED
 
@@ -350,7 +350,7 @@ class Connection:
             self._wants_room = False
             self.on_writable()
 
-    # what goes
+    # sending
 
     def _send(self) -> None:
         """Send what may be sent, and set the timers."""
@@ -444,7 +444,7 @@ class Connection:
     def _stamps(self) -> tuple[int, int]:
         return (self._now_ns // _STAMP_NS + self._stamp_offset) % _WORD, self._recent_stamp
 
-    # the end
+    # closing
 
     def _wait_last(self) -> None:
         self.state = State.TIME_WAIT
@@ -466,7 +466,7 @@ class Connection:
         if self.on_closed is not None:
             self.on_closed()
 
-    # numbers
+    # sequence numbers
 
     @property
     def _now_ns(self) -> int:

@@ -94,7 +94,7 @@ class Scoreboard:
     def select(self, blocks: Iterable[tuple[int, int]], now_ns: int) -> Arrived:
         """Note blocks that the receiver has out of order."""
         positions, latest = 0, None
-        for start, end in sorted(blocks):  # what came last comes first, which has nothing to do with the order sent
+        for start, end in sorted(blocks):  # the most recent comes first, unrelated to the send order
             for piece in self._sent:
                 if piece.start >= end:
                     break

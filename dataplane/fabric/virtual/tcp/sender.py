@@ -95,7 +95,7 @@ class Sender:
         self._sent_ns: int | None = None
         self._sampled_ns: int | None = None
 
-    # what the program asks for
+    # application requests
 
     def write(self, data: bytes) -> int:
         """Buffer as much of the data as there is room for; return the number of bytes."""
@@ -133,7 +133,7 @@ class Sender:
         """True if there is something to send but the receiver's window permits none of it."""
         return not self.is_waiting and self._unsent() > 0 and self._limit <= self.next
 
-    # what the other end says
+    # acknowledgments
 
     def begin(self, window_bytes: int, syn_rtt_ns: int | None) -> None:
         """Start with the receiver's window and the SYN's round trip.
@@ -201,7 +201,7 @@ class Sender:
         self._must_repeat = True
         self._sample(now_ns, at_once=True)
 
-    # what is done without it
+    # timers
 
     def wake_ns(self, timeout_ns: int | None) -> int | None:
         """Return when to call `wake` if nothing arrives, before the timeout or instead of it; None: never."""
@@ -230,7 +230,7 @@ class Sender:
         """True if a probe comes before the next timeout, or instead of it."""
         return self._probe_from_ns is not None
 
-    # what is sent
+    # sending
 
     @property
     def flight_bytes(self) -> int:
@@ -295,7 +295,7 @@ class Sender:
         """Record a sample of the current state."""
         self._sample(now_ns, at_once=True)
 
-    # inside
+    # internals
 
     def _new_control(self) -> CongestionControl:
         initial = self.settings.initial_window_segments * self.mss_bytes

@@ -106,7 +106,7 @@ class TcpStack:
         connection.open()
         return connection
 
-    def receive(self, frame: bytes, now_ns: int) -> None:  # noqa: ARG002 - what hosts hand a frame over with
+    def receive(self, frame: bytes, now_ns: int) -> None:  # noqa: ARG002 - the signature of host receivers
         """Receive a frame from the network; anything but TCP for this host is ignored."""
         try:
             found = decode_tcp_frame(frame)

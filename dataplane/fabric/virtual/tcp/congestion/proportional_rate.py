@@ -28,7 +28,7 @@ class ProportionalRate:
             allowed = max(total - self.sent_bytes, nbytes) + (self.mss_bytes if is_safe else 0)
             allowed = min(self.threshold_bytes - under_way_bytes, allowed)
         if not self.sent_bytes:
-            allowed = max(allowed, self.mss_bytes)  # the retransmission that the recovery begins with
+            allowed = max(allowed, self.mss_bytes)  # the first retransmission of the recovery
         return replace(self, delivered_bytes=total, allowed_bytes=max(0, allowed))
 
     def sent(self, nbytes: int) -> ProportionalRate:

@@ -25,5 +25,5 @@ class SplitMix:
         return mixed ^ mixed >> 31
 
     def between(self, low: int, high: int) -> int:
-        """Return a number from `low` to `high`, inclusive, 0 <= low <= high < 2^64; the modulus bias is negligible."""
+        """Return a number from `low` to `high`, inclusive, 0 <= low <= high < 2^64; the modulus favours a few."""
         return low + self.next() % (high - low + 1)

@@ -20,7 +20,7 @@ _SEND_BUFFER_BYTES = 1 << 26
 
 
 def shut_gate() -> JoinGate:
-    """Return a gate that is shut, with nobody to ask."""
+    """Return a shut gate, with no keeper to ask."""
     return JoinGate(ask_from_ns=FOREVER)
 
 

@@ -36,7 +36,7 @@ class HelloDrop(StrEnum):
     REFLECTED = "hello_reflected"
     """It is our own: the cable loops back."""
     NOT_FOR_US = "hello_not_for_us"
-    """It is addressed to another switch."""
+    """It responds to another switch."""
     STRANGER = "hello_stranger"
     """It claims our session but is not from the neighbour that we have it with."""
     ADMIN_DOWN = "hello_admin_down"

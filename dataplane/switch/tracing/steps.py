@@ -236,7 +236,7 @@ class Recirculated:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A copy is to be queued for a port; copy 0 is the packet itself."""
+    """A copy will be queued for a port; copy 0 is the packet itself."""
 
     kind: ClassVar[str] = "queue"
     copy: int

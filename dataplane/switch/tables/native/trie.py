@@ -67,7 +67,7 @@ def length_of(record: u64) -> u64:
 
 @kernel(inline=True)
 def gives_way(cell: u64, old: u64, length: u64) -> bool:
-    """Return whether a leaf is to be replaced: `old` itself, or if that is 0, no longer prefix than `length`."""
+    """Return whether a leaf must be replaced: `old` itself or, if that is 0, a prefix no longer than `length`."""
     if old != 0:
         return cell == old
     return cell == 0 or length_of(cell) <= length

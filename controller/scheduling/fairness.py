@@ -55,7 +55,7 @@ class PodShares:
         was = None if before is None or before.status.node is None else before
         holds = None if now is None or now.status.node is None else now
         if was is not None and holds is not None and _is_same(was, holds):
-            return  # a report of it, mostly
+            return  # usually just a report
         if was is not None:
             self._add(account_of(was.metadata), _request_of(was), -1)
         if holds is not None:

@@ -102,7 +102,7 @@ class Fragmentation:
             and free.device_memory_bytes[first + device.number] >= wanted.memory_bytes
         ]
         if len(good) < wanted.count:
-            return snapshot.shares(node, request)  # which says what is missing
+            return snapshot.shares(node, request)  # raises, naming what is missing
         if wanted.count == 1 and wanted.thousandths < WHOLE and len(good) > 1:
             reckoning, held = self._reckoned(snapshot), free.held_of(columns, node)
             points = [self._change(reckoning, snapshot, node, held, _with_device(request, number)) for number in good]

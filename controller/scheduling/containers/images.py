@@ -51,7 +51,7 @@ def _bytes(pod: PendingPod, snapshot: Snapshot) -> tuple[Longs, int]:
         sizes = snapshot.images.get(image)
         if not sizes:
             continue
-        # Two nodes may say different sizes of one image: of its layers each counts what it keeps.
+        # Nodes may report different sizes of one image, as each counts only the layers that it stores.
         everything += max(*sizes.values(), 1)
         for node, nbytes in sizes.items():
             there[node] += max(nbytes, 1)

@@ -160,7 +160,7 @@ def _fewest_for_pod(
             return bool(filtered(profile, pod, profile.seen(pod, cluster.without(names)))[0][node])
 
         start = here
-        if not fits(start):  # what is missing is elsewhere: bandwidth on the way
+        if not fits(start):  # something else is missing, such as bandwidth on a path
             start = here + [unit for unit in units if unit not in here and _has_reservations(unit)]
             if not fits(start):
                 continue

@@ -21,7 +21,7 @@ class OneANode:
     """Refuses nodes that already have a pod of the group if it reduces in the network: one worker per host."""
 
     Settings = NoSettings
-    # Groups that add up do not come in simulations; all others pass everywhere.
+    # Simulations have no groups that reduce in the network; all others pass everywhere.
     is_local = True
 
     def __init__(self, settings: NoSettings) -> None:

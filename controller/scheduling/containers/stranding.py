@@ -114,7 +114,7 @@ class Stranding:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        compiled(stranded_changes)  # not while the first pod waits
+        compiled(stranded_changes)  # compile now, so that the first pod does not wait for it
         self._stated = workload_of(settings.typical)
         self._reckoning: _Reckoning | None = None
 
@@ -144,7 +144,7 @@ class Stranding:
             return snapshot.shares(node, request)
         device = int(self.changes(pod, snapshot, node)[1][node]) - int(snapshot.columns.device_start[node])
         if device < 0:
-            return snapshot.shares(node, request)  # which says what is missing
+            return snapshot.shares(node, request)  # raises, naming what is missing
         wanted = request.devices[0]
         share = DeviceShare(device, wanted.thousandths, wanted.memory_bytes)
         return Shares(request.cpu_milli, request.memory_bytes, (share,))

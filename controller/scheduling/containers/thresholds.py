@@ -24,7 +24,7 @@ class DeviceThreshold:
 
         below: Annotated[float, Meta(gt=0, le=1)] = 0.95
 
-    # Measured loads do not come in simulations; what is held is the node's own matter.
+    # Simulations have no measured loads, and held shares depend only on the node.
     is_local = True
 
     def __init__(self, settings: Settings) -> None:
@@ -58,7 +58,7 @@ class DeviceThreshold:
         for wanted in pod.request.devices:
             able = columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
             if not (able & ~idle).any():
-                continue  # no device is kept from the pod that would have served it
+                continue  # no suitable device is kept from the pod
             found = np.ones(len(columns.nodes), np.bool_) if found is None else found
             found &= (columns.counted(able & idle) >= wanted.count) | (columns.counted(able) < wanted.count)
         return found

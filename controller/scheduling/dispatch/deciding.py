@@ -131,7 +131,7 @@ def devices_of(profile: TaskProfile, verdict: Verdict) -> tuple[OperatorDevice, 
         found = tuple(score.policy.operator_devices(asked, verdict.row))
         has = asked.view.offers[int(asked.options.offer[verdict.row])].devices
         problem = problem_of(found, (one.name for one in task.operators), has)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(score.name, asked, error) from error
     if problem:
         raise SchedulerError(f"policy {score.name}: task {task.name}: {problem}")
@@ -195,7 +195,7 @@ def _scored(profile: TaskProfile, verdict: Verdict, row: int, place: int) -> Ite
 def _flags(one: NamedTaskFilter, asked: Question) -> Flags | None:
     try:
         flags = one.policy.passes(asked)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(one.name, asked, error) from error
     if flags is None:
         return None
@@ -207,7 +207,7 @@ def _flags(one: NamedTaskFilter, asked: Question) -> Flags | None:
 def _points(score: WeightedTaskScore, asked: Question, rows: Longs) -> Longs:
     try:
         points = score.policy.points(asked, rows)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(score.name, asked, error) from error
     if not isinstance(points, np.ndarray) or points.shape != rows.shape or points.dtype.kind not in "iu":
         raise SchedulerError(

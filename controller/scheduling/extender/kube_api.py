@@ -169,7 +169,7 @@ class KubernetesApi:
                         raise KubernetesError(f"{self.server}: a watch ended: {status.message}", status.code)
                     yield event
         except httpx.ReadTimeout:
-            return  # nothing happened for long: asked for again from the same version
+            return  # nothing happened for a while: watch again from the same version
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 

@@ -95,7 +95,7 @@ class NodeColumns:
 
     def counted(self, devices: Flags) -> Longs:
         """Return how many of the marked devices each node has."""
-        # Sums up to each node's end less those up to its beginning: quicker than counting by node.
+        # Differences of cumulative sums are faster than counting by node.
         total = np.zeros(len(devices) + 1, np.int64)
         np.cumsum(devices, out=total[1:])
         found: Longs = total[self.device_start[1:]] - total[self.device_start[:-1]]

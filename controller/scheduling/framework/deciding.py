@@ -129,7 +129,7 @@ def checked_flags(one: NamedFilter, pod: PendingPod, snapshot: Snapshot) -> Flag
     """Return which nodes a filter lets pass, None for all; raise SchedulerError unless it answers for each."""
     try:
         flags = one.policy.passes(pod, snapshot)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(one.name, pod, error) from error
     if flags is None:
         return None
@@ -148,11 +148,11 @@ def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, no
     """Return a score's points; raise SchedulerError unless there is one for each node, 0 to `MOST_POINTS`."""
     try:
         points = score.policy.points(pod, snapshot, nodes)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(score.name, pod, error) from error
     if not isinstance(points, np.ndarray) or points.shape != nodes.shape or points.dtype.kind not in "iu":
         raise SchedulerError(f"policy {score.name}: pod {pod.name}: it does not give an integer for each node")
-    # As unsigned numbers, negative ones are the largest: one look at all of them.
+    # As unsigned numbers, negative ones are the largest, so that one comparison covers both bounds.
     if points.astype(np.uint64, copy=False).max() > MOST_POINTS:
         wrong = points.min() if points.min() < 0 else points.max()
         raise SchedulerError(f"policy {score.name}: pod {pod.name}: {wrong} points are not 0 to {MOST_POINTS}")

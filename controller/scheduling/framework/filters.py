@@ -105,7 +105,7 @@ class NetworkNeed:
     """
 
     Settings = NoSettings
-    # Pods of which needs are stated do not come in simulations; all others pass everywhere.
+    # Simulations have no pods with network requirements; all others pass everywhere.
     is_local = True
 
     def __init__(self, settings: NoSettings) -> None:
@@ -120,7 +120,7 @@ class NetworkNeed:
         for peer in needs if snapshot.costs is not None else ():
             found &= _reached(peer, snapshot)
         if snapshot.costs is not None and sum(peer.min_bps > 0 for peer in needs) > 1:
-            # Each need is met alone; whether all are together is asked host by host.
+            # Each need is met alone; check host by host whether all are met together.
             found = carries_all(snapshot.costs, snapshot.host, needs, found)
         return found
 
@@ -231,7 +231,7 @@ class FitsResources:
                 good &= free.device_memory_bytes >= wanted.memory_bytes
             found &= columns.counted(good) >= wanted.count
         if len(request.devices) > 1:
-            # Each part fits alone; whether all do together is asked node by node.
+            # Each part fits alone; check node by node whether all fit together.
             for node in np.flatnonzero(found).tolist():
                 found[node] = fits(columns.nodes[node], free.held_of(columns, node), request) is None
         return found
@@ -253,7 +253,7 @@ class FitsResources:
         columns, one = snapshot.columns, snapshot.columns.nodes[node]
         refusal = fits(one, snapshot.free.held_of(columns, node), pod.request)
         if snapshot.unnarrowed is not None and pod.device is None:
-            # What is missing even with the devices that are kept from the pod is said first.
+            # Report first what is missing even with the devices that are kept from the pod.
             refusal = fits(one, snapshot.unnarrowed.held_of(columns, node), pod.request) or refusal
         return "it fits" if refusal is None else "; ".join(map(str, refusal.missing))
 

@@ -48,7 +48,7 @@ def place_group(
         if found.is_placed:
             return _in_order(found, order)
         if not blocked:
-            break  # what comes first finds no place: no order will help it
+            break  # the first pod does not fit: no order will help
         order.insert(0, order.pop(blocked))
     return first
 

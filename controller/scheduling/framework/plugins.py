@@ -39,7 +39,7 @@ def make_policy(
         made = made_by(msgspec.convert(dict(settings), kind))
     except msgspec.ValidationError as error:
         raise SchedulerError(f"policy {name}: settings: {error}") from None
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise SchedulerError(f"policy {name}: it cannot be made: {_line(error)}") from error
     if missing := [method for method in methods if not hasattr(made, method)]:
         raise SchedulerError(f"policy {name}: it has no {', '.join(missing)}, so it cannot stand here")
@@ -69,7 +69,7 @@ def _load(name: str, group: str, other: str) -> Callable[..., Any]:
         _warn(entry)
     try:
         loaded: Callable[..., Any] = entry.load()
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise SchedulerError(f"policy {name}: {entry.value} does not load: {_line(error)}") from error
     return loaded
 
@@ -79,7 +79,7 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
 
 
 @cache
-def _entries_on(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - it is what is looked through
+def _entries_on(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - the searched state
     """Return the entry points of a group; a scan of all installed packages takes some 20 ms."""
     return tuple(entry_points(group=group))
 

@@ -146,11 +146,11 @@ class Profile:
             return ()
         try:
             found: tuple[OperatorDevice, ...] = tuple(
-                getattr(score.policy, "operator_devices")(pod, snapshot, node)  # noqa: B009 - no score has to have it
+                getattr(score.policy, "operator_devices")(pod, snapshot, node)  # noqa: B009 - optional for scores
             )
             kinds = (wanted.kind for wanted in pod.request.devices)
             problem = problem_of(found, (one.name for one in pod.operators), kinds)
-        except Exception as error:  # a plug-in may raise what it likes
+        except Exception as error:  # a plug-in may raise anything
             said = " ".join(f"{type(error).__name__}: {error}".split())
             raise SchedulerError(f"policy {score.name}: pod {pod.name}: it failed: {said}") from error
         if problem:

@@ -49,7 +49,7 @@ def overloaded_link(costs: CostMap, host: int, peers: Sequence[Peer]) -> str | N
     rows = _overloaded(costs, host, peers)
     if not len(rows):
         return None
-    row, model = int(rows[-1]), costs.model  # hosts' own links come last, and are the plainest to read
+    row, model = int(rows[-1]), costs.model  # hosts' own links come last and are the easiest to read
     if row < model.inner.stop:
         return str(model.table.links[row])
     up = row < model.up.stop

@@ -138,7 +138,7 @@ class Lessons:
         for name, learner in list(self._opened.items()):
             if now_ns - self._saved_ns[name] >= learner.save_every_s * _NS_PER_S:
                 self._saved_ns[name] = now_ns
-                # What comes of it is the policy's standing, too: it is told there.
+                # The policy's standing reports the failure.
                 with suppress(SchedulerError):
                     await asyncio.to_thread(learner.save)
 

@@ -67,7 +67,7 @@ def look_at(lessons: Lessons, pod: Pod) -> None:
     if status.started_ns is not None and status.started_ns >= (status.bound_ns or 0):
         lessons.started(name, status.started_ns)
     elif status.phase is Phase.SUCCEEDED and status.finished_ns is not None:
-        # It has ended before its node saw it run.
+        # It ended before its node saw it run.
         lessons.started(name, status.finished_ns)
     if status.phase in _ENDED and status.finished_ns is not None:
         lessons.ended(name, status.finished_ns)

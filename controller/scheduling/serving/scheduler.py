@@ -211,7 +211,7 @@ class Scheduler:
                 continue
             await self._decide(name)
             if self._clock.now_ns() - breath_ns > _BREATH_NS:
-                # Watches and answers get their turn between decisions.
+                # Let watches and answers run between decisions.
                 await asyncio.sleep(0)
                 breath_ns = self._clock.now_ns()
 
@@ -249,7 +249,7 @@ class Scheduler:
                 await self._refuse(name, subject, outcome, spec)
         except ControllerError as error:
             if isinstance(error, ApiError):
-                # Whether it was done is not known: what is there says so.
+                # The write may have succeeded: read the current state.
                 await self._read_again(pods, nodes)
             self._note_failed(name, error)
         self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
@@ -272,7 +272,7 @@ class Scheduler:
                 self._note_bound(decided)
             self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / _NS_PER_S)
         if refused:
-            # Decided meanwhile as if all of these were bound: sent, it would be refused, and what follows it, for ever.
+            # Later decisions assumed that all of these were bound: they would be refused, and so would any built on them.
             for decided in self._binder.take_back():
                 self.view.withdraw(decided.assumption)
                 self.queue.again(decided.name, self._clock.now_ns())
@@ -347,7 +347,7 @@ class Scheduler:
                 continue
             told = replace(pod, status=replace(pod.status, reasons=(reason,)))
             try:
-                # Taken at once: a binding names the revision of its pod.
+                # Apply at once, because a binding names the revision of its pod.
                 self._take(Pod, pod.metadata.name, await self._client.of(Pod).replace_status(told))
             except NotFoundError:
                 LOGGER.info("pod %s has gone", pod.metadata.name)

@@ -60,7 +60,7 @@ class ClusterView:
         table, found = self._of(kind), {one.metadata.name: one for one in resources}
         for name in [name for name in table if name not in found]:
             self._drop(kind, name)
-        # In the order of the list, so that rows do not depend on what was known before.
+        # Use the order of the list, so that rows do not depend on earlier state.
         before = dict(table)
         table.clear()
         for name, one in found.items():
@@ -145,7 +145,7 @@ class ClusterView:
         self._counts.replace(before, pod)
         self.shares.replace_pod(before, pod)
         if name in self._named_by or any(one is not None and one.spec.peers for one in (before, pod)):
-            self._costs = None  # what is reserved may be another
+            self._costs = None  # reservations may have changed
         for kept, holds in (
             (self._talking, pod is not None and bool(pod.spec.peers)),
             (self._promised, pod is not None and pod.status.nominated is not None),
@@ -207,7 +207,7 @@ class ClusterView:
             before = self._known.get(name)
             known = self._known[name] = KnownNode.of(self.nodes[name], before)
             if known.value is None and before is not None and before.value is None:
-                self.problems[name] = known.problem  # it had no row, and has none
+                self.problems[name] = known.problem  # it has no row, before or after
             else:
                 changed.append(known)
         self._changed.clear()
@@ -269,7 +269,7 @@ class ClusterView:
             elif other is not None and spec.group is not None and other.spec.group == spec.group:
                 mates.append(Mate(other.metadata.name, 0, peer.min_bps, peer.max_delay_ns))
         for asking, need in self._named_by.get(pod.metadata.name, ()):
-            # Who is bound and names this pod needs the way, too: in both directions it is the same.
+            # A bound pod that names this one needs the path, too; both directions count equally.
             if asking.status.node is not None:
                 peers.append(Peer(asking.status.node, 0, need.min_bps, need.max_delay_ns))
         return PendingPod(

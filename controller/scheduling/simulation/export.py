@@ -50,7 +50,7 @@ def _write_csv(trace: Trace, path: Path) -> None:
 
 
 def _write_parquet(trace: Trace, path: Path) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - takes long, and few need it
+    import pyarrow as pa  # noqa: PLC0415 - slow to import and rarely needed
     from pyarrow import parquet  # noqa: PLC0415
 
     schema = pa.schema(

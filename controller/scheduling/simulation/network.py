@@ -207,7 +207,7 @@ class Network:
         """Return a route over links between switches, including the hosts' links."""
         up, down = self.costs.model.up.start + src, self._down(dst)
         hops = (Hop(up), *(Hop(row, share) for row, share in inner.items()), Hop(down))
-        # Over several paths at once the delay, and what packets wait for, is the mean over them.
+        # Over several parallel paths, delay and queueing are the mean over them.
         delay_ns = sum(self._delay_ns[hop.link] * hop.share for hop in hops) // ONE
         crossed = max(round(sum(hop.share for hop in hops) / ONE), 2)
         rates = sorted(self._capacity[hop.link] for hop in hops)[:crossed]

@@ -119,7 +119,7 @@ class _Maker:
         if not all(found):
             self.left_out.append(LeftOut(name, "nobody knows how long some of its tasks take"))
             return
-        # A pod's containers are made for a kind of device, and run as long as the longest of them.
+        # A pod's containers are built for one kind of device; the pod runs as long as the longest of them.
         variant = Variant(
             found[0][0].kind, tuple(pod.request for pod in pods), max(some[0].duration_ns for some in found)
         )

@@ -62,7 +62,7 @@ def probes_for(
     try:
         built = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
     except (OperatorError, ArithmeticError, ValueError, LookupError) as error:
-        # Whoever may submit a task says what he likes of its operators: none of it ends the scheduler, or its round.
+        # A submitter may state anything about operators; nothing of it may stop the scheduler or its round.
         raise ProbeError(f"type {task_type}: no probe can be built of its operators: {_line(error)}") from None
     return tuple(
         ProbeTask(metadata=Metadata(name=name_of("of", task_type, number)), spec=files.to_spec(one))

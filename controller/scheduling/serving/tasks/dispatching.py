@@ -98,7 +98,7 @@ class Dispatching:
             try:
                 verdict = self._verdict(plan, task, one, wall_ns, being_probed)
                 goes = self._due(task, verdict) if verdict.option is not None and verdict.start_s <= 0 else None
-            except ControllerError as error:  # of a policy, or of figures: it holds up no other task
+            except ControllerError as error:  # from a policy or its figures; must not hold up other tasks
                 untold.append((task, TaskPhase.PENDING, line(str(error)), None))
                 continue
             if goes is not None:

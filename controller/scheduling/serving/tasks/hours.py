@@ -90,7 +90,7 @@ class Hours:
 
     def _path(self, pair: Pair, wall_ns: int) -> tuple[PathSample, ...]:
         """Return the history of the path to a centre's first host that the topology knows."""
-        # DuckDB is loaded where a history is read, and only there.
+        # Import DuckDB only when a history is read.
         from controller.probing.hours.telemetry import path_samples, ways  # noqa: PLC0415
 
         assert self._history is not None

@@ -44,7 +44,7 @@ class Probes:
         """Build the probes of types that have none, from waiting and ended tasks."""
         for task in self._unknown():
             name = self._view.type_of(task)
-            # Another library, or a task that says more, may do what could not be done before.
+            # Retry with another library, or with a task that states more.
             tried = (self._knowledge.library_key, task.spec.operators)
             if name in self._knowledge.problems and self._knowledge.problems[name][0] == tried:
                 continue

@@ -117,7 +117,7 @@ class Calibration:
         """
         found = self.fit_of(operator, DeviceKind.CPU)
         if found is None:
-            # Rates alone do not tell one side from the other.
+            # Rates alone do not distinguish the sides.
             side = Side.BOTH
             if not (rough := self.time_of(operator)).is_known:
                 return rough

@@ -120,7 +120,7 @@ def dumps(calibration: Calibration, *, as_json: bool = False) -> str:
     }
     if as_json:
         return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
-    import yaml  # noqa: PLC0415 - only who writes one needs it
+    import yaml  # noqa: PLC0415 - only needed for writing
 
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return text

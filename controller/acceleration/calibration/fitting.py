@@ -81,7 +81,7 @@ def predicted(found: Fit, features: Sequence[float], touched_bytes: float = 0.0)
     """
     if found.uncached is not None and (factor := found.uncached.factor(touched_bytes)) > 1:
         features = [x if name == CONSTANT else x * factor for name, x in zip(found.features, features, strict=True)]
-    # A handful of features, for each operator of each plan: arrays would take longer than the sums.
+    # Only a few features, but for each operator of each plan: arrays would be slower than these sums.
     seconds = sum(map(mul, features, found.coefficients))
     spread = sum(x * sum(map(mul, features, row)) for x, row in zip(features, found.covariance, strict=True) if x)
     spread += (found.residual * seconds) ** 2

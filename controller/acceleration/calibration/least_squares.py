@@ -32,7 +32,7 @@ class Solved:
 
 def solve(columns: Array, seconds: Array) -> Solved:
     """Return the coefficients of columns, [observation, column], fitted to the observed seconds."""
-    from scipy.optimize import nnls  # noqa: PLC0415 - who reads a file fits nothing
+    from scipy.optimize import nnls  # noqa: PLC0415 - not needed by readers of a file
 
     most = np.abs(columns).max(axis=0)
     scale = np.where(most > 0, most, 1.0)
@@ -40,7 +40,7 @@ def solve(columns: Array, seconds: Array) -> Solved:
     told = _independent(scaled / seconds[:, None])
     found, expected = np.zeros(columns.shape[1]), seconds
     for _ in range(_ROUNDS):
-        # Weighed by its own time a run that took too long would count for less than one that took too short a time.
+        # Weighted by its own time, a run that was too slow would count less than one that was too fast.
         found[told] = nnls((scaled / expected[:, None])[:, told], seconds / expected)[0]
         before, expected = expected, np.maximum(scaled @ found, 1e-3 * seconds)
         if (np.abs(expected - before) <= _SETTLED * before).all():

@@ -34,7 +34,7 @@ _STATED_COLOUR: Final = "#b3261e"
 def draw_figures(path: Path, transfer: TransferModel = TransferModel.SUM, *, finite: bool = False) -> None:
     """Write figures 2a to 2f as one picture, .png or .svg; raise AccelerationError for another suffix."""
     canvas = Figure(figsize=(3 * _SIDE_IN[0], 2 * _SIDE_IN[1]), layout="constrained")
-    # Ethernet, InfiniBand, InfiniBand compressed from left to right; linear above square.
+    # Ethernet, InfiniBand and compressed InfiniBand from left to right; linear above square.
     for axes, case in zip(canvas.subplots(2, 3).T.flat, DRAWN, strict=True):
         _draw(axes, case, transfer, finite=finite)
     _save(canvas, path)
@@ -57,7 +57,7 @@ def draw_each(folder: Path, transfer: TransferModel = TransferModel.SUM, *, fini
 def _save(canvas: Figure, path: Path) -> None:
     if path.suffix not in {".png", ".svg"}:
         raise AccelerationError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time, its text as text; a ratio is no formula to be set.
+    # Reproducible output, text kept as text, and no formulas to typeset.
     with mpl.rc_context({"svg.hashsalt": "millrace", "svg.fonttype": "none", "text.parse_math": False}):
         try:
             canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -100,7 +100,7 @@ def _by_paths(works: Works, machines: Machines) -> _Rounds:
     cpu_s, transfer_s, bus_gb = (np.zeros(len(works)) for _ in range(3))
     for at, members in enumerate(machines.groups):
         parts = np.where(works.grows, machines.shares[at], members)
-        # After the first round its group's output is one of many, but for rows that are only put together.
+        # After the first round a group's output is one part of many, except for rows that are only concatenated.
         is_even = works.is_grouped | (~works.grows if at else False)
         held_gb = works.output * np.where(is_even, parts, parts - 1 + works.skew)
         cpu_s += _grown(works, works.merge_t, held_gb, np.zeros_like(held_gb))

@@ -49,7 +49,7 @@ class Ground:
         if self.switch == NO_SWITCH:
             return ()
         switch = switch_choice(works, self.machines, sums, self.switch)
-        # Where it can add up nothing it says why once, whatever would compute for it.
+        # If nothing can be added up, report the reason once, not for each accelerator.
         by = () if all(switch.refusals) else self.accelerators
         return (switch, *(switch_choice(works, self.machines, sums, self.switch, one) for one in by))
 

@@ -75,7 +75,7 @@ class SwitchTree:
     def transfer_s(self, sums: Sums) -> float:
         """Return the time from the first packet sent until all machines have the result."""
         items = -(-sums.lanes(self.machines) // BLOCK)
-        # A block's exponents are agreed on before: one more item for 256 of them.
+        # Blocks first agree on their exponents: one more item for 256 of them.
         items += -(-items // BLOCK) if sums.is_float else 0
         return items * FRAME_BYTES / 1e9 * self.s_per_gb + self.delay_s
 
@@ -137,7 +137,7 @@ def switch_choice(
     if accelerator is None:
         parts = times(works, machines)
         return Choice(SWITCH, type(parts)(parts.compute_s, nothing, transfer_s, nothing, nothing), refusals)
-    # What switches add up is not compressed; each machine's own part is what it would do alone.
+    # Sums in switches are not compressed; each machine's own part is as if it worked alone.
     plain = replace(accelerator, compression=None)
     parts = times(works, replace(machines, network=Network(math.inf), count=1), plain)
     its = choice_of(works, machines, plain).refusals

@@ -105,7 +105,7 @@ def _rivals(ground: Ground, placed: _Placed, row: int) -> Rivals | None:
     label = placed.labels[other]
     own_s = float(ground.on_cpu.total_s[row])
     other_s = float(ground.choices[label][0].times.total_s[row])
-    # What a neighbour's device has to bring out for the CPU counts as its other times do.
+    # The cost of bringing data out of a neighbour's device for the CPU is weighted like its other times.
     moves_cpu_s = ground.preset * (_beside(placed, row, 0) - own_s)
     return Rivals(row, label, moves_cpu_s, _beside(placed, row, other) - other_s, device == 0)
 

@@ -38,7 +38,7 @@ def crossings_of(plan: Plan, works: Works, accelerators: Sequence[Accelerator], 
     src, dst = (np.array([getattr(edge, side) for edge in plan.edges]) for side in ("src", "dst"))
     gb = np.array([edge.gb for edge in plan.edges])
     read = np.bincount(dst, gb, len(works))
-    # What goes in of others is no more than what goes in.
+    # Input from other operators is at most the whole input.
     gb *= np.minimum(1.0, np.divide(works.goes_in, read, out=np.ones_like(read), where=read > 0))[dst]
     readers = Counter(edge.src for edge in plan.edges)
     parts = np.array([readers[one] + (one in plan.ends) for one in src.tolist()])

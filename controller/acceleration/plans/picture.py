@@ -36,7 +36,7 @@ def draw(explained: Explained, path: Path) -> None:
     """Write a plan to a .png or .svg file; raise AccelerationError for another suffix or a failed write."""
     if path.suffix not in {".png", ".svg"}:
         raise AccelerationError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time; names are no formulas.
+    # Reproducible output; names are not formulas.
     with mpl.rc_context({"svg.hashsalt": "millrace", "text.parse_math": False}):
         canvas = _drawn(explained)
         try:
@@ -91,7 +91,7 @@ def _places(explained: Explained) -> tuple[list[Point], float, float]:
     for at in reversed(range(count)):
         rows[at] = max((rows[reader] + 1 for reader in readers[at]), default=0)
     free = 0
-    # Who reads a shared result first has it in its own columns.
+    # The first reader of a shared result gets it in its own columns.
     placed: set[int] = set()
 
     def settle(at: int) -> None:
@@ -127,7 +127,7 @@ def _draw_operator(axes: Axes, one: ExplainedOperator, place: Point, fills: Mapp
     fill = fills[one.device] if one.decision.times else _UNKNOWN
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(FancyBboxPatch(corner, *_BOX_IN, boxstyle=style, facecolor=fill, edgecolor="#555555", zorder=3))
-    # Of several choices there is room for two: the CPU, and the one that was taken.
+    # There is room for two choices: the CPU and the chosen one.
     known = sorted(one.decision.times.items(), key=lambda some: (some[0] != CPU, some[0] != one.device))
     times = "  ".join(f"{device} {plain(times.total_s)} s" for device, times in known)
     lines = (

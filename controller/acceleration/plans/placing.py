@@ -118,7 +118,7 @@ def _all_of(choices: int, count: int) -> Numbers:
 
 def _cut(problem: Problem) -> Placement:
     """Return the minimum between two devices: operators on the CPU's side of a minimum cut, and the others."""
-    import networkx as nx  # noqa: PLC0415 - plans of queries need none, and it takes a quarter of a second
+    import networkx as nx  # noqa: PLC0415 - not needed for plans of queries, and takes a quarter of a second
 
     graph = nx.DiGraph()
     graph.add_nodes_from(("cpu", "other"))
@@ -126,7 +126,7 @@ def _cut(problem: Problem) -> Placement:
         _arc(graph, "cpu", operator, float(elsewhere))
         _arc(graph, operator, "other", float(on_cpu))
     for (src, dst), move in zip(problem.edges, problem.moves, strict=True):
-        # Of the four costs of an edge, what is each operator's own, and what the two pay where they are apart.
+        # Split the four costs of an edge into each operator's own and the cost of being on different devices.
         (neither, comes), (leaves, both) = move.tolist()
         _own(graph, src, leaves - neither)
         _own(graph, dst, both - leaves)

@@ -84,9 +84,9 @@ class Chooser:
         else:
             known = self._calibration or DEFAULT
             found = (known.accelerator_of(kind) for kind in DeviceKind if kind is not DeviceKind.CPU)
-            # Compression is worth its time on slow networks alone; a hardware file may ask for it.
+            # Compression only pays off on slow networks; a hardware file may enable it.
             there = tuple(replace(one, compression=None) for one in found if one is not None)
-            # Of another machine: what a node says of its own bus and memory is nearer the truth.
+            # From another machine: a node's own values of bus and memory are more accurate.
             self.hardware = Hardware(accelerators=there, said=(frozenset(),) * len(there))
         self.kinds = {one.label: one.kind for one in self.hardware.accelerators}
         self._placed = lru_cache(_KEPT)(self._place)

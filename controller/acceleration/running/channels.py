@@ -102,7 +102,7 @@ class Channel:
 
     def close(self) -> None:
         """Close the connection; waiters at both ends are notified."""
-        with suppress(OSError):  # the other end is gone already
+        with suppress(OSError):  # the other end is already gone
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
@@ -214,7 +214,7 @@ def listen(address: str, backlog: int) -> socket.socket:
         if problem := prepare(path.parent):
             raise RunError(f"{address}: {problem}")
         if path.is_socket() and not _answers(path):
-            path.unlink()  # of a worker that was killed
+            path.unlink()  # left by a killed worker
         found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         found.bind(str(path))
         path.chmod(0o600)

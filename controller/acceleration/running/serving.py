@@ -53,7 +53,7 @@ class Worker:
                 elif message.get("type") == "open":
                     self._converse(channel, message)
         except (OSError, RunError):
-            return  # whoever it was is gone, or does not know the secret
+            return  # the other end is gone, or does not know the secret
         finally:
             places.release()
 
@@ -99,7 +99,7 @@ class Worker:
                 session.close()
         finally:
             self._session.release()
-        # Whoever has waited for this may open the next session at once.
+        # Waiters may open the next session at once.
         channel.send({"type": "done"})
 
     def add(self, job: Job) -> None:

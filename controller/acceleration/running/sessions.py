@@ -91,7 +91,7 @@ class Session:
         """Do something and report success, or why it failed."""
         try:
             answer = {"type": "done"} | function()
-        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+        except Exception as error:  # noqa: BLE001 - any library error is reported to the client
             answer = {"type": "refused", "problem": _line(error)}
         self._channel.send(answer)
 
@@ -146,10 +146,10 @@ class Session:
     def _run(self, job: Job) -> None:
         try:
             answer = {"type": "done", "times": dataclasses.asdict(job.run())}
-        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+        except Exception as error:  # noqa: BLE001 - any library error is reported to the client
             answer = {"type": "refused", "problem": _line(error)}
-        self._is_busy = False  # before the answer: the next question follows on it
-        with suppress(OSError):  # whoever asked is gone
+        self._is_busy = False  # before the answer, as the next request follows it
+        with suppress(OSError):  # the client is gone
             self._channel.send(answer)
 
     def _send_result(self) -> None:
@@ -158,7 +158,7 @@ class Session:
             if self._job is None:
                 raise RunError("it has no job")
             table = self._job.result()
-        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+        except Exception as error:  # noqa: BLE001 - any library error is reported to the client
             self._refuse(_line(error))
             return
         self._channel.send({"type": "done"}, table)

@@ -22,13 +22,13 @@ from dataplane.local.deadline import LocalDeadline, wait_readable
 _START_S: Final = 60.0
 _END_S: Final = 3.0
 _ENVIRONMENT: Final = {
-    # One thread each, as a machine of one core has, whatever libraries think of this one.
+    # One thread each, like a single-core machine, regardless of this machine's cores.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # Memory that was used is kept: pages that are asked for again cost more than many an operator (mallopt(3)).
+    # Keep used memory: requesting pages again costs more than many operators (mallopt(3)).
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
-    # Each job has a thread of its own, whose own arena would have none of what the last one used.
+    # Each job has its own thread; a separate arena would not reuse the previous job's memory.
     "MALLOC_ARENA_MAX": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }

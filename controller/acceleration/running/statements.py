@@ -177,7 +177,7 @@ class _Splitter:
         )  # fmt: skip
 
     def split(self, sharded: str) -> Split:
-        # In GROUP BY a column goes before an alias of its name, in ORDER BY after it.
+        # In GROUP BY a column takes precedence over an alias of the same name, in ORDER BY the alias does.
         self._groups = [self._resolved(node, self._inputs) for node in self._root["group_expressions"]]
         is_aggregate = bool(self._groups) or any(self._is_aggregate(node) for node in _inside(self._outer()))
         partial, merge, final = self._grouped() if is_aggregate else self._rows()
@@ -257,7 +257,7 @@ class _Splitter:
         keys = [f"g{place}" for place in range(len(self._groups))]
         partial = self._partial(keys)
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
-        # Of the very types that shards yield, as merges merge both those and other merges' results.
+        # Use exactly the types of the shards, as merges take both shards' and other merges' results.
         kinds = dict(_types_of(self._connection, partial))
         added = [
             f"CAST({_merged(node)}({name}) AS {kinds[name]}) AS {name}" for name, node in self._aggregates.values()

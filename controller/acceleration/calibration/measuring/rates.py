@@ -38,7 +38,7 @@ def cpu_rates(model: str, cores: int, clock: Clock, *, is_quick: bool) -> Rates:
 
 def gpu_rates(clock: Clock, *, is_quick: bool) -> Rates:
     """Return the rates of torch's GPU and its bus; raise ProbeKernelError without one."""
-    import torch  # noqa: PLC0415 - where there is none nobody needs it
+    import torch  # noqa: PLC0415 - not needed without one
 
     n = (1 << 20) if is_quick else (1 << 26)
     triad = Implementation(DeviceKind.GPU, Library.TORCH, f"{_KERNELS}.on_torch:stream_triad_cuda")

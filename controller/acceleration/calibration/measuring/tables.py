@@ -46,7 +46,7 @@ class Project(Rows):
         self.expressions = sizes["expressions"]
         last = self.columns - 1
         formulas = (f"c0 * {place + 3} + c{place % self.columns} + c{last}" for place in range(self.expressions))
-        self.query = f"SELECT {', '.join(formulas)} FROM t"  # noqa: S608 - numbers of ours
+        self.query = f"SELECT {', '.join(formulas)} FROM t"  # noqa: S608 - only our own numbers
 
     def accuracy(self, output: Array) -> float:
         """Return the error of the sums of all new columns."""
@@ -59,7 +59,7 @@ class TopN(Rows):
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__(sizes, seed)
         self.kept = min(sizes["kept_rows"], self.rows)
-        self.query = f"SELECT * FROM t ORDER BY c0 LIMIT {self.kept}"  # noqa: S608 - a number of ours
+        self.query = f"SELECT * FROM t ORDER BY c0 LIMIT {self.kept}"  # noqa: S608 - only our own number
 
     def accuracy(self, output: Array) -> float:
         """Return the error of all columns: keys are 0, 1, 2, ..."""

@@ -40,7 +40,7 @@ class NumpyBackend:
                 kept = np.flatnonzero(data[operator.column] < operator.below)
                 return _table({name: values[kept] for name, values in data.items()})
             case OperatorKind.AGGREGATE:
-                # Sums are of 64 bits whatever their column's width is, as groups are of any.
+                # Sums have 64 bits regardless of the column's width, as groups may have any size.
                 wide = {name: data[name] for name in operator.sums}
                 rows = len(next(iter(data.values()), ()))
                 return _grouped(operator, data, wide | {COUNT: np.ones(rows, np.int64)})
@@ -134,7 +134,7 @@ def _joined(key: str, data: Columns, other: Columns) -> pa.Table:
     first, last = (np.searchsorted(keys, data[key], side=side) for side in ("left", "right"))
     counts = last - first
     left = np.repeat(np.arange(len(counts)), counts)
-    # The place inside each row's matches: how far it is from where they begin.
+    # Position within each row's matches: the offset from their beginning.
     inside = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
     right = order[first[left] + inside]
     found = {name: values[left] for name, values in data.items()}

@@ -72,7 +72,7 @@ class TorchBackend:
 
 
 def _tensors(table: pa.Table) -> Tensors:
-    # A tensor wants memory that it may write; what came by Arrow is not.
+    # Tensors need writable memory, which Arrow's is not.
     return {
         name: torch.from_numpy(values if values.flags.writeable else values.copy())
         for name, values in columns_of(table).items()

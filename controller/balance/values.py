@@ -25,7 +25,7 @@ class Sample:
     unit: str = ""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.bus <= 1.0:  # not a number is neither
+        if not 0.0 <= self.bus <= 1.0:  # also refuses NaN
             raise SampleError(self.unit, f"its bus occupancy is {self.bus:g}, not from 0 to 1")
         if not 0.0 <= self.load <= 1.0:
             raise SampleError(self.unit, f"its load is {self.load:g}, not from 0 to 1")

@@ -93,7 +93,7 @@ class _Table:
         while self.left and gainers and losers:
             to, of = self._pop(gainers, gains=True), self._pop(losers, gains=False)
             if to is None or of is None:
-                # One of them was out of date: the other one is looked at again.
+                # One of them was stale: requeue the other one.
                 if to is not None:
                     self._push(gainers, to, gains=True)
                 if of is not None:

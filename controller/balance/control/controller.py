@@ -53,7 +53,7 @@ class ControlSettings(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if self.scheme is not Scheme.FIXED:
-            _ = self.rule  # for what it refuses
+            _ = self.rule  # raises for invalid values
         worst_margin(self)
 
     @property

@@ -39,7 +39,7 @@ def save(canvas: Figure, path: Path) -> None:
     """Write a picture, .png or .svg; raise BalanceError for another suffix or a failed write."""
     if path.suffix not in {".png", ".svg"}:
         raise BalanceError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time, its text as text.
+    # Reproducible output, text kept as text.
     with mpl.rc_context({"svg.hashsalt": "millrace", "svg.fonttype": "none"}):
         try:
             canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -72,7 +72,7 @@ class PidSettings(Strict, frozen=True):
     """Share of the last derivative that is kept, to reduce noise."""
 
     def __post_init__(self) -> None:
-        Gains(self.kp, self.ki, self.kd)  # for what it refuses
+        Gains(self.kp, self.ki, self.kd)  # raises for invalid values
 
     @property
     def gains(self) -> Gains:

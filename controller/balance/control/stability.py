@@ -147,7 +147,7 @@ def _stable_factors(gains: Gains, plant: LinearPlant, *, is_stable: bool) -> tup
 def _crossing_factors(gains: Gains, plant: LinearPlant) -> Iterable[float]:
     frequencies = _frequencies()
     curve = _curve(gains, plant, frequencies)
-    is_real = np.abs(curve.imag) < _ON_THE_CIRCLE * np.abs(curve)  # rounding's signs say nothing
+    is_real = np.abs(curve.imag) < _ON_THE_CIRCLE * np.abs(curve)  # signs of rounding errors mean nothing
     flips = np.flatnonzero((np.signbit(curve.imag[:-1]) != np.signbit(curve.imag[1:])) & ~(is_real[:-1] & is_real[1:]))
     for index in flips:
         low, high = float(frequencies[index]), float(frequencies[index + 1])

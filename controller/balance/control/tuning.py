@@ -97,7 +97,7 @@ def tuned(
     """
     if not (period_s > 0.0 and math.isfinite(period_s)):
         raise GainsError(f"the period is {period_s:g} s, not a finite number above 0")
-    plant.sampled(period_s, accumulates=accumulates)  # for what it refuses
+    plant.sampled(period_s, accumulates=accumulates)  # raises for invalid values
     seen_s = plant.delay_seen_s(period_s)
     if rule is TuningRule.ZIEGLER_NICHOLS:
         delay_s = seen_s + _SAMPLING * period_s
@@ -122,7 +122,7 @@ def _simc_accumulating(
     ti_s = 4.0 * (closed_s + delay_s)
     td_s = plant.lag_s
     if form is Form.PID:
-        series = 1.0 + td_s / ti_s  # SIMC's are gains of a series form
+        series = 1.0 + td_s / ti_s  # SIMC gives gains of a series form
         return _Continuous(kp * series, kp / ti_s, kp * td_s)
     return _Continuous(kp, kp / ti_s, kp * td_s)
 

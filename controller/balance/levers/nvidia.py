@@ -152,7 +152,7 @@ class GpuInstances:
                 )
                 api.nvmlGpuInstanceCreateComputeInstance(instance, info.id)
             except api.NVMLError:
-                api.nvmlGpuInstanceDestroy(instance)  # programs cannot use one without a compute instance
+                api.nvmlGpuInstanceDestroy(instance)  # unusable without a compute instance
                 raise
         surplus = len(self._instances()) - wanted
         for instance in reversed(self._instances()):

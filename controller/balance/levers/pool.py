@@ -100,7 +100,7 @@ class PoolUnits:
             self._asking_since_ns = None
             return nothing
         target = standing.place(standing.value + by)
-        # In vain or not, more is asked for: units may become free.
+        # Ask for the full amount even if none are free: units may become free.
         self._target = round(standing.value + by if by > 0 else target)
         if by < 0:
             self._asking_since_ns = None
@@ -192,7 +192,7 @@ class PoolUnits:
         except ApiError as error:
             raise LeverError(self.name, str(error)) from error
         self._answered_ns = asked_ns
-        self._pool = found  # its lease may have changed
+        self._pool = found  # the lease may have changed
         if self._on_answer is not None:
             self._on_answer(self.until_ns)
         return found

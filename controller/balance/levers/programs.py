@@ -57,7 +57,7 @@ class Autocast:
         """Return the context for a step."""
         if self.precision is Precision.FP32:
             return nullcontext()
-        import torch  # noqa: PLC0415 - the program that has it calls this
+        import torch  # noqa: PLC0415 - called by the owning program
 
         found: AbstractContextManager[Any] = torch.autocast(self._device_type, dtype=self._half)
         return found

@@ -75,7 +75,7 @@ class CpuQuota:
     def release(self, *, always: bool = False) -> None:
         """Restore the original quota, or none, if this lever ever moved it."""
         if self._has_moved or (always and self._may_set):
-            self._quotas()  # a group that is gone is not made again
+            self._quotas()  # fails if the group is gone, instead of recreating it
             self._write(self._found_milli)
             self._has_moved = False
 

@@ -111,7 +111,7 @@ def _decided(clusters: tuple[Cluster, ...], order: tuple[LeverKind, ...]) -> tup
     rule, free = PlatformRule(), 0
     found: dict[str, Cluster] = {}
     asks = {one.name: rule.change(float(one.full.error), _sample(one), one.state) for one in clusters}
-    for one in sorted(clusters, key=lambda one: asks[one.name].sub_units):  # those first that free
+    for one in sorted(clusters, key=lambda one: asks[one.name].sub_units):  # units are freed first
         change = asks[one.name]
         limits = Limits(
             precisions=(Precision.INT8,), frequency_high_mhz=_MOST_MHZ, sub_units_high=one.state.sub_units + free

@@ -71,6 +71,6 @@ def overshoots(
     """
     after = applied(state, change, allowed)
     if not (sample.bus and sample.load) or after.sub_units < 1 or not after.frequency_mhz > 0:
-        return False  # nothing flows, or levers beyond their stops, which are another's to know
+        return False  # nothing flows, or levers are beyond their stops, which is checked elsewhere
     off = math.log(sample.bus / sample.load)
     return abs(off + math.log(capacity_ratio(state, after, speeds))) >= abs(off)

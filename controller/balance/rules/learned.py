@@ -97,7 +97,7 @@ class Learned:
         inner = float(min(abs(interval.low), abs(interval.high)))
         if 0 in interval or not inner:
             return Row(interval=row.interval)
-        # As small as it can be for this error: with a bus or cores at 100 %. It is more under lighter loads.
+        # The minimum for this error, with a bus or cores at 100 %; it is larger under lighter loads.
         off = -math.log1p(-min(inner, 0.99)) * self.settings.share
         way = -1 if interval.low >= 0 else 1
         change = self._change(off / len(self.effects), way)
@@ -189,7 +189,7 @@ def _fit(levers: Mapping[LeverKind, Floats], off: Floats, delay: int, settings: 
     counts = {kind: int(np.count_nonzero(moved[kind][clear])) for kind in settings.levers}
     known = [kind for kind, count in counts.items() if count >= settings.least_moves]
     still = {kind: count for kind, count in counts.items() if kind not in known}
-    for kind in moved.keys() - set(known):  # what it did is nobody's here
+    for kind in moved.keys() - set(known):  # its effect is not fitted
         clear &= moved[kind] == 0
     windows = int(np.count_nonzero(clear))
     spare = windows - len(known)

@@ -144,7 +144,7 @@ def _units(by: int, handed: float, state: UnitState, limits: Limits, most: int |
     if limits.sub_units_low <= wanted <= limits.sub_units_high:
         return math.ceil(wanted - _SLACK) - here, 1.0
     reached = limits.sub_units_low if wanted < limits.sub_units_low else limits.sub_units_high
-    if (reached - here) * (wanted - here) < 0:  # it stands beyond its limits: that is nobody's to undo here
+    if (reached - here) * (wanted - here) < 0:  # it is beyond its limits, which is not undone here
         reached = here
     return reached - here, wanted / reached
 

@@ -91,7 +91,7 @@ class Board:
         for place, kind in enumerate(self._order):
             order = self._order[place:]
             pending = self._handed_on(pending, state, order, seen)
-            seen = None  # it was of before: what one lever has done is not looked at again
+            seen = None  # the sample is from before the first move: do not apply it again
             asked = _part(pending, kind)
             if not asked:
                 pending = _with(pending, kind, 0)

@@ -103,7 +103,7 @@ def _interface(unit: str, settings: InterfaceBus, root: Root) -> Meter:
     namespace = namespace_of(settings.namespace)
     if namespace is None:
         return InterfaceUse(unit, name, settings.direction, rate_bps, root)
-    # A thread that has entered the namespace sees its devices; the process stays where it is.
+    # Only this thread enters the namespace to see its devices; the process stays in its own.
     meter = InterfaceUse(unit, name, settings.direction, rate_bps, root, "thread-self")
     return _InNamespace(unit, meter, str(namespace))
 

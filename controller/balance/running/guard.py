@@ -64,7 +64,7 @@ class Guard:
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "controller.balance.running.guard", msgspec.json.encode(self._order).decode()]
-        # In a session of its own: what ends the loop's terminal does not end it.
+        # In its own session, so that the end of the loop's terminal does not end it.
         self._process = subprocess.Popen(  # noqa: S603 - our own program
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
         )
@@ -81,7 +81,7 @@ class Guard:
         try:
             self._send(_END)
         except LeverError:
-            pass  # it is gone already
+            pass  # it is already gone
         finally:
             self._stop()
 
@@ -100,7 +100,7 @@ class Guard:
             raise LeverError("guard", f"the process that releases levers has ended: {error.strerror}") from error
 
     def _stop(self) -> None:
-        # Killed too early it would leave levers where they are.
+        # If killed too early, it would leave levers in place.
         if not wait_for_exit(self._process, _END_S, "the process that releases levers"):
             self._process.kill()
             self._process.wait()
@@ -139,7 +139,7 @@ class _Pipes:
             return Heard(is_told=True)
         if not ready:
             return Heard(is_closed=self._is_closed)
-        data = os.read(self._beats, 1 << 16)  # of whole words: shorter writes to a pipe are not divided
+        data = os.read(self._beats, 1 << 16)  # whole words: short writes to a pipe are atomic
         self._is_closed = not data
         return Heard(tuple(word for (word,) in _WORD.iter_unpack(data)), is_closed=self._is_closed)
 
@@ -246,7 +246,7 @@ def main() -> None:
     order = msgspec.json.decode(sys.argv[1], type=GuardOrder)
     told, tell = os.pipe2(os.O_NONBLOCK)
     signal.set_wakeup_fd(tell)
-    signal.signal(signal.SIGTERM, lambda *_: None)  # the wake-up tells it
+    signal.signal(signal.SIGTERM, lambda *_: None)  # reported by the wake-up file descriptor
     needs_nvml = order.levers.gpu_clock is not None or order.levers.gpu_instances is not None
     with open_nvml() if needs_nvml else nullcontext("NVML is not asked") as nvml:
         levers, _ = local_levers(order.levers, Root(Path(order.root)), nvml)

@@ -75,7 +75,7 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             raise LeverError(f"of unit {settings.unit}", f"none is there: {'; '.join(absent)}")
         board = Board(levers, host.clock, rest_s=settings.rest_s)
         record = None if settings.record is None else _Record(stack, settings.record, settings.unit, set(board.levers))
-        loop = await asyncio.to_thread(  # it measures already, and netlink has an event loop of its own
+        loop = await asyncio.to_thread(  # it already measures, and netlink has its own event loop
             Loop,
             source_of(settings, host, costs),
             Controller(settings.control),
@@ -168,7 +168,7 @@ class _Record:
             LeverKind.FREQUENCY: tick.before.frequency_mhz,
             LeverKind.SUB_UNITS: tick.before.sub_units,
         }
-        needed = {*self._kinds, LeverKind.SUB_UNITS}  # of which there is at least the unit itself
+        needed = {*self._kinds, LeverKind.SUB_UNITS}  # there is at least the unit itself
         levers = (stood[kind] if kind in needed else "" for kind in stood)
         row = (f"{tick.time_s:.3f}", self._unit, sample.bus, sample.load, *levers, tick.output)
         try:
@@ -178,7 +178,7 @@ class _Record:
 
 
 def _close(text: TextIO) -> None:
-    with suppress(OSError):  # what could not be written was said when it was
+    with suppress(OSError):  # failed writes were already reported
         text.close()
 
 

@@ -110,14 +110,14 @@ class BalanceService:
 
     async def _follow_nodes(self) -> None:
         async for told in self._client.of(Node).follow():
-            self._back()  # it may have been this watch alone that waited
+            self._back()  # perhaps only this watch was waiting
             _take(self.nodes, told)
             if any(pool.spec.node is not None for pool in self.pools.values()):
                 self._changed.set()
 
     def _back(self) -> None:
         if self._is_away:
-            # Holders could not report either: whoever does not now is silent from now on.
+            # Holders could not report either: count their silence from now.
             self._heard_ns = self._now_ns()
             LOGGER.info("the API server answers again; silence of holders is counted anew")
         self._is_away = False
@@ -133,7 +133,7 @@ class BalanceService:
             await asyncio.sleep(max(self._settings.interval_s - passed_s, 0.0))
 
     async def _round(self) -> None:
-        # A clock that was set back must not make nobody silent until it has caught up.
+        # If the clock was set back, silence must not go undetected until it has caught up.
         self._heard_ns = min(self._heard_ns, self._now_ns())
         for name in self._known.keys() - self.pools.keys():
             del self._known[name]
@@ -192,7 +192,7 @@ class BalanceService:
             shown, memories = replace(pool, status=made.status), {name: made.memories[name] for name in new}
             self._keep(lambda history: history.note_reports(shown, new))
             self._keep(lambda history: history.note_memories(pool.metadata.name, memories))
-            # Before anybody sees what was made of them: a service that ends in between would go on without them.
+            # Commit before the results are visible: a service that stops in between would resume without them.
             self._keep(History.commit)
 
     async def _write(self, pool: UnitPool, known: _Known, made: Round) -> None:
@@ -206,7 +206,7 @@ class BalanceService:
             LOGGER.info("pool %s: decided again: %s", name, error)
             return
         except ApiError as error:
-            known.budget.left -= made.moved  # they may have moved all the same
+            known.budget.left -= made.moved  # they may have moved nevertheless
             self._failed(name, known, _SHARES, error)
             return
         known.budget.left -= made.moved

@@ -53,7 +53,7 @@ def look(
     pool: UnitPool, report: HolderStatus, before: Memory, *, full_load: float, table: IntervalTable = TABLE
 ) -> Memory:
     """Return a holder's state after its report; units at a load of `full_load` are all busy."""
-    # One with an earlier stamp is new, too: the server's clock was set back. Pools are never seen in a wrong order.
+    # An earlier timestamp is new, too: the server's clock was set back. Pools always arrive in order.
     if report.reported_ns is None or report.reported_ns == before.reported_ns:
         return before
     share = next((one for one in pool.shares if one.holder == report.holder), None)

@@ -142,7 +142,7 @@ def _trial(kind: LoadKind, name: str, settings: ControlSettings, ground: Ground)
     )
     (found,) = run([member], rng=np.random.default_rng(_SEED))
     came = _QUIET if kind is not LoadKind.BURST else _BURST_EVERY - _BURST_LENGTH
-    first = came + math.ceil(ground.plant.delay_s)  # before that nobody can know of it
+    first = came + math.ceil(ground.plant.delay_s)  # it cannot be observed before that
     figures = figures_of(found.time_s[first:].tolist(), found.error[first:].tolist())
     late = ground.samples - ground.samples // 4
     return Trial(

@@ -28,7 +28,7 @@ MOST_MACHINES: Final = 10_000_000
 
 
 class Growth(StrEnum):
-    """An operator's class: how its CPU time grows with its data, from `t`, the seconds for 100 MB, and `d` in GB.
+    """An operator's class: the growth of its CPU time with its data, from `t`, seconds for 100 MB, and `d` in GB.
 
     linear: 10 t d (filter). square: 100 t^2 d, as the model's formula has it (join). sort: n log n in rows, equal to
     linear at 100 MB. hash-join: linear in both sides, each with its own t. grouped: linear in its input, and its output

@@ -65,7 +65,7 @@ MOST_GAIN: Final = 1e12
 class Gains:
     """Gains per sample: u(k) = kp e(k) + ki sum(e(0..k)) + kd (e(k) - e(k-1)).
 
-    Raises GainsError for one below 0, not finite, or above `MOST_GAIN`.
+    Raises GainsError for a gain that is below 0, not finite, or above `MOST_GAIN`.
     """
 
     kp: float

@@ -146,7 +146,7 @@ class FirmEstimate:
     """
 
     class Settings(Strict, frozen=True):
-        """The weakest bases of estimates that tasks are dispatched by."""
+        """Weakest bases of estimates for dispatching tasks."""
 
         weakest: Basis = Basis.HISTORY
         else_weakest: Basis | None = Basis.MODELLED

@@ -43,7 +43,7 @@ class Plan:
         self._ways: dict[tuple[object, int], tuple[Floats, Flags]] = {}
 
     def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
-        """Return where a task goes, and keep its units in the books."""
+        """Return the decision about a task, and reserve its units in the books."""
         verdict = decide(profile, self.question(task, options))
         if (option := verdict.option) is not None and verdict.row is not None:
             held_s = float(verdict.asked.transfer_s[verdict.row] + options.high[verdict.row])

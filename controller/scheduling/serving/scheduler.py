@@ -272,7 +272,7 @@ class Scheduler:
                 self._note_bound(decided)
             self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / _NS_PER_S)
         if refused:
-            # Later decisions assumed that all of these were bound: they would be refused, and so would any built on them.
+            # Later decisions assumed that all of these were bound: they, and any built on them, would be refused.
             for decided in self._binder.take_back():
                 self.view.withdraw(decided.assumption)
                 self.queue.again(decided.name, self._clock.now_ns())

@@ -40,7 +40,7 @@ class NumpyBackend:
                 kept = np.flatnonzero(data[operator.column] < operator.below)
                 return _table({name: values[kept] for name, values in data.items()})
             case OperatorKind.AGGREGATE:
-                # Sums have 64 bits regardless of the column's width, as groups may have any size.
+                # Sums have 64 bits regardless of their column's width, as a group may be of any size.
                 wide = {name: data[name] for name in operator.sums}
                 rows = len(next(iter(data.values()), ()))
                 return _grouped(operator, data, wide | {COUNT: np.ones(rows, np.int64)})

@@ -53,8 +53,9 @@ _SLICE: Final = 4096
 class Collector:
     """Turns report payloads into the network's state; never raises on any payload, counts it by name instead.
 
-    Its methods may be called from any thread; one thread at a time gives it payloads. The state has a lock, which
-    `snapshot` and other readers wait for a few milliseconds at most: whoever takes payloads steps aside for them.
+    Its methods may be called from any thread; only one thread at a time may pass payloads. The state has a lock, for
+    which `snapshot` and other readers wait a few milliseconds at most: the thread that processes payloads yields to
+    them.
     """
 
     def __init__(self, topology: Topology, clock: Clock, settings: CollectorSettings | None = None) -> None:
@@ -102,9 +103,9 @@ class Collector:
         return self._report_udp_port
 
     def receive(self, payload: bytes, source: object = None, address: IPv4Address | None = None) -> None:
-        """Take one report's UDP payload; `source` (who sent it) only appears in the explanation of a refusal.
+        """Take one report's UDP payload; `source` (its sender) only appears in the explanation of a refusal.
 
-        `address` is where it came from, which has to be its switch's report source; None: the caller answers for it.
+        `address` is where it came from, which must be its switch's report source; None: the caller answers for it.
         """
         with self._lock:
             self._receive(payload, source, None if address is None else int(address))
@@ -218,10 +219,10 @@ class Collector:
         reception.pass_row()
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:
-        """Call `sink` with each report's records, in travelling order; return what ends that.
+        """Call `sink` with each report's records, in travelling order; return a function that ends the subscription.
 
-        It is called in the thread that gives payloads, while nobody else has the state: it must not wait. What several
-        processes read comes faster as columns.
+        It is called in the thread that passes payloads, while that holds the state: it must not wait. Several processes
+        get the records faster as columns.
         """
         with self._lock:
             self._sinks = (*self._sinks, sink)
@@ -239,9 +240,9 @@ class Collector:
             self._want_records()
 
     def subscribe_columns(self, sink: ColumnSink, reports_per_s: int | None = None) -> Callable[[], None]:
-        """Have `hand_over_records` call `sink` with the records of an even sample of reports; return what ends that.
+        """Have `hand_over_records` call `sink` with records of an even sample of reports; return a function to stop.
 
-        The sample has about `reports_per_s`, of which settings allow so many.
+        The sample has about `reports_per_s`, if the settings allow that many.
         """
         entry = sink, _NO_LIMIT if reports_per_s is None else reports_per_s
         with self._lock:
@@ -285,14 +286,14 @@ class Collector:
         self._drop_sinks = without(self._drop_sinks, sink)
 
     def note_jobs(self, notes: Mapping[int, JobNote]) -> None:
-        """Take the names of jobs, of all of them by number, from who runs them."""
+        """Take the names of all jobs, by number, from their operator."""
         with self._lock:
             self._state.jobs.note(notes)
 
     def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
-        """Take the condition of all links that are watched, from who watches them; links of other fabrics are left out.
+        """Take the condition of all watched links, from the watcher; links of other fabrics are left out.
 
-        It holds until the next time, ten seconds at most.
+        It is valid until the next call, ten seconds at most.
         """
         with self._lock:
             self._links.note(statuses, self._clock.now_ns())
@@ -310,7 +311,7 @@ class Collector:
             return self._accounting.states()
 
     def take_signals(self) -> NetworkSignals:
-        """Return what tells, since the last call, that the network has changed."""
+        """Return the signs, since the last call, that the network has changed."""
         with self._lock:
             return self._state.take_signals()
 
@@ -325,7 +326,7 @@ class Collector:
             return self._state.delays(self._lock.step_aside)
 
     def status(self) -> CollectorStatus:
-        """Return every counter that has counted, and why the last bad report was refused; it waits for nobody."""
+        """Return all non-zero counters, and why the last bad report was refused; never blocks."""
         # A copy, which takes one step: another thread may be counting.
         counted = {str(name): count for name, count in dict(self._counters).items() if count}
         return CollectorStatus(self._clock.now_ns(), counted, self._reader.last_problem, self._read_load())

@@ -1,4 +1,4 @@
-"""Says who reports in switches' names: whose numbers are contested, and that reports come from the wrong source."""
+"""Warnings about impostors: contested sequence numbers, and reports that come from the wrong source."""
 
 from __future__ import annotations
 

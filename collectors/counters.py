@@ -20,7 +20,7 @@ class Count(StrEnum):
     read."""
 
     MALFORMED = "malformed"
-    """Report packets dropped because some of their bytes are not what the specification says."""
+    """Report packets dropped because some of their bytes violate the specification."""
 
     REPEATED = "repeated"
     """Report packets dropped because they had come before: the same number, the same content."""
@@ -33,19 +33,19 @@ class Count(StrEnum):
     """Hop records made."""
 
     RECORDS_WITHHELD = "records withheld"
-    """Reports whose records no subscriber got: more came than settings allow, or than were fetched in time."""
+    """Reports whose records reached no subscriber: more came than settings allow, or than were fetched in time."""
 
     RECORDS_NOT_SAMPLED = "records not sampled"
     """Reports outside the sample of records that subscribers asked for."""
 
     RECORDS_SHED = "records shed"
-    """Reports whose records no subscriber got because the collector was behind: reports had waited for too long."""
+    """Reports whose records reached no subscriber because the collector was behind: reports had waited for too long."""
 
     DROPS_WITHHELD = "drops withheld"
-    """Drops that count in the losses, but whose records no subscriber got: more came than settings allow."""
+    """Drops that count in the losses, but whose records reached no subscriber: more came than settings allow."""
 
     NOT_READ = "not read"
-    """Reports of which only the number was accounted: more came of forms that only Python reads than settings allow."""
+    """Reports of which only the number was accounted: more came that only Python can read than settings allow."""
 
     NO_FLOW = "no flow"
     """Individual reports without a truncated IP packet: nothing to attribute them to."""
@@ -57,19 +57,19 @@ class Count(StrEnum):
     """Individual reports about report packets: there should be no INT on those."""
 
     PACKET_DROPPED = "packet dropped"
-    """Individual reports that say that a switch dropped the packet; the hops before it may be reported all the same."""
+    """Individual reports that a switch dropped the packet; the hops before it may still be reported."""
 
     DROPS_CAPPED = "drops capped"
-    """Those of them that count in no loss and make no record, because one report packet may say so many at most."""
+    """Dropped packets that count in no loss and make no record, because one report packet may state only so many."""
 
     ITEMS_REPORTED = "items reported"
     """Individual reports that a switch has added up an item of a job."""
 
     JOBS_FORGOTTEN = "jobs forgotten"
-    """Jobs in switches that made room for others before they were old enough to go."""
+    """Jobs in switches that were evicted before they expired."""
 
     NO_NODE_ID = "no node id"
-    """Hops that do not say who they are: no record."""
+    """Hops without a node id: no record."""
 
     UNKNOWN_NODE = "unknown node"
     """Hops on a stack with a node id that the topology lacks: not in the network's state, no record for subscribers."""
@@ -81,7 +81,7 @@ class Count(StrEnum):
     """Pairs of successive hops that the topology does not link: no link delay from their stamps."""
 
     IMPLAUSIBLE_STAMPS = "implausible stamps"
-    """Pairs of hops whose time stamps are reversed or too far apart: hop latency taken instead."""
+    """Pairs of hops whose time stamps are reversed or too far apart: the hop latency is used instead."""
 
     LATE_SAMPLES = "late samples"
     """Samples older than the window behind their node's newest: not in the network's state."""
@@ -90,14 +90,13 @@ class Count(StrEnum):
     """Packets given up before every hop had reported, or that another one looked like."""
 
     FLOWS_FORGOTTEN = "flows forgotten"
-    """Flows that made room for others before they were old enough to go."""
+    """Flows that were evicted before they expired."""
 
     FLOWS_NOT_ADMITTED = "flows not admitted"
-    """Packets whose flow has no place among the heaviest (`max_flows`): they count for links, not for a flow's rate or
-    path."""
+    """Packets of flows not among the heaviest (`max_flows`): they count for links, not for a flow's rate or path."""
 
     ROUTES_FULL = "routes full"
-    """Packets whose path over the switches found no room beside the others: their flow's path is not kept."""
+    """Packets whose path over the switches did not fit into the table: their flow's path is not kept."""
 
     REPORTERS_FORGOTTEN = "reporters forgotten"
     """Sequence accounts that made room for others."""

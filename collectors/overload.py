@@ -1,4 +1,4 @@
-"""What overloads a collector, and the settings that help."""
+"""Causes of a collector's overload, and the settings that help."""
 
 from __future__ import annotations
 

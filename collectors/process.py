@@ -39,22 +39,22 @@ class CollectorProcessSettings(Strict, frozen=True):
     """The topology: a file, the name of one that comes along, or a family such as fat-tree:k=4."""
 
     receiver: ReceiverSettings = ReceiverSettings()
-    """Where reports come in."""
+    """Receiver of reports."""
 
     feed: FeedSettings = FeedSettings()
-    """Where snapshots and records go out."""
+    """Feed that serves snapshots and records."""
 
     collector: CollectorSettings = CollectorSettings()
-    """How reports become the network's state."""
+    """Processing of reports into the network's state."""
 
     events: RuleSettings = RuleSettings()
-    """Which figures raise events; SIGHUP reads the rules again."""
+    """Rules that raise events; SIGHUP reloads them."""
 
     history: HistorySettings | None = None
-    """What is written to files, and for how long; null: nothing."""
+    """History written to files; null writes nothing."""
 
     metrics: MetricsSettings | None = None
-    """Where Prometheus finds metrics; null: nowhere."""
+    """Endpoint that Prometheus scrapes; null disables it."""
 
 
 Reload = Callable[[], CollectorProcessSettings]
@@ -72,9 +72,9 @@ def run(
     reload: Reload | None = None,
     on_reload: Callable[[str], None] | None = None,
 ) -> None:
-    """Collect until SIGINT or SIGTERM; `on_ready` gets one line: where reports come in and where the feed is.
+    """Collect until SIGINT or SIGTERM; `on_ready` gets one line: the addresses of reports and of the feed.
 
-    SIGHUP puts the rules of `reload` in force; `on_reload` gets one line, what became of that.
+    SIGHUP applies the rules of `reload`; `on_reload` gets one line with the outcome.
     """
     topology = load_topology(settings.topology)
     asyncio.run(_until_signalled(settings, topology, on_ready, reload, on_reload))
@@ -95,9 +95,9 @@ async def _until_signalled(
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Where new rules come from whenever `again` is set, and where the result is reported.
+    """Reloading of rules whenever `again` is set: the source of new rules, and where to report the result.
 
-    `settings` are those that the collector has started with, all but the rules are in force until it ends.
+    `settings` are those that the collector started with; all except the rules stay in force until it ends.
     """
 
     settings: CollectorProcessSettings
@@ -106,7 +106,7 @@ class Reloading:
     tell: Callable[[str], None] | None = None
 
     async def run(self, events: EventService) -> None:
-        """Put the rules in force each time; rules that do not read leave those in force as they are."""
+        """Apply the rules each time; rules that cannot be read leave the current ones in place."""
         while True:
             await self.again.wait()
             self.again.clear()
@@ -180,7 +180,7 @@ async def _wait(stop: asyncio.Event) -> None:
 
 
 class _Service(Protocol):
-    """What some collectors do until they are cancelled; its text says where."""
+    """Optional part of a collector that runs until cancelled."""
 
     async def run(self) -> None:
         """Run until cancelled."""

@@ -9,7 +9,7 @@ from collectors.token_bucket import SECOND_NS, TokenBucket
 from dataplane.clock import Clock
 
 BURST_NS: Final = 40_000_000
-"""As much time as Python may take at once after a quiet time; what the kernel's buffer has room for meanwhile."""
+"""Longest time that Python may take at once after a quiet time; the kernel's buffer holds what arrives meanwhile."""
 
 
 class ReadingBudget:
@@ -35,7 +35,7 @@ class ReadingBudget:
 
     @property
     def allows_other(self) -> bool:
-        """Whether a report may be read that only Python reads."""
+        """Return whether a report that only Python can read may be read now."""
         return self._others is None or (self._others.left > 0 and self._time.left > 0)
 
     def take_other(self) -> None:

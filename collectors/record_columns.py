@@ -1,4 +1,4 @@
-"""Hop records side by side: as they come out of native memory, travel, and go into tables, without an object each."""
+"""Hop records as columns: taken from native memory, sent, and put into tables without an object each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS: Final = tuple(field.name for field in fields(HopRecord) if field.name !
 """Every field of a record but its flow, in their order."""
 _HINTS: Final = get_type_hints(HopRecord)
 MAYBE_UNKNOWN: Final = frozenset(name for name in COLUMNS if NoneType in get_args(_HINTS[name]))
-"""Columns of what a hop may not say."""
+"""Columns whose values a hop may lack."""
 
 _figures_of: Final = attrgetter(*COLUMNS)
 

@@ -1,7 +1,7 @@
-"""Reads a report in Python: its number to the accounts, its hops as records to the state.
+"""Reading of a report in Python: its number goes to the accounts, its hops as records to the state.
 
-With the native core, what the native decoder leaves is read so and goes to `collectors.native.fallback`, as are reports
-whose records subscribers want; with the reference, all are. The `CoreParts` that are given decide which.
+With the native core, reports that the native decoder leaves are read this way and go to `collectors.native.fallback`,
+as do reports whose records subscribers want; with the reference, all are. The given `CoreParts` decide which.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ReportReader:
         self._report_udp_port = report_udp_port
         self._most_drops = most_drops
         self.last_problem: str | None = None
-        """Why the last bad report was refused."""
+        """Reason for which the last bad report was refused."""
 
     def read(self, payload: bytes, source: object, now_ns: int, address: int | None = None) -> ReadReport | None:
         """Take a report that came now; None if it is malformed, was here already, or comes from the wrong address."""

@@ -25,11 +25,12 @@ FEED_ADDRESS: Final = default_address("collector")
 
 
 class SequenceSettings(Strict, frozen=True):
-    """How gaps in the reports' sequence numbers are judged."""
+    """Settings of the evaluation of gaps in the reports' sequence numbers."""
 
     window_reports: Positive = 1024
-    """How far behind the newest a report may be and still be recognised as late or repeated; a report that far ahead is
-    not believed until the next one follows it."""
+    """Distance behind the newest at which a report is still recognised as late or repeated; a report that far ahead is
+    not trusted until the next one follows it.
+    """
 
     largest_gap_reports: Positive = 65_536
     """A longer jump ahead, down to a small number, is a restart of the switch, not a loss."""
@@ -42,11 +43,11 @@ class SequenceSettings(Strict, frozen=True):
     restart as well."""
 
     max_reporters: Positive = 4096
-    """How many (node, hardware) pairs are accounted; the one unheard for longest makes room for a new one."""
+    """Maximum number of (node, hardware) pairs accounted; when full, the one unheard for longest is evicted."""
 
 
 class ClockSettings(Strict, frozen=True):
-    """How offsets and drifts of unsynchronised clocks are estimated from packets' time stamps."""
+    """Settings of the estimation of offsets and drifts of unsynchronised clocks from packets' time stamps."""
 
     interval_ns: Positive = 100_000_000
     """Time between two estimates, or 0.05 ms a cable where that is more; a direction's fastest packet of it counts."""
@@ -67,17 +68,17 @@ class ClockSettings(Strict, frozen=True):
     """No two clocks drift apart faster, in parts per 10**9 (an ordinary crystal: 20,000 to 100,000)."""
 
     wander_ppb: Annotated[int, Meta(ge=0)] = 1_000
-    """How far a drift may be wrong: uncertainty grows by this while a link is not observed."""
+    """Largest error of a drift estimate: uncertainty grows by this while a link is not observed."""
 
     jump_ns: Positive = 1_000_000
     """Two successive observations that are further off than this, and agree, mean a clock that was set or restarted."""
 
     largest_uncertainty_ns: Positive = 10_000_000
-    """A link whose correction may be wrong by more is not corrected: its delay comes from hop latency."""
+    """A link whose correction may be off by more is not corrected: its delay comes from hop latency."""
 
 
 class JobWatchSettings(Strict, frozen=True):
-    """How reports of complete items become the state of jobs of in-network aggregation."""
+    """Settings of the state of jobs of in-network aggregation, derived from reports of complete items."""
 
     window_ns: Positive = 10_000_000_000
     """The span, back from a job's newest report, over which its waits and stragglers are judged."""
@@ -86,11 +87,11 @@ class JobWatchSettings(Strict, frozen=True):
     """A job without reported items for this long is no longer listed."""
 
     max_jobs: Positive = 1024
-    """How many jobs are kept, each once per switch; the one unheard for longest makes room for a new one."""
+    """Maximum number of jobs kept, each once per switch; when full, the one unheard for longest is evicted."""
 
 
 class StateSettings(Strict, frozen=True):
-    """How hop records become the network's state."""
+    """Settings of the network's state, derived from hop records."""
 
     window_ns: Positive = 500_000_000
     """The span, back from a link's newest sample, over which delay and queue are averaged."""
@@ -108,40 +109,41 @@ class StateSettings(Strict, frozen=True):
     """A flow without a report for this long is no longer listed with its path."""
 
     max_flows: Positive = 8192
-    """How many flows' rates and paths are kept; when full, the heaviest stay and light ones make room."""
+    """Maximum number of flows whose rates and paths are kept; when full, light flows are evicted first."""
 
     max_routes: Positive = 8192
-    """How many different paths through the switches are kept; unused ones make room. With as many as `max_flows`, no
-    flow lacks one."""
+    """Maximum number of different paths through the switches; unused ones are evicted. With at least `max_flows`, every
+    flow has one.
+    """
 
     max_pending_packets: Positive = 65_536
-    """How many packets may wait for the reports of their other hops; the oldest makes room."""
+    """Maximum number of packets waiting for the reports of their other hops; when full, the oldest is evicted."""
 
     drops_per_report: Positive = 32
     """So many drops of one report packet count at most (our switches gather four in one); further ones are `drops
     capped`, and change no loss."""
 
     longest_wait_ns: Positive = 200_000_000
-    """How long a packet may wait for the reports of its other hops; then it is evaluated without them."""
+    """Longest time that a packet waits for the reports of its other hops; then it is evaluated without them."""
 
     longest_link_delay_ns: Positive = 10_000_000_000
     """Time stamps of two hops that are further apart, or out of order, do not belong to one packet or one clock."""
 
     tx_window_ns: Annotated[int, Meta(ge=1, le=9_000_000_000)] = 65_536_000
-    """The span whose bytes a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
+    """The span of the bytes that a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
 
     probe_udp_port: Port | None = None
     """The UDP destination port of probe packets, null if there are none: delays that only they measure are `probes`."""
 
     clocks: ClockSettings = ClockSettings()
-    """How clocks are estimated, unless the topology says that they are synchronised."""
+    """Estimation of clocks, unless the topology declares them synchronised."""
 
     jobs: JobWatchSettings = JobWatchSettings()
-    """How jobs of in-network aggregation are watched."""
+    """Watch over jobs of in-network aggregation."""
 
 
 class Core(StrEnum):
-    """What processes reports: machine code where it can, or the readable reference alone."""
+    """Implementation that processes reports: machine code where possible, or the readable reference alone."""
 
     NATIVE = "native"
     REFERENCE = "reference"
@@ -151,7 +153,7 @@ class CollectorSettings(Strict, frozen=True):
     """Everything that a collector needs besides topology and clock."""
 
     core: Core = Core.NATIVE
-    """What processes reports: native, or reference, which gives the same results slowly."""
+    """Implementation that processes reports: native, or reference, which gives the same results slowly."""
 
     records_reports_per_s: Positive = 5000
     """Subscribers get the hop records of at most this many reports a second, an even sample; others are counted."""
@@ -164,8 +166,9 @@ class CollectorSettings(Strict, frozen=True):
     reference core reads all of them."""
 
     python_share: Annotated[float, Meta(gt=0, le=1)] = 0.25
-    """At most this share of the time goes into reports that Python reads one by one, for records or because of their
-    form; when it runs short, records are withheld first. It does not hold where `other_reports_per_s` is null."""
+    """Largest share of time for reports that Python reads one by one, for records or because of their form; when it
+    runs short, records are withheld first. It does not apply if `other_reports_per_s` is null.
+    """
 
     relays: tuple[str, ...] | None = ()
     """IPv4 addresses from which reports of any switch are believed, of relays that look themselves where they come from
@@ -178,7 +181,7 @@ class CollectorSettings(Strict, frozen=True):
     """The UDP destination port that marks INT packets; null when the DSCP does."""
 
     int_dscp_mask: Annotated[int, Meta(ge=1, le=63)] = EXACT_DSCP
-    """Which bits of the DSCP count: all six for a value, one for a bit that marks INT packets."""
+    """Mask of the significant DSCP bits: all six for a value, one for a bit that marks INT packets."""
 
     int_probe_marker: Annotated[int, Meta(ge=0)] | None = None
     """The 64-bit probe marker behind TCP and UDP headers that marks INT packets, null when there is none."""
@@ -196,13 +199,13 @@ class CollectorSettings(Strict, frozen=True):
     """The reports' own UDP port, null for the topology's: reports about such packets are counted and ignored."""
 
     sequence: SequenceSettings = SequenceSettings()
-    """How gaps in the reports' sequence numbers are judged."""
+    """Evaluation of gaps in the reports' sequence numbers."""
 
     state: StateSettings = StateSettings()
-    """How hop records become the network's state."""
+    """State of the network, derived from hop records."""
 
     def __post_init__(self) -> None:
-        """Refuse a marker of more than 64 bits and relays that are no addresses, which the schema cannot say."""
+        """Refuse markers of more than 64 bits and invalid relay addresses, which the schema cannot express."""
         if self.int_probe_marker is not None and self.int_probe_marker >= 1 << 64:
             raise ValueError("int_probe_marker does not fit 64 bits")
         for relay in self.relays or ():
@@ -213,7 +216,7 @@ class CollectorSettings(Strict, frozen=True):
 
 
 class FeedClientSettings(Strict, frozen=True):
-    """Where the collector's feed is, and how to wait for it."""
+    """Settings of a feed client: the address of the collector's feed, and the waits between attempts."""
 
     address: str = FEED_ADDRESS
     """The feed's gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
@@ -222,7 +225,7 @@ class FeedClientSettings(Strict, frozen=True):
     """Certificates for HOST:PORT; null: those that the environment names."""
 
     first_wait_ns: Positive = 100_000_000
-    """How long to wait before the first new try; each further wait is twice as long."""
+    """Wait before the first retry; each further wait is twice as long."""
 
     longest_wait_ns: Positive = 1_000_000_000
     """Waits grow no longer than this."""

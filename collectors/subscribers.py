@@ -1,4 +1,4 @@
-"""What subscribers of a collector share, and what reaches each by itself: messages of snapshots, queues of records."""
+"""Resources of a collector's subscribers: shared snapshot messages, and a queue of records for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of something may be done a second: a bucket that fills up with time."""
+"""Rate limit of operations per second: a bucket that refills over time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ SECOND_NS = 1_000_000_000
 
 
 class TokenBucket:
-    """Allows `per_s` a second, and at once as many as come in `burst_ns` without any."""
+    """Allows `per_s` operations a second, and a burst of as many as accumulate in `burst_ns`."""
 
     def __init__(self, per_s: int, clock: Clock, burst_ns: int = SECOND_NS) -> None:
         self._per_s = per_s
         self._clock = clock
         self._burst_ns = burst_ns
         self._full_ns = clock.now_ns()
-        """When the bucket is, or was, full."""
+        """Time at which the bucket is, or was, full."""
 
     @property
     def left(self) -> int:
-        """How many are allowed now; below 0 after more was spent than was left."""
+        """Number of operations allowed now; negative after overspending."""
         now_ns = self._clock.now_ns()
         self._full_ns = max(self._full_ns, now_ns)
         return (now_ns + self._burst_ns - self._full_ns) * self._per_s // SECOND_NS

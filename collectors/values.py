@@ -1,4 +1,4 @@
-"""What crosses from telemetry to deciders: hop records and frozen snapshots of the network's state."""
+"""Values that pass from telemetry to deciders: hop records and frozen snapshots of the network's state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FlowKey:
 
 
 class RecordKind(IntEnum):
-    """What kind of report a hop's record is from, and so what it says of the packet's path."""
+    """Kind of report that a hop's record is from, which determines what it says of the packet's path."""
 
     STACK = 0
     """A sink's (INT-MD): all hops, but those that an intermediate report had already taken off the packet."""
@@ -44,16 +44,16 @@ class RecordKind(IntEnum):
     """One hop of a packet that carries nothing; adjacency gives its place."""
 
     QUEUE = 5
-    """A congested queue's, of a packet that is not tracked: says nothing of the packet's path."""
+    """Report of a congested queue, for a packet that is not tracked: shows nothing of the packet's path."""
 
 
 @dataclass(frozen=True, slots=True)
 class HopRecord:
-    """One hop of one measured packet: a row of the record table. Times in ns, None where the hop did not say.
+    """One hop of one measured packet: a row of the record table. Times in ns, None where the hop did not report them.
 
-    `hop_index` counts from 0 at the source, and is 0 where `kind` does not give the place; `hop_count` is None where a
-    report does not show the whole path, but for the path's last hop; `packet_id` is equal in the records of one packet
-    and distinguishes the packets of a flow.
+    `hop_index` counts from 0 at the source, and is 0 where `kind` does not give the position; `hop_count` is None where
+    a report does not show the whole path, except on the path's last hop; `packet_id` is equal in the records of one
+    packet and distinguishes the packets of a flow.
     """
 
     received_ns: int
@@ -78,10 +78,10 @@ class HopRecord:
 
 @dataclass(frozen=True, slots=True)
 class DropRecord:
-    """A packet that a switch dropped, by its own report; None for what the report does not say.
+    """A packet that a switch dropped, by its own report; None for what the report does not state.
 
     `reason` is a code of `dataplane.wire.drop_reasons`; `flow` is None where the packet was cut before its addresses;
-    `tracked` says that telemetry was asked for this flow, so that its packets are counted elsewhere, too.
+    `tracked` says that telemetry was requested for this flow, so its packets are also counted elsewhere.
     """
 
     received_ns: int
@@ -98,7 +98,7 @@ class DropRecord:
 
 
 class DelaySource(StrEnum):
-    """Where a link's delay comes from.
+    """Source of a link's delay.
 
     Stamps of both ends by one clock; such stamps by two clocks whose offset was estimated; probe packets; the tail's
     hop latency plus the configured propagation; or no data.
@@ -112,7 +112,7 @@ class DelaySource(StrEnum):
 
 
 class LossSource(StrEnum):
-    """Where a loss comes from: switches' reports of drops, or packets that one end of a link reported and not both."""
+    """Source of a loss: switches' reports of drops, or packets that one end of a link reported and not both."""
 
     DROP_REPORTS = "drop-reports"
     PACKET_COUNTS = "packet-counts"
@@ -155,7 +155,7 @@ class LinkState:
 
 
 class LinkCondition(StrEnum):
-    """Whether a directed link can carry packets, by those who watch the ports at its ends."""
+    """Ability of a directed link to carry packets, according to those that watch the ports at its ends."""
 
     UP = "up"
     DOWN = "down"
@@ -163,7 +163,7 @@ class LinkCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """What the controller says of a directed link: its condition, for how long already (ns), and why it is down.
+    """Controller's report on a directed link: its condition, how long it has lasted (ns), and why the link is down.
 
     It follows from port states and from hellos between the switches, never from traffic or its absence.
     """
@@ -177,12 +177,13 @@ class LinkStatus:
 class PathState:
     """The switches that a flow's packets were last seen to cross, with delay (ns) and bottleneck (bit/s).
 
-    `rate_bps` is what the flow sends, IP packets with their Ethernet framing, estimated from the packets that carried
+    `rate_bps` is the flow's rate, IP packets with their Ethernet framing, estimated from the packets that carried
     telemetry; None while too few have. `delay_ns` is the mean of whole packets' delays where `samples` is not 0, else
     the sum of the links' means; `loss` a share of packets, None when unknown. `measured_bytes` are those of the packets
-    behind the rate: of few, it is uncertain. That of a young flow is over the time since its first packet, and counts
-    that packet, too. `gap_mean_ns` is the mean gap between measured packets, by the first switch's stamps, None before
-    there were any; `gap_variation` the gaps' variance as a share of that's square, at most 1: as of packets by chance.
+    behind the rate: if few, it is uncertain. The rate of a young flow is over the time since its first packet, and
+    counts that packet, too. `gap_mean_ns` is the mean gap between measured packets, by the first switch's stamps, None
+    before the first gap; `gap_variation` is the gaps' variance as a share of its square, at most 1: that of random
+    arrivals.
     """
 
     flow: FlowKey
@@ -246,7 +247,7 @@ class JobKey:
 
 @dataclass(frozen=True, slots=True)
 class ChildKey:
-    """Who contributes to a job at a switch: a host, or a switch that adds up a rack, by its number in the job there."""
+    """Contributor to a job at a switch: a host, or a switch that adds up a rack, by its number in the job there."""
 
     job: int
     switch: str
@@ -259,7 +260,7 @@ class ChildKey:
 
 @dataclass(frozen=True, slots=True)
 class JobNote:
-    """What only those know who run a job: its name, its epoch, and how many cells it has in each switch."""
+    """Job details that only its operator knows: its name, its epoch, and its number of cells in each switch."""
 
     name: str
     epoch: int | None = None
@@ -268,11 +269,11 @@ class JobNote:
 
 @dataclass(frozen=True, slots=True)
 class ChildState:
-    """How often a child was the last whom an item waited for, and how long: stragglers.
+    """Waits caused by a child that was the last contributor to items: stragglers.
 
     `last` counts since the job was first heard of, all others are of the window. Mean and greatest wait are those of
-    the items that it was the last of, None where there are none; `wait_caused_ns` is what it made an item of the job
-    wait on the average of all. `samples` are the items reported, whichever child was last.
+    the items for which it was last, None if there are none; `wait_caused_ns` is the wait it caused, averaged over all
+    items of the job. `samples` are the items reported, whichever child was last.
     """
 
     key: ChildKey
@@ -318,7 +319,7 @@ class JobState:
 class Snapshot:
     """The network's state at one instant; every decider takes it as an argument and keeps no other state of it.
 
-    `statuses` has the links whose ports are watched and were reported lately; nothing is known of others.
+    `statuses` has the watched links that were reported recently; all others are unknown.
     """
 
     taken_ns: int
@@ -332,12 +333,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSignals:
-    """What tells, since it was asked for last, that the network has changed; queues are those between switches.
+    """Signs, since the last query, that the network has changed; queues are those between switches.
 
-    `queue_frames` is the most frames that a packet met in one, None where no packet reported any; `queue_reported` says
-    that a switch reported a congested queue, `queue_full` that one refused a packet. `grown` are flows that send a good
-    part more than the last round of decisions knew, with how many measured packets a second more; `unlisted` so many
-    grew beside them.
+    `queue_frames` is the most frames that a packet met in one, None if no packet reported any; `queue_reported` says
+    that a switch reported a congested queue, `queue_full` that one refused a packet. `grown` are flows that send
+    considerably more than in the last round of decisions, with the increase in measured packets per second; `unlisted`
+    is the number of flows that grew but are not listed.
     """
 
     queue_frames: int | None = None
@@ -369,11 +370,11 @@ class ReporterKey:
 
 
 Subject = LinkKey | FlowKey | ReporterKey | JobKey | ChildKey
-"""What an event is about."""
+"""Subject of an event."""
 
 
 class Phase(StrEnum):
-    """Whether an event says that something began or that it ended."""
+    """Phase of an event: something began, or it ended."""
 
     RAISED = "raised"
     CLEARED = "cleared"
@@ -381,7 +382,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One figure of the event's subject, as it was at a time: what the rule saw, and what stood beside it."""
+    """One figure of the event's subject at a time: the one that the rule watches, or context."""
 
     time_ns: int
     figure: str

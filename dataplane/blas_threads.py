@@ -1,4 +1,4 @@
-"""How many threads libraries of linear algebra start, and on which cores: said before any of them is loaded."""
+"""Number of threads of linear algebra libraries, and their cores; set before any of them is loaded."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ VARIABLES: Final = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-"""What the usual builds of BLAS, OpenMP and numexpr read once, when they are loaded."""
+"""Variables that the usual builds of BLAS, OpenMP and numexpr read once, when they are loaded."""
 _BLAS: Final = re.compile(r"openblas.*\.so")
 _BLAS_CALLS: Final = tuple(f"{stem}openblas_set_num_threads{end}" for stem in ("scipy_", "") for end in ("64_", ""))
-"""In C; with an underscore alone at the end it is Fortran's, which takes the number's address."""
+"""C symbols; one ending in a single underscore is Fortran's, which takes the number's address."""
 
 
 def pin(cores: int) -> tuple[int, ...]:
-    """Keep this process to the first `cores` of those that it may use, with so many threads; return them.
+    """Pin this process to the first `cores` of its permitted ones, with as many threads; return them.
 
-    Where it may use fewer it keeps all of them: its caller decides whether that will do.
+    If it may use fewer it keeps all of them: the caller decides whether that suffices.
     """
     chosen = tuple(sorted(os.sched_getaffinity(0)))[:cores]
     os.sched_setaffinity(0, chosen)
@@ -37,7 +37,7 @@ def pin(cores: int) -> tuple[int, ...]:
 
 
 def tell_loaded(threads: int) -> None:
-    """Say to libraries that are loaded already with how many threads they compute; others read the environment."""
+    """Set the number of threads of libraries that are already loaded; others read the environment."""
     import ctypes  # noqa: PLC0415 - not at every start
 
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Control groups that are made: their folders in every hierarchy, limits of them, and those that are empty go."""
+"""Creation of control groups: their folders in every hierarchy, their limits, and removal of empty ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from dataplane.cgroups import Group, group_at, remove_group
 
 PERIOD_US: Final = 100_000
-"""In which a quota of CPU time is handed out, as Linux, containers and batch systems have it unless told otherwise."""
+"""Period of CPU quotas, the default of Linux, containers and batch systems."""
 _USED: Final = ("cpu", "cpuacct", "memory", "pids", "")
-"""Hierarchies in which groups are made; '' is version 2's own."""
+"""Hierarchies in which groups are created; '' is version 2's own."""
 LEAST_QUOTA_US: Final = 1000
-"""Less of CPU time a period the kernel refuses."""
+"""Minimum CPU quota per period that the kernel accepts."""
 
 
 def group_folders(group: str) -> tuple[str, ...]:
-    """Return the folders of a control group: one in each hierarchy, whether or not it is there."""
+    """Return the folders of a control group: one in each hierarchy, existing or not."""
     found = set()
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
@@ -26,12 +26,12 @@ def group_folders(group: str) -> tuple[str, ...]:
 
 
 def remove_empty(group: str) -> bool:
-    """Remove a control group and those below it, in every hierarchy; return False where processes keep some of it."""
+    """Remove a control group and those below it, in every hierarchy; return False if processes keep some of it."""
     return remove_group(group_at(group))
 
 
 def make_group(group: str, root: Path = Path("/")) -> Group:
-    """Make a control group in each hierarchy that limits, counts or kills, and return it; raise OSError."""
+    """Create a control group in each hierarchy that limits, counts or kills, and return it; raise OSError."""
     top = group_at("/", root)
     for controller in top.folders:
         if controller in _USED:
@@ -48,10 +48,10 @@ def limit(
     processes: int | None = None,
     period_us: int = PERIOD_US,
 ) -> None:
-    """Make a control group whose processes, all together, get no more than this; raise OSError.
+    """Create a control group that limits the total of its processes to this; raise OSError.
 
-    Version 1 and 2, whichever has the controller. What is below it may have limits of its own. CPU time is handed out
-    each `period_us`, and at least a millisecond of it.
+    Version 1 and 2, whichever has the controller. Groups below it may have their own limits. CPU time is granted per
+    `period_us`, and at least a millisecond of it.
     """
     top = group_at("/", root)
     if cpu_milli is not None and "cpu" in top.folders:
@@ -70,7 +70,7 @@ def limit(
 
 
 def unlimit_cpu(group: str, root: Path = Path("/")) -> None:
-    """Take away a control group's own quota of CPU time, not those of the levels above it; raise OSError."""
+    """Remove a control group's own CPU quota, not those of the levels above it; raise OSError."""
     top = group_at("/", root)
     if "cpu" not in top.folders:
         return
@@ -82,7 +82,7 @@ def unlimit_cpu(group: str, root: Path = Path("/")) -> None:
 
 
 def _set_quota(folder: Path, quota_us: int, period_us: int) -> None:
-    """Write a quota of version 1: a shorter period with the old quota might be more than the level above it has."""
+    """Write a quota of version 1, unlimited while the period changes: the old one might then exceed the level above."""
     period, quota = folder / "cpu.cfs_period_us", folder / "cpu.cfs_quota_us"
     if period.is_file() and period.read_text().strip() != str(period_us):
         quota.write_text("-1")
@@ -91,7 +91,7 @@ def _set_quota(folder: Path, quota_us: int, period_us: int) -> None:
 
 
 def _made(top: Group, controller: str, group: str) -> Path:
-    """Return a group's folder for a controller, made if it is not there; version 2 hands controllers on by level."""
+    """Return a group's folder for a controller, creating it if missing; version 2 delegates controllers by level."""
     folder = top.folders[controller]
     for part in group.strip("/").split("/"):
         if controller in top.unified:

@@ -1,7 +1,7 @@
-"""What control groups allow a process, and what they use; version 2, version 1, and both at once ("hybrid").
+"""Limits and usage of a process's control groups; version 2, version 1, and both at once ("hybrid").
 
 Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of Linux, cgroups(7), proc_pid_mountinfo(5). Groups are
-nested, and each level limits: what holds is the least of all levels that are visible here.
+nested, and each level limits: the effective limit is the minimum of all levels that are visible here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 
 _MILLI: Final = 1000
 _MOUNT_FIELDS: Final = 5
-"""What a line of mountinfo has up to the mount point."""
+"""Number of fields in a line of mountinfo up to the mount point."""
 _UNIFIED: Final = ""
-"""How /proc/PID/cgroup names version 2's hierarchy."""
+"""Name of version 2's hierarchy in /proc/PID/cgroup."""
 _CONTROLLERS: Final = frozenset({"cpu", "cpuset", "memory", "pids"})
 _CPUS: Final = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 _NO_LIMIT: Final = 1 << 62
@@ -28,7 +28,7 @@ _NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a process may use; None where no control group limits it.
+    """Limits of a process; None where no control group limits it.
 
     `cpu_milli` is the quota of CPU time in thousandths of a CPU, `cpus` the CPUs that it may run on.
     """
@@ -41,9 +41,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process's control group has used (CPU time since it was made) and uses; None where nobody counts.
+    """Usage of a process's control group, with CPU time since its creation; None where it is not counted.
 
-    `throttled_ns` is how long its processes were kept from running because their quota was used up.
+    `throttled_ns` is how long its processes were kept from running because their quota was exhausted.
     """
 
     cpu_ns: int | None = None
@@ -59,7 +59,7 @@ class Group:
     folders: Mapping[str, Path]
     tops: Mapping[str, Path]
     unified: frozenset[str]
-    """The controllers that are version 2's."""
+    """Controllers that belong to version 2."""
 
     def levels(self, controller: str) -> Iterator[Path]:
         """Yield the folders of a controller from the group upwards, as far as they are mounted."""
@@ -72,18 +72,18 @@ class Group:
 
 
 def group_of(root: Path = Path("/"), process: str = "self") -> Group:
-    """Return a process's control group as /proc has it; one without folders where there are no control groups.
+    """Return a process's control group from /proc; one without folders if there are no control groups.
 
-    Of a process in a mount namespace of its own too: folders are those that this process sees.
+    Works for a process in another mount namespace, too: folders are those that this process sees.
     """
     memberships = dict(_memberships(_text(root / "proc" / process / "cgroup")))
     return _group(root, memberships, falls_back=True)
 
 
 def group_at(path: str, root: Path = Path("/")) -> Group:
-    """Return the control group of a path such as /millrace/n1; only folders that are there, none for no such path.
+    """Return the control group of a path such as /millrace/n1, with existing folders only; empty for an unknown path.
 
-    Where mounts show a part of the hierarchies, a path that is not below that part counts from there, as runtimes do.
+    If mounts show a part of the hierarchies, a path that is not below that part is relative to it, as in runtimes.
     """
     if not path.startswith("/") or ".." in PurePosixPath(path).parts:
         return Group({}, {}, frozenset())
@@ -92,7 +92,7 @@ def group_at(path: str, root: Path = Path("/")) -> Group:
 
 
 def _group(root: Path, memberships: Mapping[str, str], *, falls_back: bool) -> Group:
-    """Return a group of a path for each controller; where it is not there, the top of what is mounted or nothing."""
+    """Return a group of a path for each controller; if it is missing, the top of the mounted part or nothing."""
     folders, tops = dict[str, Path](), dict[str, Path]()
     for mount in _mounts(_text(root / "proc/self/mountinfo")):
         top = root / mount.point.lstrip("/")
@@ -112,7 +112,7 @@ def _group(root: Path, memberships: Mapping[str, str], *, falls_back: bool) -> G
 
 
 def limits_of(root: Path = Path("/"), process: str = "self") -> Limits:
-    """Return what limits a process: the least of each level of its control groups, and the CPUs it may run on."""
+    """Return a process's limits: the minimum over the levels of its control groups, and the CPUs it may run on."""
     group = group_of(root, process)
     return Limits(
         cpu_milli=quota_milli_of(group),
@@ -126,7 +126,7 @@ def limits_of(root: Path = Path("/"), process: str = "self") -> Limits:
 
 
 def quota_milli_of(group: Group) -> int | None:
-    """Return the CPU time that a control group gets, thousandths of a CPU: the least of its levels; None: no limit."""
+    """Return a control group's CPU quota in thousandths of a CPU: the minimum of its levels; None: no limit."""
     return _least(quotas_milli_of(group))
 
 
@@ -136,12 +136,12 @@ def quotas_milli_of(group: Group) -> tuple[int | None, ...]:
 
 
 def usage_of(root: Path = Path("/"), process: str = "self") -> Usage:
-    """Return what a process's control group uses, all processes in it and below it together."""
+    """Return the usage of a process's control group, all processes in it and below it together."""
     return usage_in(group_of(root, process))
 
 
 def usage_in(group: Group) -> Usage:
-    """Return what a control group uses, all processes in it and below it together."""
+    """Return the usage of a control group, all processes in it and below it together."""
     cpu, memory, pids = (group.folders.get(name) for name in ("cpu", "memory", "pids"))
     accounting = group.folders.get("cpuacct")
     if "cpu" in group.unified:
@@ -160,19 +160,19 @@ def usage_in(group: Group) -> Usage:
 
 
 def oom_kills_in(group: Group) -> int | None:
-    """Return how many processes of a control group the kernel has killed for want of memory; None where nobody counts.
+    """Return how many processes of a control group the kernel's OOM killer has killed; None if it is not counted.
 
-    Of version 2 with those of the groups below it, of version 1 without.
+    Version 2 includes the groups below it, version 1 does not.
     """
     name = "memory.events" if "memory" in group.unified else "memory.oom_control"
     return _entry(group.folders.get("memory"), name, "oom_kill")
 
 
 def processes_in(group: Group) -> frozenset[int]:
-    """Return the processes in a control group and those below it, of whichever controller."""
+    """Return the processes in a control group and those below it, of any controller."""
     found: set[int] = set()
     for folder in set(group.folders.values()):
-        for each, _, _ in os.walk(folder):  # which passes over what goes meanwhile
+        for each, _, _ in os.walk(folder):  # which skips folders removed meanwhile
             found.update(int(word) for word in (_text(Path(each) / "cgroup.procs") or "").split())
     return frozenset(found)
 
@@ -180,8 +180,8 @@ def processes_in(group: Group) -> frozenset[int]:
 def kill_in(group: Group) -> bool:
     """Send SIGKILL to all processes in a control group and below it; return whether there were any.
 
-    Where the kernel has version 2's `cgroup.kill` (5.14), also hybrid, none that is being forked escapes; elsewhere
-    call it until it returns False.
+    With version 2's `cgroup.kill` (Linux 5.14), in hybrid setups too, no process being forked escapes; elsewhere call
+    it until it returns False.
     """
     processes = processes_in(group)
     unified = group.folders.get(_UNIFIED)
@@ -204,7 +204,7 @@ def remove_group(group: Group) -> bool:
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """Return the CPUs of a list such as '0-3,8', as the kernel writes it; none for anything else."""
+    """Parse a list of CPUs such as '0-3,8', as the kernel writes it; empty for anything else."""
     if not _CPUS.fullmatch(text.strip()):
         return frozenset()
     found: set[int] = set()
@@ -242,12 +242,12 @@ def _mounts(text: str | None) -> Iterator[_Mount]:
 
 
 def _unescaped(path: str) -> str:
-    """Return a path of mountinfo, in which blanks and backslashes stand as octal numbers."""
+    """Return a path of mountinfo with its octal escapes for blanks and backslashes decoded."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
 def _below(path: str, top: str, *, otherwise: str) -> PurePosixPath:
-    """Return where a group lies below a mount that shows the folder `top`; `otherwise` if it is not below it."""
+    """Return a group's path below a mount that shows the folder `top`; `otherwise` if it is not below it."""
     try:
         found = PurePosixPath(path).relative_to(top)
     except ValueError:
@@ -266,7 +266,7 @@ def _quota_milli(group: Group, folder: Path) -> int | None:
 
 
 def _allowed_cpus(root: Path, process: str) -> frozenset[int] | None:
-    """Return the CPUs of /proc/PID/status, in which the kernel has cut the process's wish by its group's CPUs."""
+    """Return the CPUs in /proc/PID/status, which the kernel has already restricted to the group's CPUs."""
     for line in (_text(root / "proc" / process / "status") or "").splitlines():
         if line.startswith("Cpus_allowed_list:"):
             return parse_cpus(line.partition(":")[2]) or None
@@ -300,7 +300,7 @@ def _number(file: Path) -> int | None:
 
 
 def _integer(text: str) -> int | None:
-    """Return a whole number; None for what is none, such as `max`."""
+    """Parse a whole number; None for anything else, such as `max`."""
     return int(text) if re.fullmatch(r"-?\d{1,20}", text, re.ASCII) else None
 
 

@@ -1,4 +1,4 @@
-"""Clocks: time is an argument, never looked up on the side."""
+"""Clocks: code receives the time as an argument and never reads it on the side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 @dataclass(slots=True)
 class VirtualClock:
-    """A clock that stands still until it is moved (simulation, tests)."""
+    """A clock that stands still until it is advanced (simulation, tests)."""
 
     time_ns: int = 0
 
@@ -43,13 +43,13 @@ class MonotonicClock:
 
 @dataclass(frozen=True, slots=True)
 class UtcClock:
-    """UTC: the machine's at the moment this was made, continued by its monotonic clock.
+    """UTC: the machine's at the moment of construction, continued by its monotonic clock.
 
-    Who sets the machine's time later neither sets this back nor ahead, so that it is a clock to decide by, too.
+    Later changes of the machine's time do not affect it, so decisions can rely on it.
     """
 
     epoch_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
-    """What UTC is ahead of the monotonic clock."""
+    """Offset of UTC from the monotonic clock."""
 
     def now_ns(self) -> int:
         """Return nanoseconds since 1970."""

@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with` block."""
+"""Base of objects that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager whose end is `close`."""
+    """A context manager that calls `close` at its end."""
 
     __slots__ = ()
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what it holds; calling it again does nothing."""
+        """Release all resources; idempotent."""
 
     def __enter__(self) -> Self:
         return self

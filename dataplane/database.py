@@ -1,7 +1,7 @@
 """SQLite as this project uses it: one file, one connection, WAL, and every failure an error that names the file.
 
-Of two processes with one file each would overwrite what the other knows nothing of: the second is refused, by a lock
-beside the file. Who only reads takes none, and changes nothing.
+Two processes with one file would overwrite each other's changes: a lock file next to it keeps the second out. A reader
+takes no lock, and changes nothing.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ from dataplane.file_lock import FileLock, HeldError
 
 IN_MEMORY: Final = ":memory:"
 _RIGHTS: Final = 0o600
-"""Of a file that is made here; SQLite gives those beside it the same."""
+"""Mode of a file created here; SQLite gives its companion files the same."""
 
 Migration = Callable[[sqlite3.Connection], None]
-"""Changes tables of an older layout into those of the newest, inside a transaction."""
+"""Migrates tables of an older layout to the newest, inside a transaction."""
 
 
 class Synchronous(StrEnum):
-    """What of a commit survives; see SQLite's PRAGMA synchronous."""
+    """Durability of commits; see SQLite's PRAGMA synchronous."""
 
     NORMAL = "NORMAL"
-    """Everything if the process is killed; without power the last commits may be undone, each as a whole."""
+    """Survives a killed process; a power failure may undo the last commits, each as a whole."""
     FULL = "FULL"
-    """Everything, also without power: a commit returns when it is on the disk."""
+    """Survives a power failure, too: a commit returns when it is on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a file holds, and how it is kept; `version` stands in its user_version."""
+    """Contents of a file, and how it is kept; `version` is stored in its user_version."""
 
     owner: str
-    """Whose file it is, in errors: "the store"."""
+    """Owner of the file in error texts: "the store"."""
     schema: str
-    """Statements that make what is not there, each with IF NOT EXISTS."""
+    """Statements that create what is missing, each with IF NOT EXISTS."""
     version: int
     error: type[MillraceError]
-    """What every failure is raised as."""
+    """Error type of every failure."""
     synchronous: Synchronous = Synchronous.NORMAL
     busy_s: float = 2.0
-    """How long a write waits for a reader's transaction."""
+    """Maximum wait of a write for a reader's transaction."""
     exclusive: bool = False
-    """Whether nobody may even read the file while a process has it."""
+    """True if no other process may even read the file while one has it."""
     migrations: Mapping[int, Migration] = field(default_factory=dict[int, Migration])
-    """By the version that they come from; a file of any other version is refused."""
+    """Migrations by their source version; a file of any other version is refused."""
 
 
 class Database:
     """One file, or `:memory:`; use it from one thread at a time. Every method raises the layout's error."""
 
     def __init__(self, path: str, layout: Layout, *, read_only: bool = False) -> None:
-        """Open a file that no other process has, make or migrate its tables; only its user may read one that is made.
+        """Open a file that no other process has, create or migrate its tables; a new file is readable only by its user.
 
-        With `read_only` another process may have it; nothing is made, migrated or written.
+        With `read_only` another process may have it; nothing is created, migrated or written.
         """
         self.path, self._layout, self._read_only = path, layout, read_only
         self._is_written = False
@@ -77,7 +77,7 @@ class Database:
             undo.pop_all()
 
     def close(self) -> None:
-        """Close the file and let others have it; what was not committed is lost. Calling it again does nothing."""
+        """Close the file and release its lock; uncommitted changes are lost. Idempotent."""
         self._connection.close()
         self._release()
 
@@ -96,7 +96,7 @@ class Database:
     def write(self, statement: str, parameters: tuple[object, ...] = ()) -> None:
         """Run a statement that takes effect at the next `commit`, together with all since the last one.
 
-        Where one fails on a full disk all of them may be gone: then nothing is written or committed before `rollback`.
+        If one fails on a full disk all of them may be lost: then nothing is written or committed before `rollback`.
         """
         with self.errors("write"):
             if not self._is_written:
@@ -106,7 +106,7 @@ class Database:
             self._connection.execute(statement, parameters)
 
     def commit(self) -> None:
-        """Have all that was written take effect; how safe it is then, `Layout.synchronous` says."""
+        """Make all writes take effect; `Layout.synchronous` determines their durability."""
         if self._is_written:
             with self.errors("write"):
                 self._refuse_if_lost()
@@ -114,7 +114,7 @@ class Database:
             self._is_written = False
 
     def rollback(self) -> None:
-        """Take back all that was written since the last `commit`; also after one that failed."""
+        """Undo all writes since the last `commit`, also after a failed one."""
         with self.errors("write"):
             self._take_back()
         self._is_written = False
@@ -133,7 +133,7 @@ class Database:
             raise self._layout.error(f"{self.path}: cannot {doing} {self._layout.owner}: {error}") from error
 
     def _take_back(self) -> None:
-        """Roll back what SQLite has not rolled back by itself, as it does when the disk is full."""
+        """Roll back unless SQLite has already done so itself, as it does when the disk is full."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
@@ -142,7 +142,7 @@ class Database:
             raise sqlite3.OperationalError("what was written before was taken back when a write failed")
 
     def _connect(self) -> sqlite3.Connection:
-        # A reader's own mode would be `ro`, which cannot read a file whose owner was killed: rw makes no file either.
+        # `ro` cannot read a file whose owner was killed; `rw` does not create a file either.
         path = f"file:{quote(self.path)}?mode=rw" if self._read_only else self.path
         return sqlite3.connect(
             path, uri=self._read_only, timeout=self._layout.busy_s, isolation_level=None, check_same_thread=False
@@ -192,9 +192,9 @@ class Database:
 
 
 def _create(path: str) -> None:
-    """Make a file that only its user may read, if there is none; what is wrong with it SQLite says.
+    """Create a file readable only by its user, if there is none; SQLite reports any problem with it.
 
-    One that exists is not opened: closing it again would end this process's locks of it (POSIX).
+    An existing one is not opened: closing it again would drop this process's locks on it (POSIX).
     """
     if path != IN_MEMORY:
         with suppress(OSError):

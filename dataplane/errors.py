@@ -2,19 +2,19 @@
 
 MillraceError
 ├── ConfigError            a settings, topology or matrix file: file, line and key
-├── WireError              bytes that are not what a header's specification says
-├── ProgramError           a bmv2 JSON or P4Info file that is wrong or not supported
-├── SwitchError            the switch cannot do what was asked
-│   ├── PortError          a port is missing, busy, or without rights
+├── WireError              bytes that violate a header's specification
+├── ProgramError           an invalid or unsupported bmv2 JSON or P4Info file
+├── SwitchError            the switch cannot do what was requested
+│   ├── PortError          a port is missing, busy, or not permitted
 │   ├── EntryError         a table, group, counter or register entry cannot be written or read
 │   └── P4RuntimeError     a P4Runtime request is refused, with its gRPC code (dataplane/switch/p4runtime/errors.py)
 ├── ClassifierError        a flow rule is refused
 ├── AllReduceError         an all-reduce cannot be carried out (dataplane/allreduce/errors.py)
 ├── NativeError            a kernel breaks the rules of its language (dataplane/native/errors.py)
-├── StoreError             named content: a name, a value or a state file is wrong (dataplane/store/errors.py)
-├── AccessError            whoever calls a service of ours shows nothing that counts
+├── StoreError             named content: a name, a value or a state file is invalid (dataplane/store/errors.py)
+├── AccessError            a caller of one of our services shows no valid credentials
 └── FabricError            a fabric cannot be built, run or torn down
-collectors/errors.py and controller/common/errors.py hang their own branches below MillraceError.
+collectors/errors.py and controller/common/errors.py add their own branches below MillraceError.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ import re
 from enum import Enum
 from typing import Final
 
-# Controls but tabs and ends of lines, and what turns the direction of text around, so that it reads as something else.
+# Controls except tabs and line ends, and characters that change the text direction, making it read differently.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def plain(text: str) -> str:
-    """Return a text with its control characters spelled out, tabs and ends of lines as they are."""
+    """Return a text with its control characters escaped, except tabs and line ends."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def in_one_line(text: str) -> str:
-    """Return a text as a terminal may have it: line ends, escapes and bytes that are no text are spelled out."""
+    """Return a text safe for a terminal: line ends, escapes and undecodable bytes are escaped."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text.strip()
     )
 
 
 def is_text(text: str) -> bool:
-    """Return whether a word of a command line is UTF-8: bytes that are not come as surrogates."""
+    """Return whether a command-line word is UTF-8: undecodable bytes arrive as surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -48,12 +48,12 @@ class MillraceError(Exception):
     """The root: its text is one line that a user can act on."""
 
     def __str__(self) -> str:
-        """Return the text in one line, whatever it quotes: names in files of others may hold ends of lines."""
+        """Return the text in one line, whatever it quotes: names in foreign files may contain line ends."""
         return in_one_line(super().__str__())
 
 
 class ConfigError(MillraceError):
-    """A file of the user's is wrong; the text names file, line and key."""
+    """A user's file is invalid; the text names file, line and key."""
 
     def __init__(self, problem: str, *, file: str, line: int | None = None, key: str | None = None) -> None:
         self.problem, self.file, self.line, self.key = problem, file, line, key
@@ -70,7 +70,7 @@ class WireError(MillraceError):
 
 
 class ProgramError(MillraceError):
-    """A compiled P4 program is malformed or uses what is not supported; names file and construct."""
+    """A compiled P4 program is malformed or uses unsupported features; names file and construct."""
 
     def __init__(self, problem: str, *, file: str = "<memory>", construct: str | None = None) -> None:
         self.problem, self.file, self.construct = problem, file, construct
@@ -78,7 +78,7 @@ class ProgramError(MillraceError):
 
 
 class SwitchError(MillraceError):
-    """The switch cannot do what was asked."""
+    """The switch cannot do what was requested."""
 
 
 class PortError(SwitchError):
@@ -86,7 +86,7 @@ class PortError(SwitchError):
 
 
 class EntryFault(Enum):
-    """Why an entry is refused; the P4Runtime service turns each into its own canonical code."""
+    """Reason for refusing an entry; the P4Runtime service maps each to its canonical code."""
 
     INVALID = "invalid"
     NOT_FOUND = "not found"
@@ -122,4 +122,4 @@ class FabricError(MillraceError):
 
 
 class AccessError(MillraceError):
-    """Whoever calls a service of ours shows no token or certificate that counts."""
+    """A caller of one of our services shows no valid token or certificate."""

@@ -1,4 +1,4 @@
-"""Events in virtual time: a heap, the clock that it moves, and an order that never depends on chance."""
+"""Events in virtual time: a heap, the clock that it advances, and a deterministic order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dataplane.errors import FabricError
 
 @dataclass(slots=True)
 class Timer:
-    """A call that was asked for; `cancel` makes it not happen."""
+    """A scheduled call; `cancel` prevents it."""
 
     time_ns: int
     call: Callable[[], None]
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Do not call, if it has not been done already."""
+        """Cancel the call, unless it has already happened."""
         self.cancelled = True
 
     def fire(self) -> None:
@@ -30,7 +30,7 @@ class Timer:
 
 
 class EventQueue:
-    """Calls in the order of their times; equal times in the order in which they were asked for."""
+    """Runs calls in the order of their times; equal times in the order of scheduling."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -38,14 +38,14 @@ class EventQueue:
         self._order = 0
 
     def at(self, time_ns: int, call: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - the call's own
-        """Call at a time that is not in the past; raise FabricError if it is."""
+        """Schedule a call; raise FabricError if its time is in the past."""
         if time_ns < self.clock.time_ns:
             raise FabricError(f"nothing can be done at {time_ns} ns: it is {self.clock.time_ns} ns already")
         self._order += 1
         heappush(self._heap, (time_ns, self._order, call, arguments))
 
     def timer(self, time_ns: int, call: Callable[[], None]) -> Timer:
-        """Call at a time, unless the returned timer is cancelled before."""
+        """Schedule a call, which the returned timer can cancel."""
         timer = Timer(time_ns, call)
         self.at(time_ns, timer.fire)
         return timer
@@ -55,7 +55,7 @@ class EventQueue:
         return self._heap[0][0] if self._heap else None
 
     def run_until(self, time_ns: int) -> int:
-        """Do everything up to and at `time_ns`, leave the clock there, return how many events that were."""
+        """Run everything up to and at `time_ns`, leave the clock there, return the number of events."""
         done = 0
         heap, clock = self._heap, self.clock
         while heap and heap[0][0] <= time_ns:

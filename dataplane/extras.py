@@ -1,4 +1,4 @@
-"""Which extra of `millrace-net` brings a package that not every part needs: who lacks one is told how to get it."""
+"""Extras of `millrace-net` that provide optional packages, to tell users how to install a missing one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ONLY_IN: Final = {
     "thrift": "thrift",
     "torch": "torch",
 }
-"""Packages by the name they are imported by, and the one extra that they are the purpose of."""
+"""Packages by import name, with the only extra that exists for them."""
 
 _IN_LARGER: Final = frozenset(
     {
@@ -27,9 +27,9 @@ _IN_LARGER: Final = frozenset(
 
 
 def missing(who: str, error: ModuleNotFoundError, extra: str = "demo") -> str | None:
-    """Return a line that says what `who` needs and how to install it; None if no extra brings what is not there.
+    """Return a line that says what `who` needs and how to install it; None if no extra provides it.
 
-    `extra` is named for packages that several extras bring.
+    `extra` is named for packages that several extras provide.
     """
     package = (error.name or "").partition(".")[0]
     if package in _IN_LARGER:

@@ -1,7 +1,7 @@
-"""What one process at a time may have, a file or a folder: a lock beside it, which the kernel frees at any death.
+"""Exclusive ownership of a file or a folder by one process: a lock next to it, which the kernel frees at any death.
 
-The lock is `flock` of a file that holds its owner's process id, for people, and is removed when it is released; one
-that a killed process left behind is nobody's, and is taken over.
+The lock is `flock` of a file that holds its owner's process id, for information, and is removed when it is released;
+one that a killed process left behind is free, and is taken over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class HeldError(Exception):
-    """Another process has it, or another part of this one; `pid` is its process id, None where unknown."""
+    """Another process, or another part of this one, has it; `pid` is its process id, None if unknown."""
 
     def __init__(self, pid: int | None) -> None:
         self.pid = pid
@@ -24,10 +24,10 @@ class HeldError(Exception):
 
 
 class FileLock:
-    """Is held from construction until it is released, or this process ends; `path` is the lock's own file."""
+    """Held from construction until it is released, or this process ends; `path` is the lock's own file."""
 
     def __init__(self, path: str) -> None:
-        """Take it; raise HeldError where it is held, OSError where no such file can be made."""
+        """Take the lock; raise HeldError if it is held, OSError if no such file can be created."""
         self._path = Path(path)
         while True:
             self._descriptor = os.open(self._path, _FLAGS, _RIGHTS)
@@ -43,20 +43,20 @@ class FileLock:
                 os.close(self._descriptor)
                 raise
             os.close(self._descriptor)  # its owner removed it between the two calls
-        with suppress(OSError):  # a full disk: it is held all the same, its owner just not named
+        with suppress(OSError):  # disk full: the lock is held, only without its owner's name
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others have it; calling it again does nothing."""
+        """Release the lock; idempotent."""
         if self._descriptor >= 0:
-            with suppress(OSError):  # its folder is gone: so is the lock
+            with suppress(OSError):  # its folder is gone, and the lock with it
                 self._path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _is_there(self) -> bool:
-        """Return whether what is locked is still the file of that name."""
+        """Return whether the locked file is still the one with that name."""
         try:
             found = self._path.lstat()
         except FileNotFoundError:

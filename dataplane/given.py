@@ -1,7 +1,7 @@
-"""Reads files that somebody names: never more than a limit, and never waiting for ever.
+"""Reading of user-specified files: bounded in size, and never blocking forever.
 
-A name may be that of anything: a folder, /dev/zero, a pipe that nobody writes to, a file larger than memory. What
-cannot be read is an OSError that says why, so that whoever catches those of `open` catches these.
+A name may refer to anything: a folder, /dev/zero, a pipe without a writer, a file larger than memory. Unreadable ones
+raise an OSError that says why, so that handlers of `open`'s errors catch these.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import BinaryIO, Final
 
 MIB: Final = 1 << 20
 MOST_BYTES: Final = 64 * MIB
-"""What is read of a file at most where its reader says nothing else."""
+"""Default maximum size of a file."""
 DOCUMENT_BYTES: Final = 16 * MIB
-"""What is read at most of what people write: settings, topologies, scripts."""
+"""Maximum size of human-written files: settings, topologies, scripts."""
 SECRET_BYTES: Final = MIB
-"""What is read at most of keys, certificates and tokens."""
+"""Maximum size of keys, certificates and tokens."""
 LINE_BYTES: Final = MIB
-"""How long a line may be in files that are read line by line."""
+"""Maximum length of a line in files that are read line by line."""
 
 _WAIT_S: Final = 10.0
 _CHUNK: Final = MIB
 
 
 def read_given(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return the content of a file, pipe or device; raise OSError if it is more, or if a pipe stays silent for 10 s."""
+    """Return the content of a file, pipe or device; raise OSError if it is larger or a pipe stays silent for 10 s."""
     with _opened(path) as (descriptor, status):
         if stat.S_ISREG(status.st_mode) and status.st_size > most_bytes:
             raise _too_large(path, most_bytes)
@@ -50,13 +50,13 @@ def read_given(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
 def read_given_text(
     path: Path | str, most_bytes: int = DOCUMENT_BYTES, *, encoding: str = "utf-8", errors: str = "strict"
 ) -> str:
-    """Return the content of a file as text, its line ends as newlines, as `Path.read_text` does."""
+    """Return the content of a file as text, its line ends as newlines, like `Path.read_text`."""
     data = read_given(path, most_bytes)
     return io.TextIOWrapper(io.BytesIO(data), encoding=encoding, errors=errors).read()
 
 
 def open_given(path: Path | str) -> io.BufferedReader:
-    """Open a file, or a pipe that somebody writes to, for a reader that holds little of it at a time."""
+    """Open a file, or a pipe with a writer, for a reader that holds little of it at a time."""
     with _opened(path) as (descriptor, _):
         os.set_blocking(descriptor, True)
         return os.fdopen(os.dup(descriptor), "rb")
@@ -69,7 +69,7 @@ def given_lines(path: Path | str, *, encoding: str = "utf-8") -> Iterator[str]:
 
 
 def bounded_lines(file: BinaryIO, name: str, *, encoding: str = "utf-8") -> Iterator[str]:
-    """Yield the lines of an open file as `given_lines` does; `name` is what errors call it."""
+    """Yield the lines of an open file like `given_lines`; `name` is its name in errors."""
     while line := file.readline(LINE_BYTES + 1):
         if len(line) > LINE_BYTES:
             raise OSError(errno.EFBIG, f"has a line of more than {LINE_BYTES // MIB} MiB, the most that is read", name)
@@ -78,7 +78,7 @@ def bounded_lines(file: BinaryIO, name: str, *, encoding: str = "utf-8") -> Iter
 
 
 def read_stdin(most: int = DOCUMENT_BYTES) -> str:
-    """Return what comes from standard input, however long that takes; raise OSError for more letters than `most`."""
+    """Read standard input to its end, however long that takes; raise OSError for more than `most` characters."""
     text = sys.stdin.read(most + 1)
     if len(text) > most:
         raise _too_large("<stdin>", most)
@@ -105,7 +105,7 @@ def _opened(path: Path | str) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def _part(descriptor: int, path: Path | str) -> bytes:
-    """Return what can be read next, nothing at the end; wait for it, at a terminal as long as it takes."""
+    """Return the next available part, nothing at the end; wait for it, at a terminal without limit."""
     until_s = time.monotonic() + _WAIT_S
     while True:
         try:
@@ -119,7 +119,7 @@ def _part(descriptor: int, path: Path | str) -> bytes:
 
 
 def _is_ready(descriptor: int) -> bool:
-    """Return whether within the time somebody writes to a pipe, or has closed it: until then it reads as empty."""
+    """Return whether a pipe gets data or is closed by a writer in time: until then it reads as empty."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(_WAIT_S * 1_000))

@@ -1,4 +1,4 @@
-"""What msgspec raises for bytes that are no value, which is more than errors of its own."""
+"""Exceptions of msgspec for invalid bytes, which are more than its own."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Final
 import msgspec
 
 MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""No value, or one of another type; text that is not UTF-8; parts that are in one another too deeply."""
+"""No value, or one of another type; text that is not UTF-8; nesting too deep."""

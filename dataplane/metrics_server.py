@@ -1,4 +1,4 @@
-"""Metrics over HTTP, for Prometheus: a thread a connection, so many at a time, each for so long."""
+"""Metrics over HTTP, for Prometheus: one thread per connection, limited in number and duration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("millrace.metrics")
 
 _PATIENCE_S: Final = 10.0
-"""How long a scrape waits for its turn; Prometheus gives up after as long."""
+"""Maximum wait of a scrape for its turn; Prometheus gives up after as long."""
 _LOOK_S: Final = 0.2
 _LAST_PORT: Final = 65_535
 _FAILED: Final = "a scrape failed: %s: %s"
@@ -40,18 +40,18 @@ _FULL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class MetricsLimits:
-    """What those who scrape may take."""
+    """Limits for scrapers."""
 
     connections: int = 16
-    """Connections at a time; more are answered with 503."""
+    """Concurrent connections; more are answered with 503."""
     silent_s: float = 5.0
-    """A connection on which nothing is sent or taken for so long is closed."""
+    """A connection without traffic for so long is closed."""
     whole_s: float = 30.0
-    """A connection takes no longer, however it trickles."""
+    """Maximum duration of a connection, however slow it is."""
 
 
 class MetricsPlace(Protocol):
-    """Where a daemon's settings want its metrics to be."""
+    """Address in a daemon's settings for its metrics."""
 
     @property
     def address(self) -> str:
@@ -60,14 +60,14 @@ class MetricsPlace(Protocol):
 
     @property
     def port(self) -> int:
-        """The TCP port, 0 for any that is free."""
+        """The TCP port, 0 for any free one."""
         ...
 
 
 class MetricsServer:
     """Serves a registry at http://address:port/metrics until it is closed; raises OSError.
 
-    Nothing is encrypted, and nobody is asked who he is: an address that is not loopback says so, `plain:ADDRESS`.
+    There is no encryption and no authentication: an address other than loopback must say so, `plain:ADDRESS`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """Return the TCP port, also where 0 asked for any."""
+        """Return the actual TCP port, even if 0 was requested."""
         return int(self._server.server_port)
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class _Handler(WSGIRequestHandler):
     """One request of one connection."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Say nothing: who scrapes does so all the time."""
+        """Log nothing: scrapes are too frequent."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -124,7 +124,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(place[:2], _Handler)
 
     def server_bind(self) -> None:
-        """Bind, and ask no name server for the host's name."""
+        """Bind without looking up the host's name."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -149,13 +149,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
-        """Let go of a connection that has ended."""
+        """Release a connection that has ended."""
         with self._lock:
             self._since.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End connections that have taken too long: their threads find them at their end."""
+        """End connections that have taken too long: their threads see end of file."""
         latest = time.monotonic() - self.limits.whole_s
         with self._lock:
             late = [request for request, since in self._since.items() if since < latest]
@@ -164,19 +164,19 @@ class _Server(ThreadingMixIn, WSGIServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002
-        """Say in a line what went wrong, unless it is that a client has gone or was too slow."""
+        """Log an error in one line, unless a client has gone or was too slow."""
         error = sys.exception()
         if not isinstance(error, OSError):
             LOGGER.error(_FAILED, type(error).__name__, error)
 
 
 def _in_one_line(application: WSGIApplication) -> WSGIApplication:
-    """Return an application whose failures are a line of the log, and status 500, where wsgiref prints a stack."""
+    """Return an application that logs failures in one line and answers 500, where wsgiref prints a traceback."""
 
     def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:
             return application(environ, start_response)
-        except Exception as error:  # noqa: BLE001 - whatever a registry's collectors raise
+        except Exception as error:  # noqa: BLE001 - anything a registry's collectors raise
             LOGGER.error(_FAILED, type(error).__name__, error)  # noqa: TRY400 - a line
             start_response("500 Internal Server Error", [("Content-Type", "text/plain")])
             return [b"the figures cannot be read: the log says why\n"]
@@ -185,7 +185,7 @@ def _in_one_line(application: WSGIApplication) -> WSGIApplication:
 
 
 class LoopCollector:
-    """Families that are read in an event loop's thread, which alone may touch what they are about.
+    """Metric families read in the thread of an event loop, which owns their state.
 
     Construct it inside that running loop. A scrape that gets no turn for 10 s fails.
     """
@@ -212,9 +212,9 @@ def registry_of(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
 def serve_metrics(
     registry: CollectorRegistry, place: MetricsPlace | None, stack: AsyncExitStack, failure: type[MillraceError]
 ) -> str:
-    """Serve a daemon's metrics until `stack` ends; return where, as the end of its ready line, empty without a place.
+    """Serve a daemon's metrics until `stack` ends; return the end of its ready line, empty if not configured.
 
-    Raise `failure` of one line where nothing can listen there.
+    Raises `failure` with one line if nothing can listen there.
     """
     if place is None:
         return ""

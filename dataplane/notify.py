@@ -1,4 +1,4 @@
-"""Saying to systemd how a service is (sd_notify(3)): a datagram to the socket that it names."""
+"""Service state notifications to systemd (sd_notify(3)): a datagram to the socket that it names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 
 
 def notify(state: str) -> None:
-    """Send a state such as `READY=1` to the service manager; do nothing where there is none."""
+    """Send a state such as `READY=1` to the service manager; do nothing if there is none."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

@@ -1,4 +1,4 @@
-"""Running a daemon's work until it is to stop."""
+"""Running a daemon's work until it must stop."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def stop_on_signals(on_hangup: Callable[[], object] | None = None) -> asyncio.Ev
 
 
 def ignore_hangup(number: int = 0, frame: FrameType | None = None) -> None:  # noqa: ARG001 - as signal handlers are
-    """Say that SIGHUP changes nothing; for an event loop, or as a signal's handler."""
+    """Log that SIGHUP changes nothing; for an event loop, or as a signal handler."""
     LOGGER.warning(HANGUP_IGNORED)
 
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP raise SystemExit while the block lasts, so that all that was made is removed.
+    """Make SIGTERM and SIGHUP raise SystemExit while the block lasts, so that cleanup runs.
 
-    A signal that the program handles or ignores itself stays so, and all do in other threads than the main one.
+    A signal that the program handles or ignores itself stays so, and all do in threads other than the main one.
     """
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - the signal module's signature
@@ -60,10 +60,10 @@ def unwinding() -> Iterator[None]:
 
 
 def collect_seldom() -> None:
-    """Have the interpreter look for cycles seldom, and never in what is there already; for the life of the process.
+    """Make the garbage collector run seldom, and never on existing objects; for the life of the process.
 
     A daemon that holds a hundred thousand resources and makes thousands of small values for each decision otherwise
-    spends a third of its time looking through the resources, which are in no cycles.
+    spends a third of its time scanning the resources, which are in no cycles.
     """
     gc.collect()
     gc.freeze()
@@ -71,7 +71,7 @@ def collect_seldom() -> None:
 
 
 async def run_until(work: Coroutine[object, object, None], stop: asyncio.Event) -> None:
-    """Run until `stop` is set or the work fails, whose error is then raised (the first, of a group)."""
+    """Run until `stop` is set or the work fails; then raise its error (the first, of a group)."""
     working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +87,7 @@ async def run_until(work: Coroutine[object, object, None], stop: asyncio.Event) 
 
 
 async def until_first_ends(*works: Coroutine[object, object, None]) -> None:
-    """Do all of this at the same time until the first of it ends; raise what it raised. The others are cancelled."""
+    """Run all concurrently until the first ends; raise its error. The others are cancelled."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -21,7 +21,7 @@ class BlackHole:
 
     @property
     def address(self) -> str:
-        """Where clients connect to."""
+        """Address that clients connect to."""
         return f"127.0.0.1:{self._here.getsockname()[1]}"
 
     def swallow(self) -> None:

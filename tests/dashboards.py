@@ -1,4 +1,4 @@
-"""What any Grafana dashboard must be: whole panels that do not overlap, expressions that ask for what is served."""
+"""Requirements for any Grafana dashboard: whole panels that do not overlap, expressions that query served metrics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What holds under every Python: all modules import, all kernels compile, the demo runs in virtual time.
+"""Checks for every Python: all modules import, all kernels compile, the demo runs in virtual time.
 
-`make pythons` runs it under each one found, in an environment that has no development tools; it prints one line.
+`make pythons` runs it under each Python found, in an environment without development tools; it prints one line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many examples tests draw: few in CI, as many as MILLRACE_EXAMPLES says in `make deep`."""
+"""Number of examples that tests draw: few in CI, as many as MILLRACE_EXAMPLES says in `make deep`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 IS_DEEP: Final = "MILLRACE_EXAMPLES" in os.environ
-"""Whether more is tried than in CI."""
+"""True if tests try more than in CI."""
 
 
 def examples(count: int) -> int:

@@ -1,4 +1,4 @@
-"""What the log has, without what is another test's."""
+"""Log records of a test, without those of other tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How jobs of the local engine run in tests: in sandboxes wherever the machine makes them, else as the tests' user."""
+"""Run the local engine's jobs in tests: in sandboxes wherever the machine can make them, else as the tests' user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for the house as a whole: pages name files that exist, folders stay readable, nothing outside is read."""
+"""Rules for the whole repository: pages name files that exist, folders stay readable, nothing outside is read."""
 
 from __future__ import annotations
 

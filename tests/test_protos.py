@@ -1,4 +1,4 @@
-"""What is committed of each .proto's Python is what protoc makes of it: after a change, `make protos`."""
+"""The committed Python of each .proto is what protoc generates from it: after a change, run `make protos`."""
 
 from __future__ import annotations
 

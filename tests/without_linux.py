@@ -96,7 +96,7 @@ NAMES: Final[dict[ModuleType, tuple[str, ...]]] = {
     ),
     time: ("CLOCK_BOOTTIME", "CLOCK_TAI", "pthread_getcpuclockid"),
 }
-"""What each module has on Linux alone, as patterns."""
+"""Linux-only names of each module, as patterns."""
 
 
 class _Absent(MetaPathFinder):

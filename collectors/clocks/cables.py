@@ -27,7 +27,7 @@ _Lines = NDArray[Any]
 
 _SECOND: Final = 1e9
 _BEYOND: Final = 2.0**63
-"""What a word of 64 bits does not hold."""
+"""Magnitude beyond the range of a signed 64-bit integer."""
 
 _LINE: Final = np.dtype(
     [

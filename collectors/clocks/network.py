@@ -1,7 +1,7 @@
 """Offsets of cables to clocks of nodes: one reading per node that fits all cables best.
 
-Around a ring the cables' offsets should add up to nothing; what they add up to instead is spread over them by least
-squares, weights 1 / uncertainty**2. That lessens the errors of cables whose two directions differ.
+Around a ring the cables' offsets should add up to zero; any remainder is spread over them by least squares, weights
+1 / uncertainty**2. That reduces the errors of cables whose two directions differ.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How a switch's stamps stand to the time at which they come: which are late, and which are not trusted yet.
+"""Tracking of a switch's clock by its stamps: detects late reports and stamps that cannot be trusted yet.
 
-A stamp shows how far a report is behind the newest of its switch. One that runs ahead of what the switch's offset lets
-expect by more than half a window, or is more than a window behind, strays: it moves nothing, so that no report, wrong
-or forged, however many stamps it has, makes all others late. A clock is believed once stamps of `AGREEING` parts of a
-window have agreed, and until then every stamp that strays begins it anew. One that is believed was set, or restarted,
-where for a whole window only stamps came that stray, and as many of them agreed.
+A stamp shows how far a report is behind the newest of its switch. A stamp strays if it runs ahead of what the switch's
+offset predicts by more than half a window, or is more than a window behind. Stray stamps move nothing, so no report,
+wrong or forged, however many stamps it has, can make all others late. A clock is trusted once stamps of `AGREEING`
+parts of a window have agreed; until then every stray stamp restarts it. A trusted clock counts as set or restarted when
+only stray stamps came for a whole window and that many of them agreed.
 `collectors.native.kernels.state.stamps` is the same in native memory.
 """
 
@@ -16,10 +16,10 @@ from collectors.settings import StateSettings
 from collectors.statistics.window import SLOTS
 
 AGREEING = 4
-"""From so many parts of a window stamps have to come that agree; what comes together counts once."""
+"""Number of parts of a window in which agreeing stamps must arrive; those of one part count once."""
 
 STEEPEST = 1024
-"""The offset follows by a nanosecond in so many: ten times what a poor oscillator drifts."""
+"""The offset is adjusted by a nanosecond in this many: ten times the drift of a poor oscillator."""
 
 
 class SwitchClock:

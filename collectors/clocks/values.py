@@ -1,4 +1,4 @@
-"""What crosses between the network's state, which sees stamps, and the estimator, which corrects them."""
+"""Values exchanged between the network's state, which sees stamps, and the estimator, which corrects them."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class FlightColumns:
 
 @dataclass(frozen=True, slots=True)
 class LinkCorrection:
-    """What is added to a directed link's difference of stamps, for a packet that left at `at_ns` by the tail's clock.
+    """Correction added to a directed link's stamp difference, for a packet that left at `at_ns` by the tail's clock.
 
-    `drift_ppb` is how it changes with the tail's stamps; `uncertainty_ns` is by how much it may be wrong.
+    `drift_ppb` is its rate of change with the tail's stamps; `uncertainty_ns` is its largest error.
     """
 
     at_ns: int
@@ -98,7 +98,7 @@ class CorrectionColumns:
 
 
 class Corrections(Mapping[LinkKey, LinkCorrection]):
-    """What corrects the differences of stamps from now on, by link, where clocks are tied together well enough."""
+    """Current corrections of stamp differences, by link, where clocks are tied together well enough."""
 
     def __init__(self, places: Mapping[LinkKey, int], columns: CorrectionColumns) -> None:
         self._places = places

@@ -1,1 +1,1 @@
-"""What a report says: hop records, postcards put together, sequence numbers, samples of links."""
+"""Decoding of reports: hop records, reassembled postcards, sequence numbers, samples of links."""

@@ -1,8 +1,8 @@
-"""What makes hop records and drop records, of reports that Python has decoded.
+"""Hop records and drop records from reports that Python has decoded.
 
-A stacked report has its hops in order. A hop-by-hop report has one hop and the hop count left behind it: the source's
-is the flow's highest, and each hop's index is what it is below that. Other reports of one hop do not give its index.
-Subscribers get the records, and the state is made of them where native code has not decoded the report.
+A stacked report has its hops in order. A hop-by-hop report has one hop and the hop count left after it: the source's
+is the flow's highest, and each hop's index is the difference to it. Other single-hop reports do not give the index.
+Subscribers get the records, and the state is built from them where native code has not decoded the report.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataplane.wire.report_group import ReportGroup
 
 
 class HopIndices(Protocol):
-    """Where hop-by-hop hops stand on their paths, by the source's remaining hop count, of a bounded number of flows."""
+    """Indices of hop-by-hop hops on their paths, by the source's remaining hop count, for a bounded number of flows."""
 
     def index_of(self, packet: MeasuredPacket) -> int:
         """Return the index of a packet's only hop."""
@@ -59,7 +59,7 @@ class RecordMaker:
     def counts(self, packet: MeasuredPacket) -> bool:
         """Return whether a packet's bytes are counted with this report, one of all those that it may have.
 
-        XD reports count for nothing: nodes that export data by themselves report what changes, not so many packets.
+        XD reports do not count: nodes that export data by themselves report changes, not every nth packet.
         """
         if packet.kind is not RecordKind.MX:
             return packet.last_hop
@@ -124,7 +124,7 @@ def drop_record(group: ReportGroup, drop: MeasuredDrop, received_ns: int) -> Dro
 
 
 def _ports(said: HopMetadata) -> tuple[int | None, int | None]:
-    """Return ingress and egress port: of level 1 where the hop said it, else of level 2."""
+    """Return ingress and egress port: of level 1 if the hop reported it, else of level 2."""
     ingress, egress = said.ingress_interface, said.egress_interface
     return (
         said.level2_ingress_interface if ingress is None else ingress,
@@ -133,5 +133,5 @@ def _ports(said: HopMetadata) -> tuple[int | None, int | None]:
 
 
 def _time(timestamp_ns: int | None) -> int | None:
-    """Return None for a stamp of 2**63 ns (292 years) or more: no clock says that, and signed 64 bits end there."""
+    """Return None for a stamp of 2**63 ns (292 years) or more: no clock is that far, and int64 ends there."""
     return None if timestamp_ns is None or timestamp_ns >> 63 else timestamp_ns

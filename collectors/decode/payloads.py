@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """Payload i is the `lengths[i]` bytes of `data` (one dimension, contiguous) from `places[i]` on.
+    """Payload i is the `lengths[i]` bytes of `data` (one-dimensional, contiguous) from `places[i]` on.
 
-    `source_of` says who sent it, where that is known; it only appears in the explanation of a refusal. `age_ns` is how
-    long they have been there, 0 for what comes now; `is_behind` says that reading has been late for a while, so that no
-    records are made of them. `addresses` are the IPv4 addresses that they came from, 0 where
-    that is none (`collectors.decode.sources`); None: who gives them answers for them.
+    `source_of` returns the sender, if known; it only appears in the explanation of a refusal. `age_ns` is how long ago
+    they arrived, 0 for payloads that arrive now; `is_behind` says that reading has been late for a while, so that no
+    records are made of them. `addresses` are the IPv4 addresses that they came from, 0 where there is none
+    (`collectors.decode.sources`); None: the caller answers for them.
     """
 
     data: NDArray[np.uint8]
@@ -40,12 +40,12 @@ class Payloads:
         return None if self.addresses is None else int(self.addresses[number])
 
     def source(self, number: int) -> object:
-        """Return who sent a payload, None where that is unknown."""
+        """Return the sender of a payload, None if unknown."""
         return None if self.source_of is None else self.source_of(number)
 
 
 def payloads_of(parts: Sequence[bytes]) -> Payloads:
-    """Return payloads that stand one behind the other."""
+    """Return payloads as one contiguous run."""
     lengths = np.array([len(part) for part in parts], np.uint32)
     places = np.zeros(len(parts), np.uint64)
     np.cumsum(lengths[:-1], out=places[1:])

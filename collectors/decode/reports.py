@@ -36,7 +36,7 @@ REMAINING_HOPS: Final = 0x00FF
 
 @dataclass(frozen=True, slots=True)
 class MeasuredHop:
-    """One hop's own words and who it is."""
+    """Metadata words of one hop, and its identity."""
 
     node_id: int | None
     metadata: HopMetadata
@@ -44,10 +44,10 @@ class MeasuredHop:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPacket:
-    """What one individual report says of one packet; `hops` in travelling order.
+    """One packet as an individual report describes it; `hops` in travelling order.
 
     `remaining_hops` is the hop count left after the only hop of a hop-by-hop report, None otherwise; `last_hop` says
-    that the path ends with `hops`; `missing_hops` that some hops on the way are not in them.
+    that the path ends with `hops`; `missing_hops` that some hops on the way are missing from them.
     """
 
     flow: FlowKey
@@ -71,7 +71,7 @@ class MeasuredDrop:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredItem:
-    """What a switch says of an item that it has added up; the last contribution came from `child`."""
+    """An item that a switch has added up, as it reports it; the last contribution came from `child`."""
 
     said: Completion
     child: IPv4Address | IPv6Address
@@ -93,9 +93,9 @@ class DecodedReport:
 
 
 def decode(payload: bytes, marking: Marking) -> DecodedReport:
-    """Return what a report's UDP payload says; raise WireError when any part of it is malformed.
+    """Return the contents of a report's UDP payload; raise WireError when any part of it is malformed.
 
-    A dropped packet alone may be malformed: that may be why it was dropped.
+    Only a dropped packet may be malformed: that may be why it was dropped.
     """
     packet = report.decode(payload)
     packets: list[MeasuredPacket] = []
@@ -155,14 +155,14 @@ def _packets_of_tlvs(data: bytes, marking: Marking) -> Iterator[InnerPacket]:
 
 
 def _completion(one: Report, truncated: InnerPacket) -> Completion | None:
-    """Return what a report says of an item, None where it is about its packet."""
+    """Return the completion of an item that a report states, None if the report is about its packet."""
     if one.main is None or one.dropped or _kind(one, truncated, _remaining_hops(one.main)) is not RecordKind.XD:
         return None
     return completion.in_report(one.main)
 
 
 def _measured(group: ReportGroup, one: Report, truncated: InnerPacket) -> MeasuredPacket | None:
-    """Return what a report says of the hops of a packet, None for one of a drop that says nothing of others."""
+    """Return the packet and hops that a report measures, None for a drop report without other hops."""
     remaining = _remaining_hops(one.main)
     kind = _kind(one, truncated, remaining)
     lost = one.dropped and _own(one).drop_reason != DropReason.INT_DISCARD

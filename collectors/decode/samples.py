@@ -1,9 +1,9 @@
-"""What one hop of a packet says of the directed link that it left by.
+"""Samples of directed links, each taken from a packet's hop that left by the link.
 
 A link's delay runs from arrival at its tail switch to arrival at its head. Where clocks are synchronised and both ends
-stamped the packet it is the difference of the stamps. Where they are not, it is the tail's hop latency, by one clock,
-plus the packet's flight: by stamps of two clocks with an estimated correction, else the configured propagation. A link
-to a host has no stamp at its head: always the last.
+stamped the packet, it is the difference of the stamps. Otherwise it is the tail's hop latency, by one clock, plus the
+packet's flight time: by stamps of two clocks with an estimated correction, else the configured propagation. A link to a
+host has no stamp at its head and always uses the propagation.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 @dataclass(frozen=True, slots=True)
 class LinkSample:
-    """What one packet says of one directed link; `node_time_ns` is by the clock of the tail switch, `node_id`.
+    """One packet's measurements of one directed link; `node_time_ns` is by the clock of the tail switch, `node_id`.
 
-    None for what the packet does not say; `delay_ns` and `source` are None together. `left_ns` and `arrived_ns` are the
-    egress stamp of the tail and the ingress stamp of the head, each by its own clock, where nothing synchronises those.
+    None for what the packet does not report; `delay_ns` and `source` are None together. `left_ns` and `arrived_ns` are
+    the egress stamp of the tail and the ingress stamp of the head, each by its own clock, where the clocks are not
+    synchronised.
     """
 
     link: LinkKey
@@ -51,7 +52,7 @@ class LinkSample:
 
 
 class Outcome(Enum):
-    """What became of one packet on one link, as far as reports of one hop each show it."""
+    """Outcome of one packet on one link, as far as single-hop reports show it."""
 
     PASSED = "passed"
     """Both ends reported it."""
@@ -63,10 +64,10 @@ class Outcome(Enum):
     """The head reported it and the tail did not."""
 
     DROPPED = "dropped"
-    """The tail says that it dropped it."""
+    """The tail reported that it dropped it."""
 
     UNMARKED = "unmarked"
-    """The tail says that it dropped it, before it could have been given telemetry."""
+    """The tail reported that it dropped it, before it could have been given telemetry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Fate:
 
 
 COUNTED_KINDS: Final = frozenset({RecordKind.HOP_BY_HOP, RecordKind.MX})
-"""Where each hop reports each packet; nodes that report by themselves (XD) choose what to report."""
+"""Kinds for which each hop reports each packet; nodes that report by themselves (XD) choose what to report."""
 
 
 class Sampler:
@@ -91,20 +92,20 @@ class Sampler:
         self._settings = settings
         self._counters = counters
         self.corrections: Mapping[LinkKey, LinkCorrection] = {}
-        """What corrects the difference of two clocks' stamps, by directed link."""
+        """Corrections for the difference of two clocks' stamps, by directed link."""
 
     def sample(self, hop: HopRecord, following: HopRecord | None) -> LinkSample | None:
-        """Return all that a hop says of its egress link, given the next hop or that none will be known."""
+        """Return all figures of a hop's egress link, given the next hop or that none will be known."""
         link = self.egress_link(hop, following)
         return None if link is None else self._sample(hop, following, link, self._delay(hop, following, link))
 
     def figures(self, hop: HopRecord) -> LinkSample | None:
-        """Return what a hop says of its egress link but the delay, which is not known yet or not to be counted."""
+        """Return the figures of a hop's egress link except the delay, which is not known yet or not to be counted."""
         link = self.egress_link(hop, None)
         return None if link is None else self._sample(hop, None, link, None)
 
     def delay(self, hop: HopRecord, following: HopRecord | None) -> LinkSample | None:
-        """Return the delay alone of a hop whose figures were returned before; None when it is unknown."""
+        """Return only the delay of a hop whose figures were returned before; None when it is unknown."""
         link = self.egress_link(hop, following, count=False)
         delay = None if link is None else self._delay(hop, following, link)
         return None if link is None or delay is None else self._sample(hop, following, link, delay, figures=False)
@@ -123,7 +124,7 @@ class Sampler:
         return total_ns
 
     def fates(self, hops: Sequence[HopRecord]) -> list[Fate]:
-        """Return what one packet's hops, in any order, say of the links between switches."""
+        """Return the fates on links between switches that one packet's hops, in any order, show."""
         if any(hop.kind not in COUNTED_KINDS for hop in hops):
             return []
         heard = {hop.node_id for hop in hops}
@@ -148,7 +149,7 @@ class Sampler:
         return link is not None and link.head.node in self._topology.switch
 
     def egress_link(self, hop: HopRecord, following: HopRecord | None, *, count: bool = True) -> DirectedLink | None:
-        """Return the link that the packet left by: by its egress port, else by where it was next."""
+        """Return the link that the packet left by: by its egress port, else by the next hop."""
         switch = self._topology.switch_by_id.get(hop.node_id)
         if switch is None:
             self._counters[Count.UNKNOWN_NODE] += count

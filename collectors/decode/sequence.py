@@ -1,8 +1,8 @@
-"""What a report's sequence number says, 22 bits per node and hardware id.
+"""Classification of reports by sequence number, 22 bits per node and hardware id.
 
 `collectors.native.sequence` keeps the accounts, `collectors.reference.sequence` is the same in plain Python.
 
-A repetition has the same number and equal content by its mark. A number that comes again with other content is
+A repetition has the same number and, by its mark, the same content. A number that comes again with other content is
 contested: one of the two reports is not the switch's, and which one is unknown.
 """
 
@@ -23,7 +23,7 @@ _FACTOR: Final = 0xD134_2543_DE82_EF95
 
 
 class Arrival(Enum):
-    """What a report's sequence number says about it."""
+    """Verdict on a report by its sequence number."""
 
     NEW = "new"
     LATE = "late"

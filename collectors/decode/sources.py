@@ -1,8 +1,8 @@
-"""Whose reports count: those of switches that the topology knows, from where it says that each one's come.
+"""Check of report sources: only reports of switches that the topology knows, from their declared addresses, count.
 
-A node id in a report is believed only if the datagram came from that switch's report source, or from a relay that has
-looked itself. Whoever gives payloads without saying where they came from answers for them: then the node id only has to
-be known. `collectors.native.kernels.sources` is the same in native memory.
+A node id in a report is trusted only if the datagram came from that switch's report source, or from a relay that has
+checked it. Callers that pass payloads without a source answer for them: the node id then only has to be known.
+`collectors.native.kernels.sources` is the same in native memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ELSEWHERE: Final = 0
 
 
 class ReportSources:
-    """The report sources of a topology's switches, and the relays beside them; addresses are numbers of 32 bits."""
+    """The report sources of a topology's switches, plus the relays; addresses are 32-bit numbers."""
 
     def __init__(self, topology: Topology, relays: Iterable[str] | None) -> None:
         """Check the addresses of no report where `relays` is None."""
@@ -32,7 +32,7 @@ class ReportSources:
 
     @property
     def are_checked(self) -> bool:
-        """Whether it matters where reports come from."""
+        """Return whether the source of reports is checked."""
         return self._relays is not None
 
     @property
@@ -50,7 +50,7 @@ class ReportSources:
         return None if self._sources.get(node_id) == address else Count.WRONG_SOURCE
 
     def explain(self, payload: bytes, address: int, source: object = None) -> str:
-        """Return in a line why a payload from an address does not count; `source` is a better name for who sent it."""
+        """Return in a line why a payload from an address does not count; `source` is a better name of the sender."""
         node_id = node_id_of(payload)
         came = source or ("no IPv4 address" if address == ELSEWHERE else IPv4Address(address))
         if node_id not in self._names:
@@ -60,7 +60,7 @@ class ReportSources:
 
 
 def node_id_of(payload: bytes) -> int:
-    """Return the node id that a report packet names; of a payload too short for one a number that no switch has."""
+    """Return the node id in a report packet; for a payload too short for one, a number that no switch has."""
     return int.from_bytes(payload[4:GROUP_BYTES], "big") if len(payload) >= GROUP_BYTES else -1
 
 

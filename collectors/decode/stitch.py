@@ -1,8 +1,8 @@
-"""Hop records to samples of directed links and to whole paths, whatever the mode of the reports.
+"""Stitching of hop records into samples of directed links and whole paths, whatever the mode of the reports.
 
-A stack is a path. Reports of one hop each wait for one another: by index, where our domain's hop count gives it, else
-by adjacency. A congested queue's report covers the queue alone. Where hops wait is left open here: in native memory
-(`collectors.native.fallback`), where those that native code decodes wait, too, or in `collectors.reference.stitch`.
+A stack is a path. Single-hop reports wait for one another: by index, where our domain's hop count gives it, else by
+adjacency. A congested queue's report covers only the queue. This module does not determine where hops wait: in native
+memory (`collectors.native.fallback`), together with natively decoded ones, or in `collectors.reference.stitch`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collectors.values import FlowKey, HopRecord, RecordKind
 from dataplane.topology.values import LinkKey, Topology
 
 HOPS_EACH: Final = 16
-"""How many hops there is room for, a packet or flow, on the average."""
+"""Average number of hops per packet or flow that there is room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SeenPath:
 
 @dataclass(frozen=True, slots=True)
 class Stitched:
-    """What a batch of records came to."""
+    """Result of stitching a batch of records."""
 
     samples: list[LinkSample]
     paths: list[SeenPath]

@@ -1,1 +1,1 @@
-"""What a machine is made of and how busy that is, by reading only: /proc, /sys, control groups, NVML."""
+"""Hardware of a machine and its load, read-only: /proc, /sys, control groups, NVML."""

@@ -1,4 +1,4 @@
-"""What this machine has: processors, memory, devices that compute, and the limits of the process that asks."""
+"""Inventory of this machine: processors, memory, accelerators, and the limits of the calling process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataplane.topology.values import Device
 
 
 def discover(root: Root, nvml: Nvml | str) -> Machine:
-    """Return what the machine below a root folder has; `nvml` describes NVIDIA's devices, or says why it cannot."""
+    """Return the hardware of the machine below a root folder; `nvml` describes NVIDIA's devices, or why it cannot."""
     by_nvml, notes = _by_nvml(nvml)
     here = _in_sysfs(root)
     here |= {found.address: _merged(here.get(found.address), found) for found in by_nvml}

@@ -16,7 +16,7 @@ _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
 _FIELDS: Final = 10
 _NO_DISK: Final = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d+")
-"""What lies on other disks, or in memory, or is none: it would be counted twice."""
+"""Devices that are backed by other disks or memory, or are no disks: they would be counted twice."""
 
 
 def read_disks(root: Root, time_ns: int) -> tuple[DiskSample, ...]:

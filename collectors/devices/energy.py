@@ -1,7 +1,7 @@
-"""What processors take of power: counters of energy of their packages, as Linux's powercap has them (RAPL).
+"""Power drawn by processors: energy counters of their packages, from Linux's powercap (RAPL).
 
-Source: Documentation/power/powercap/powercap.rst and Documentation/ABI/testing/sysfs-class-powercap of Linux. The
-counters are root's alone to read.
+Source: Documentation/power/powercap/powercap.rst and Documentation/ABI/testing/sysfs-class-powercap of Linux. Only
+root can read the counters.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _MILLI: Final = 1000
 
 
 def read_group(root: Root, group: str, time_ns: int) -> GroupSample:
-    """Return what a control group, such as /millrace/unit, has used; raise CollectorError if nobody counts that."""
+    """Return the usage of a control group, such as /millrace/unit; raise CollectorError if it is not counted."""
     found = group_at(group, root.path)
     usage = usage_in(found)
     if usage.cpu_ns is None:
@@ -29,10 +29,10 @@ def read_group(root: Root, group: str, time_ns: int) -> GroupSample:
 
 
 def group_rates(before: GroupSample, after: GroupSample) -> GroupRates | None:
-    """Return what a group used a second between two samples.
+    """Return the usage of a group per second between two samples.
 
-    None where no time has passed, the group was made anew, or its quota changed between: then the share of it that was
-    used is not known.
+    None if no time has passed, the group was recreated, or its quota changed in between: the share of it that was used
+    is then unknown.
     """
     interval_ns, used_ns = after.time_ns - before.time_ns, after.cpu_ns - before.cpu_ns
     if interval_ns <= 0 or used_ns < 0 or before.quota_milli != after.quota_milli:

@@ -12,7 +12,7 @@ from collectors.devices.values import InterfaceRates, InterfaceSample
 
 _NS_PER_S: Final = 1_000_000_000
 _WIRE_BYTES: Final = 24
-"""What a frame takes on the wire beside the bytes that Linux counts: preamble, check sum, gap (IEEE 802.3)."""
+"""Bytes per frame on the wire that Linux does not count: preamble, checksum, gap (IEEE 802.3)."""
 _COLUMNS: Final = 16
 
 
@@ -20,7 +20,7 @@ def read_interfaces(root: Root, time_ns: int, process: str = "self") -> tuple[In
     """Return the counters of all network devices but loopback, as a process's network namespace has them.
 
     From /proc/PROCESS/net/dev. Link rates are read from /sys, so for this process only; None where the device does not
-    say, as virtual ones do not.
+    report one, as virtual ones do not.
     """
     lines = (root.text("proc", process, "net", "dev") or "").splitlines()[2:]
     found = []
@@ -57,10 +57,10 @@ def _link_rate_bps(root: Root, name: str) -> int | None:
 def interface_rates(
     before: InterfaceSample, after: InterfaceSample, link_rate_bps: int | None = None
 ) -> InterfaceRates | None:
-    """Return what a device sent and received a second between two samples, on the wire.
+    """Return the rates per second at which a device sent and received between two samples, on the wire.
 
-    `link_rate_bps` is the topology's where the device says none, or a wrong one. None where no time has passed, or a
-    counter went back, as when the device was made anew.
+    `link_rate_bps` is the topology's if the device reports none, or a wrong one. None if no time has passed, or a
+    counter went back, as when the device was recreated.
     """
     counters = (
         (before.rx_bytes, after.rx_bytes, before.rx_packets, after.rx_packets),

@@ -1,8 +1,8 @@
 """Memory media: DRAM by NUMA node, storage-class memory, and non-volatile memory behind NVMe.
 
-Latencies and rates are those that the firmware states (ACPI's HMAT), where it states any: Linux,
-Documentation/admin-guide/mm/numaperf.rst. A NUMA node without processors is storage-class memory where its memory comes
-from NVDIMMs (Documentation/driver-api/nvdimm, dax_kmem), else DRAM further away, such as CXL's.
+Latencies and rates are those that the firmware states (ACPI's HMAT), if any: Linux,
+Documentation/admin-guide/mm/numaperf.rst. A NUMA node without processors is storage-class memory if its memory comes
+from NVDIMMs (Documentation/driver-api/nvdimm, dax_kmem), else more distant DRAM, such as CXL's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read_media(root: Root) -> tuple[MemoryMedium, ...]:
 
 
 def read_memory_use(root: Root) -> MemoryUse | None:
-    """Return how much memory is used, None where /proc/meminfo does not say."""
+    """Return how much memory is used, None if /proc/meminfo does not show it."""
     entries = _meminfo(root.text("proc", "meminfo"))
     total, available = entries.get("MemTotal"), entries.get("MemAvailable")
     return None if total is None or available is None else MemoryUse(total - available, total)
@@ -56,7 +56,7 @@ def _of_nodes(root: Root) -> list[MemoryMedium]:
     found = [_of_node(root, name) for name in root.names(*_NODES) if re.fullmatch(r"node\d+", name)]
     total = _meminfo(root.text("proc", "meminfo")).get("MemTotal")
     if total is not None and all(medium.kind is MediumKind.DRAM and not _is_described(medium) for medium in found):
-        # All of one kind: then the whole is what programs are told, whatever a hypervisor took from which node.
+        # All of one kind: then the total is what the kernel reports, whatever a hypervisor took from which node.
         return [MemoryMedium(MediumKind.DRAM, total)]
     return found
 

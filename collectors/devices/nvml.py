@@ -147,7 +147,7 @@ class Nvml:
 
 @contextmanager
 def open_nvml() -> Iterator[Nvml | str]:
-    """Yield NVML, or a line that says why it is not there."""
+    """Yield NVML, or a line that says why it is unavailable."""
     try:
         import pynvml  # noqa: PLC0415 - an extra
     except ImportError:

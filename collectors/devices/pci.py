@@ -92,9 +92,9 @@ def _kind(root: Root, address: str) -> DeviceKind | None:
 
 
 def read_link_bytes_per_s(root: Root, address: str, which: str) -> int | None:
-    """Return what a device's PCIe link carries in one direction; None where /sys does not say it.
+    """Return the bytes per second that a device's PCIe link carries in one direction; None if /sys does not show it.
 
-    `which` is "max", the most that device and slot agree on, or "current": it may be lower, to save power.
+    `which` is "max", the most that device and slot agree on, or "current", which may be lower to save power.
     """
     words = (root.text(*PCI, address, f"{which}_link_speed") or "").split()
     lanes = root.integer(*PCI, address, f"{which}_link_width")
@@ -111,7 +111,7 @@ def _model(root: Root, address: str) -> str:
 
 
 def _name(text: str, vendor: str, device: str) -> str | None:
-    """Return a device's name of the list of PCI ids: vendors begin lines, their devices stand one tab further in."""
+    """Return a device's name from the list of PCI ids: vendors begin lines, their devices are indented by one tab."""
     inside = False
     for line in text.splitlines():
         if line.startswith(("#", "\t\t")) or not line.strip():

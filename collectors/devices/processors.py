@@ -26,7 +26,7 @@ class CpuTimes:
 
 
 def read_processors(root: Root) -> Processors:
-    """Return the machine's processors; what neither /sys nor /proc/cpuinfo says is None."""
+    """Return the machine's processors; None for what neither /sys nor /proc/cpuinfo shows."""
     entries = _cpuinfo(root)
     online = parse_cpus(root.text(*_CPU, "online") or "")
     online = online or frozenset(int(entry["processor"]) for entry in entries)
@@ -96,7 +96,7 @@ def _place(root: Root, cpu: int, entries: list[dict[str, str]]) -> tuple[int | N
 
 
 def _cpuinfo(root: Root) -> list[dict[str, str]]:
-    """Return what /proc/cpuinfo says of each CPU; other blocks, as some machines have at the end, are left out."""
+    """Return the fields of each CPU in /proc/cpuinfo; other blocks, as some machines have at the end, are left out."""
     blocks = (root.text("proc", "cpuinfo") or "").split("\n\n")
     pairs = [[line.partition(":") for line in block.splitlines()] for block in blocks]
     entries = [{key.strip(): value.strip() for key, _, value in block} for block in pairs]

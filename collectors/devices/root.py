@@ -53,7 +53,7 @@ class Root:
             return []
 
     def link(self, *parts: str) -> str | None:
-        """Return what a symbolic link says, None where there is none."""
+        """Return the target of a symbolic link, None if there is none."""
         try:
             return str(self.path.joinpath(*parts).readlink())
         except OSError:

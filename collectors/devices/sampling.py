@@ -1,4 +1,4 @@
-"""How busy this machine is now: its processors, memory, devices and network devices."""
+"""Current load of this machine: its processors, memory, devices and network devices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What drivers say in /sys of how busy a device is: AMD's and Intel's GPUs, Intel's NPU, ports of DPUs, power meters.
+"""Device load from drivers in /sys: AMD's and Intel's GPUs, Intel's NPU, ports of DPUs, power meters.
 
 Sources: Documentation/gpu/amdgpu/thermal.rst, Documentation/ABI/testing/sysfs-driver-ivpu and
-Documentation/hwmon/sysfs-interface.rst of Linux. NVIDIA's devices say nothing there: collectors.devices.nvml.
+Documentation/hwmon/sysfs-interface.rst of Linux. NVIDIA's drivers report nothing there: see collectors.devices.nvml.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ FIGURES: Final = (
     *("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "pcie_link_bytes_per_s"),
     *("network_rx_bytes", "network_tx_bytes"),
 )
-"""What a `DeviceSample` may lack."""
+"""Figures that a `DeviceSample` may lack."""
 _NETWORK: Final = frozenset({"network_rx_bytes", "network_tx_bytes"})
 
 
 def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[int, int] | None) -> DeviceSample:
-    """Return what /sys says of the device at a PCI address.
+    """Return the figures in /sys of the device at a PCI address.
 
     `busy_us` is how long it was busy, and how long that took, for drivers that only count: see `read_busy_us`.
     """

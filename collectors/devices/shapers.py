@@ -1,6 +1,6 @@
-"""The rate to which a network device is shaped: what its link carries where a queueing discipline allows less.
+"""The rate to which a network device is shaped: its link's rate where a queueing discipline allows less.
 
-Asked of the kernel by rtnetlink (tc-tbf(8)); a virtual device has no speed of its own, and this one changes at once.
+Queried from the kernel by rtnetlink (tc-tbf(8)); a virtual device has no speed, and this rate changes immediately.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a machine is made of, and how busy it is: frozen values with the time, and what could not be measured."""
+"""Hardware of a machine and its load: frozen values with the time, and what could not be measured."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dataplane.topology.values import Device, DeviceKind, MediumKind, MemoryMedi
 
 @dataclass(frozen=True, slots=True)
 class Processors:
-    """A machine's processors: `cpus` are those that programs are scheduled on (threads, where cores have several).
+    """Processors of a machine: `cpus` are those that programs are scheduled on (threads, where cores have several).
 
-    `online` are their numbers. `model` is '' and `sockets`, `cores` are None where the machine does not say.
+    `online` are their numbers. `model` is '' and `sockets`, `cores` are None if the machine does not report them.
     """
 
     model: str
@@ -25,16 +25,16 @@ class Processors:
 
     @property
     def cpus(self) -> int:
-        """How many programs can run at the same time."""
+        """Number of programs that can run at the same time."""
         return len(self.online)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device that computes: `device` describes it as a topology file does, the rest says where it is.
+    """An accelerator: `device` describes it as a topology file does, the other fields locate it.
 
     `address` is its PCI address (0000:c1:00.0), or its name in the device tree; `uuid` its maker's name for it; '' and
-    None for what nobody says.
+    None for what is unknown.
     """
 
     device: Device
@@ -46,7 +46,7 @@ class FoundDevice:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a machine has, and what of it control groups leave to the process that asked.
+    """Hardware of a machine, and the share of it that control groups leave to the calling process.
 
     `notes` say, a line each, what could not be found out and why.
     """
@@ -100,11 +100,11 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """How busy a machine is at `time_ns`; None for what was not measurable, with the reason in `missing`.
+    """Load of a machine at `time_ns`; None for what could not be measured, with the reason in `missing`.
 
-    `cpu_busy` is the share of all CPUs' time since the sample before (0 to 1), `clock_hz` the mean over CPUs. Memory
-    that is used is what programs could not get: all but what the kernel calls available. `usage` is that of this
-    process's control group. `power_w` is what the processors' packages took since the sample before.
+    `cpu_busy` is the share of all CPUs' time since the previous sample (0 to 1), `clock_hz` the mean over CPUs. Used
+    memory is all but what the kernel calls available. `usage` is that of this process's control group. `power_w` is the
+    power drawn by the processors' packages since the previous sample.
     """
 
     time_ns: int
@@ -120,11 +120,11 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSample:
-    """How busy a device is at `time_ns`; None for what was not measurable, with the reason in `missing`.
+    """Load of a device at `time_ns`; None for what could not be measured, with the reason in `missing`.
 
     `utilisation` is the share of time in which it computed (0 to 1), over the driver's last period, or since the
-    sample before. `pcie_rx_bytes_per_s` is towards the device; `pcie_link_bytes_per_s` is what its link carries in each
-    direction at the speed that it has now, before headers. Network bytes are counters of a device that has ports.
+    previous sample. `pcie_rx_bytes_per_s` is towards the device; `pcie_link_bytes_per_s` is the capacity of its link in
+    each direction at the current speed, before headers. Network bytes are counters of a device that has ports.
     """
 
     time_ns: int
@@ -144,7 +144,7 @@ class DeviceSample:
 
     @property
     def pcie_share(self) -> float | None:
-        """Of its PCIe link, in the direction that carries more; None where a direction or the link is not known."""
+        """Utilisation of the PCIe link in the busier direction; None if a direction or the link is unknown."""
         both = self.pcie_rx_bytes_per_s, self.pcie_tx_bytes_per_s
         if both[0] is None or both[1] is None or not self.pcie_link_bytes_per_s:
             return None
@@ -153,7 +153,7 @@ class DeviceSample:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceSample:
-    """A network device's counters, as Linux keeps them, and its link's rate where it says one."""
+    """A network device's counters, as Linux keeps them, and its link's rate if it reports one."""
 
     name: str
     time_ns: int
@@ -169,13 +169,13 @@ class InterfaceSample:
 
     @property
     def counters(self) -> tuple[int, ...]:
-        """What only ever grows."""
+        """Counters that never decrease."""
         return (self.rx_bytes, self.tx_bytes, self.rx_packets, self.tx_packets, self.rx_drops, self.tx_drops)
 
 
 @dataclass(frozen=True, slots=True)
 class InterfaceRates:
-    """What a network device received and sent a second, on the wire, in the interval that ended at `time_ns`."""
+    """Bytes per second that a network device received and sent on the wire in the interval that ended at `time_ns`."""
 
     name: str
     time_ns: int
@@ -188,21 +188,21 @@ class InterfaceRates:
 
     @property
     def rx_share(self) -> float | None:
-        """Of the link's rate; may exceed 1, as counters are read a moment apart."""
+        """Receive share of the link's rate; may exceed 1, as counters are read a moment apart."""
         return None if self.link_rate_bps is None else self.rx_bps / self.link_rate_bps
 
     @property
     def tx_share(self) -> float | None:
-        """Of the link's rate; may exceed 1, as counters are read a moment apart."""
+        """Transmit share of the link's rate; may exceed 1, as counters are read a moment apart."""
         return None if self.link_rate_bps is None else self.tx_bps / self.link_rate_bps
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSample:
-    """What a control group has used of CPU time, and what it may use a second (thousandths of a CPU).
+    """CPU time used by a control group, and its quota per second (thousandths of a CPU).
 
-    `quota_milli` is the least quota of its levels, or all CPUs where there is none. `throttled_ns` is None where nobody
-    counts it.
+    `quota_milli` is the smallest quota of its levels, or all CPUs if there is none. `throttled_ns` is None if it is not
+    counted.
     """
 
     group: str
@@ -214,7 +214,7 @@ class GroupSample:
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """What a control group used of CPU time in the interval that ended at `time_ns`."""
+    """CPU time that a control group used in the interval that ended at `time_ns`."""
 
     group: str
     time_ns: int
@@ -224,7 +224,7 @@ class GroupRates:
 
     @property
     def load(self) -> float:
-        """Of its quota; a little above 1 where the interval cuts the quota's periods."""
+        """Share of the quota used; slightly above 1 if the interval cuts the quota's periods."""
         return self.cpu_milli / self.quota_milli
 
 
@@ -251,7 +251,7 @@ class DiskSample:
 
 @dataclass(frozen=True, slots=True)
 class DiskRates:
-    """What a disk read and wrote a second in the interval that ended at `time_ns`, and its share of busy time."""
+    """Rates at which a disk read and wrote in the interval that ended at `time_ns`, and its share of busy time."""
 
     name: str
     time_ns: int

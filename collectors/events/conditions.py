@@ -1,4 +1,4 @@
-"""What rules remember of subjects: since when a limit is passed or no longer is, and the observations behind it."""
+"""Per-subject state of rules: when a limit was crossed or left again, and the observations behind it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LimitCondition:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is open and nothing is on its way: forgetting it changes nothing."""
+        """Return whether no event is open or pending, so that forgetting the condition changes nothing."""
         return self.raised is None and self._since_ns is None
 
     def remember(self, time_ns: int, value: float) -> None:
@@ -49,7 +49,7 @@ class LimitCondition:
         return None
 
     def keep(self, event: Event) -> Event:
-        """Take note of an event that goes out, with all its evidence."""
+        """Record an event that is sent, with all its evidence."""
         self.raised = event if event.phase is Phase.RAISED else None
         self._since_ns = None
         return event

@@ -26,11 +26,11 @@ class EventEngine:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules in force."""
+        """Current rules."""
         return tuple(watch.rule for watch in self._watches.values())
 
     def observe(self, snapshot: Snapshot) -> tuple[Event, ...]:
-        """Return what a snapshot raises and clears; a snapshot that is not newer than the last says nothing."""
+        """Return the events that a snapshot raises and clears; none if it is not newer than the last."""
         last = self._last
         if last is not None and snapshot.taken_ns <= last.time_ns:
             return ()
@@ -46,7 +46,7 @@ class EventEngine:
         return tuple(events)
 
     def replace(self, rules: Sequence[Rule]) -> tuple[Event, ...]:
-        """Put these rules in force; rules that stay as they are keep what they remember, events of others are cleared.
+        """Replace the rules; unchanged rules keep their state, events of others are cleared.
 
         Raise ValueError for two rules of one name.
         """

@@ -25,7 +25,7 @@ class Observation:
 
     @property
     def time_ns(self) -> int:
-        """When the snapshot was taken."""
+        """Time at which the snapshot was taken."""
         return self.snapshot.taken_ns
 
     def subjects(self, scope: Scope) -> list[Subject]:

@@ -47,7 +47,7 @@ class Rule(Strict, frozen=True):
     """The figure, by the field's name in the snapshot, as delay_p99_ns, loss, rate_bps, lost."""
 
     scope: Scope = Scope.LINK
-    """link, path, reporter, job or child (who contributes to a job)."""
+    """link, path, reporter, job or child (a contributor to a job)."""
 
     above: float | None = None
     """Raised while the figure is greater."""
@@ -77,10 +77,10 @@ class Rule(Strict, frozen=True):
     """Links, paths, jobs and children with fewer samples behind their figures are not judged."""
 
     evidence: Annotated[int, Meta(ge=1, le=1000)] = 8
-    """How many of the newest observations go with an event."""
+    """Number of newest observations attached to an event."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what a schema cannot say."""
+        """Raise ValueError for errors that a schema cannot express."""
         if self.figure not in FIGURES[self.scope]:
             known = ", ".join(FIGURES[self.scope])
             raise ValueError(f"rule {self.name!r}: a {self.scope} has no figure {self.figure!r}; it has {known}")
@@ -108,10 +108,10 @@ class RuleSettings(Strict, frozen=True):
     """Time between two evaluations."""
 
     max_subjects: Positive = 65_536
-    """How many subjects' conditions are remembered, over all rules; those beyond are counted and not judged."""
+    """Maximum number of subjects tracked over all rules; any beyond are counted and not judged."""
 
     keep_events: Positive = 10_000
-    """How many events are kept for who asks later."""
+    """Number of events kept for later queries."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for rules that share a name."""

@@ -1,6 +1,6 @@
-"""The figures that rules can watch: numbers in the states of links, paths, reporters, jobs and who contributes to them.
+"""Figures that rules can watch: numbers in the states of links, paths, reporters, jobs and their contributors.
 
-They have their fields' names.
+They are named like their fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Reading = Callable[[Any], float | None]
 
 
 class Scope(StrEnum):
-    """What a rule is about."""
+    """Kind of subject that a rule applies to."""
 
     LINK = "link"
     PATH = "path"
@@ -76,10 +76,10 @@ FIGURES: Final[Mapping[Scope, Mapping[str, Reading]]] = {
     Scope.JOB: {name: attrgetter(name) for name in _JOB},
     Scope.CHILD: {name: attrgetter(name) for name in _CHILD},
 }
-"""How each figure is read; None where the snapshot does not know it."""
+"""Reader of each figure; it returns None if the snapshot does not know the figure."""
 
 
 def companions(scope: Scope, state: State, time_ns: int, without: str) -> tuple[Evidence, ...]:
-    """Return every other known figure of a subject: what stood beside the one that the rule saw."""
+    """Return every other known figure of a subject: the context of the figure that the rule watches."""
     found = ((name, read(state)) for name, read in FIGURES[scope].items() if name != without)
     return tuple(Evidence(time_ns, name, float(value)) for name, value in found if value is not None)

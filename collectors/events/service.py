@@ -19,7 +19,7 @@ EventSink = Callable[[tuple[Event, ...]], None]
 class EventService:
     """Watches a collector; `step` it by any clock, or `run` it in real time until cancelled.
 
-    While it runs, a thread beside the event loop evaluates the rules; all else is the loop's.
+    While it runs, a separate thread evaluates the rules; everything else belongs to the event loop.
     """
 
     def __init__(self, collector: Collector, settings: RuleSettings | None = None) -> None:
@@ -32,7 +32,7 @@ class EventService:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules in force."""
+        """Current rules."""
         with self._guard:
             return self._engine.rules
 
@@ -47,7 +47,7 @@ class EventService:
             return self._engine.open_events()
 
     def replace(self, rules: Sequence[Rule]) -> None:
-        """Put these rules in force at once; raise ValueError for two of one name."""
+        """Replace the rules immediately; raise ValueError for two of one name."""
         with self._guard:
             events = self._engine.replace(rules)
         self._publish(events)

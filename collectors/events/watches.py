@@ -1,4 +1,4 @@
-"""Rules at work: each looks at its figure over all subjects at once, and remembers those with which something is."""
+"""Rules at work: each checks its figure over all subjects at once, and keeps state only for those that need it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Watch(ABC):
     @property
     @abstractmethod
     def remembered(self) -> int:
-        """Of how many subjects something is remembered."""
+        """Number of subjects for which state is kept."""
 
     @abstractmethod
     def observe(self, last: Observation | None, seen: Observation, room: int) -> Iterator[Event]:
-        """Yield what a snapshot raises and clears; there is room to remember so many more subjects."""
+        """Yield the events that a snapshot raises and clears; `room` is how many more subjects may be tracked."""
 
     @abstractmethod
     def open_events(self) -> Iterator[Event]:
@@ -77,7 +77,7 @@ class Watch(ABC):
             self._matches.clear()
 
     def _beside(self, event: Event, seen: Observation) -> Event:
-        """Return an event with what stood beside the figure as evidence."""
+        """Return an event with the figure's context as evidence."""
         state = seen.state(self.rule.scope, event.subject)
         beside = companions(self.rule.scope, state, seen.time_ns, self.rule.figure)
         return replace(event, evidence=(*event.evidence, *beside))
@@ -92,7 +92,7 @@ class LimitWatch(Watch):
 
     @property
     def remembered(self) -> int:
-        """Of how many subjects something is remembered."""
+        """Number of subjects for which state is kept."""
         return len(self._conditions)
 
     def open_events(self) -> Iterator[Event]:
@@ -190,7 +190,7 @@ class ChangeWatch(Watch):
 
     @property
     def remembered(self) -> int:
-        """Of how many subjects something is remembered."""
+        """Number of subjects for which state is kept."""
         return len(self._row)
 
     def open_events(self) -> Iterator[Event]:
@@ -233,7 +233,7 @@ class ChangeWatch(Watch):
         return None
 
     def _keep(self, event: Event, change: tuple[float, float] | None) -> Event:
-        """Take note of an event that goes out."""
+        """Record an event that is sent."""
         if event.phase is Phase.RAISED and change is not None:
             self._open[event.subject] = _OpenChange(event, change[0])
         else:

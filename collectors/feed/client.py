@@ -68,8 +68,8 @@ class FeedClient(ServiceClient):
     async def records(self, reports_per_s: int | None = None) -> AsyncGenerator[tuple[HopRecord, ...], None]:
         """Yield batches of hop records, endlessly; raise FeedError when the two sides speak different versions.
 
-        They are of about so many reports a second, by default of as many as the collector's settings allow. An empty
-        batch says that a subscription begins: records before it may be missing.
+        They cover about so many reports per second, by default as many as the collector's settings allow. An empty
+        batch marks the start of a subscription: records before it may be missing.
         """
         async with aclosing(self.record_columns(reports_per_s)) as batches:
             async for columns in batches:
@@ -81,13 +81,13 @@ class FeedClient(ServiceClient):
         return self._watch("WatchRecords", request, records_pb2.HopRecords, record_columns_of)
 
     def drops(self) -> AsyncGenerator[tuple[DropRecord, ...], None]:
-        """Yield batches of what switches say they dropped, endlessly; an empty one says that a subscription begins."""
+        """Yield batches of drops that switches report, endlessly; an empty one marks the start of a subscription."""
         return self._watch("WatchDrops", feed_pb2.WatchDropsRequest(), records_pb2.DropRecords, drops_of)
 
     def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncGenerator[NetworkSignals, None]:
-        """Yield signs that the network has changed, endlessly; one without any says that a subscription begins.
+        """Yield signs that the network has changed, endlessly; one without any marks the start of a subscription.
 
-        A queue between two switches of so many frames is a sign; two messages are at least `shortest_gap_ns` apart.
+        A queue of so many frames between two switches is a sign; two messages are at least `shortest_gap_ns` apart.
         """
         request = feed_pb2.WatchSignalsRequest(queue_frames=queue_frames, shortest_gap_ns=shortest_gap_ns)
         return self._watch("WatchSignals", request, feed_pb2.Signals, signals_of)
@@ -95,7 +95,7 @@ class FeedClient(ServiceClient):
     def events(self, since_ns: int | None = None) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield events as rules raise and clear them, endlessly; first those kept since a time, if one is given.
 
-        An empty batch says that a subscription begins. After a break the same kept events may come again.
+        An empty batch marks the start of a subscription. After a break the same kept events may be repeated.
         """
         request = feed_pb2.WatchEventsRequest(since_ns=since_ns)
         return self._watch("WatchEvents", request, events_pb2.Events, events_of)
@@ -110,13 +110,13 @@ class FeedClient(ServiceClient):
                 yield value
 
     async def rules(self) -> tuple[Rule, ...]:
-        """Return the rules in force; raise FeedError when the collector cannot be reached."""
+        """Return the current rules; raise FeedError when the collector cannot be reached."""
         answer = await self._ask("GetRules", feed_pb2.GetRulesRequest(), events_pb2.RuleSet)
         with self._decoding():
             return rules_of(answer)
 
     async def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Put these rules in force, all others away; raise FeedError when the collector does not take them."""
+        """Replace all rules with these; raise FeedError when the collector rejects them."""
         await self._ask("SetRules", rules_message(rules), events_pb2.RuleSet)
 
     async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:

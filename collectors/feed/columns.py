@@ -127,7 +127,7 @@ class _Members(_Column):
 
 
 class Columns(Generic[V]):
-    """How values of a dataclass travel as columns of a message."""
+    """Conversion of a dataclass's values to and from columns of a message."""
 
     def __init__(self, kind: type[V], message: type[Message], *, others: Sequence[str] = ()) -> None:
         """Have a column for every field but `others`, which travel otherwise; KeyError if the message lacks it."""
@@ -149,7 +149,7 @@ class Columns(Generic[V]):
             _put(message, one, numbers[one.name])
 
     def read(self, message: Message, count: int, **others: Sequence[object]) -> Iterator[V]:
-        """Return the values of a message of so many rows, given what travelled otherwise; raise MessageError."""
+        """Return the values of `count` rows; `others` are fields that travelled separately. Raise MessageError."""
         numbers = self.read_numbers(message, count)
         columns = {one.name: one.values(numbers[one.name]) for one in self._columns} | others
         return map(self._kind, *(columns[name] for name in self._order))

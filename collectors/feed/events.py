@@ -24,7 +24,7 @@ _EVIDENCE: Final = ("time_ns", "figure", "value")
 _RULE: Final = tuple(name for name in Rule.__struct_fields__ if name not in {"scope", "change", "match"})
 _CHANGE: Final = ChangeSettings.__struct_fields__
 _SUBJECTS: Final = {"link": LinkKey, "reporter": ReporterKey, "job": JobKey, "child": ChildKey}
-"""What an event may be about beside a flow, whose addresses are bytes in a message."""
+"""Subjects of events other than flows, whose addresses are bytes in a message."""
 _NAMES: Final = {kind: name for name, kind in _SUBJECTS.items()}
 _FIELDS: Final = {name: tuple(field.name for field in fields(kind)) for name, kind in _SUBJECTS.items()}
 

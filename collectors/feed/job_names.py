@@ -1,4 +1,4 @@
-"""The names of jobs, from those who run them to a collector, over restarts of either."""
+"""Names of jobs, sent from their operator to a collector, across restarts of either."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import JobNote
 
 INTERVAL_S: Final = 2.0
-"""How often the names are sent: a collector may have restarted meanwhile, and then knows none."""
+"""Interval at which the names are sent again: a restarted collector knows none."""
 _PATIENCE_S: Final = 5.0
 
 

@@ -14,16 +14,16 @@ from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
 
 MOST: Final = {"protocol": 0xFF, "src_port": 0xFFFF, "dst_port": 0xFFFF}
-"""The largest of what a flow has beside its addresses."""
+"""Largest values of a flow's fields other than its addresses."""
 _FABRICS: Final = 4
-"""How many lists of links are kept between messages: a reader's snapshots are of one fabric, mostly."""
+"""Number of link lists cached between messages: a reader's snapshots are mostly of one fabric."""
 
 T = TypeVar("T")
 M = TypeVar("M")
 
 
 class _Written(Generic[T, M]):
-    """The messages last made of some objects that nobody changes, found again by identity."""
+    """Cache of the messages last made from immutable objects, looked up by identity."""
 
     def __init__(self, make: Callable[[T], M]) -> None:
         self._make = make
@@ -164,7 +164,7 @@ def _routes_in(packed: bytes) -> tuple[tuple[str, ...], ...]:
 
 
 def pick(name: str, things: Sequence[T], places: Sequence[int]) -> list[T]:
-    """Return what stands at the places that a column names; raise MessageError for one that is not there."""
+    """Return the values at the indices in a column; raise MessageError for an index out of range."""
     try:
         return list(map(things[:].__getitem__, places[:]))
     except IndexError:
@@ -175,7 +175,7 @@ K = TypeVar("K")
 
 
 def keyed(name: str, keys: Iterable[K], values: Sequence[T]) -> dict[K, T]:
-    """Return values by their keys; raise MessageError for a key that stands there twice."""
+    """Return values by their keys; raise MessageError for a duplicate key."""
     found = dict(zip(keys, values, strict=True))
     if len(found) != len(values):
         raise MessageError(f"a {name} stands twice in one message")

@@ -1,7 +1,7 @@
-"""Columns as one run of bytes each, as keys.proto describes them: what is numerous travels so.
+"""Packed columns, one run of bytes each, as keys.proto describes them: the format of all numerous values.
 
 Integers are signed, little-endian, of 1, 2, 4 or 8 bytes, all of a column of the same width; floats are IEEE 754
-doubles. How many rows there are says the message.
+doubles. The message states the number of rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PackedColumn(Protocol[C_co]):
         ...
 
     def unpack(self, name: str, data: bytes, rows: int) -> C_co:
-        """Return the column of so many rows; raise MessageError, which begins with `name`, for what cannot be."""
+        """Return the column of so many rows; raise MessageError, which begins with `name`, for an invalid one."""
         ...
 
 
@@ -47,7 +47,7 @@ def pack_integers(column: Integers) -> bytes:
 
 
 def unpack_integers(name: str, data: bytes, rows: int, *, least: int = 0, most: int | None = None) -> Integers:
-    """Return integers that came as bytes; raise MessageError where there are not so many, from `least` to `most`."""
+    """Return integers decoded from bytes; raise MessageError unless there are so many, from `least` to `most`."""
     width, rest = divmod(len(data), rows) if rows else (1, len(data))
     if rest or width not in _WIDTHS:
         raise MessageError(f"{name} has {len(data)} bytes for {rows} rows")

@@ -49,19 +49,19 @@ _NEEDS: Final = {
 
 
 class FeedSettings(Strict, frozen=True):
-    """Where the collector serves its feed, and how much it keeps for a slow subscriber."""
+    """Settings of the collector's feed: its address and the buffering for slow subscribers."""
 
     address: str = FEED_ADDRESS
     """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one; others than loopback need `tls`."""
 
     tls: TlsSettings | None = None
-    """Certificates for HOST:PORT: ours, and by `ca` or `tokens` whom we serve."""
+    """Certificates for HOST:PORT: the server's own, and by `ca` or `tokens` those of accepted clients."""
 
     queue_batches: Positive = 4096
     """Messages of drops or events queued for one subscriber; those beyond are dropped and counted."""
 
     batch_drops: Positive = 1024
-    """About how many drops go into one message."""
+    """Approximate number of drops per message."""
 
     queue_records: Positive = 65_536
     """Hop records queued for one subscriber; batches beyond are dropped and counted."""
@@ -73,10 +73,10 @@ class FeedSettings(Strict, frozen=True):
     """Snapshots are sent no more often than this, whatever a subscriber asks for."""
 
     signal_interval_ns: Positive = 5_000_000
-    """Time between two looks for signs of a change, while somebody watches; messages come no more often."""
+    """Interval between checks for signs of a change, while any client watches; messages are no more frequent."""
 
     limits: Limits = Limits()
-    """What all subscribers may take together."""
+    """Limits on what all subscribers may use together."""
 
 
 class FeedServer:
@@ -141,7 +141,7 @@ class FeedServer:
         waiting = RecordQueue(self._settings.queue_records, self._count_dropped)
         unsubscribe = self._collector.subscribe_columns(waiting.offer, wanted)
         try:
-            # The first message, without content, says that the subscription stands.
+            # The first message, without content, confirms the subscription.
             yield record_columns_message(RecordColumns.of(()))
             while True:
                 await asyncio.sleep(self._settings.record_interval_ns / 1e9)
@@ -156,7 +156,7 @@ class FeedServer:
         queue: Handover[tuple[DropRecord, ...]] = Handover(self._settings.queue_batches)
         unsubscribe = self._collector.subscribe_drops(lambda batch: self._hand_over(queue, batch))
         try:
-            # The first message, without content, says that the subscription stands.
+            # The first message, without content, confirms the subscription.
             yield drops_message(())
             while True:
                 batches = await queue.take(self._settings.batch_drops)
@@ -171,7 +171,7 @@ class FeedServer:
         interval_ns = self._settings.signal_interval_ns
         watch = self._signals.watch()
         try:
-            # The first message, without content, says that the subscription stands.
+            # The first message, without content, confirms the subscription.
             yield signals_message(NetworkSignals())
             while True:
                 await asyncio.sleep(interval_ns / 1e9)
@@ -187,7 +187,7 @@ class FeedServer:
         unsubscribe = self._events.subscribe(lambda events: self._offer(queue, events))
         try:
             kept = self._events.kept if request.HasField("since_ns") else ()
-            # The first message, perhaps without events, says that the subscription stands.
+            # The first message, perhaps without events, confirms the subscription.
             yield events_message([event for event in kept if event.time_ns >= request.since_ns])
             while True:
                 yield events_message(await queue.get())
@@ -234,5 +234,5 @@ def _interval(name: str, interval_ns: int) -> int:
 
 
 def snapshot_bytes(snapshot: Snapshot) -> bytes:
-    """Return a snapshot as it is sent."""
+    """Return the bytes of a snapshot's message."""
     return snapshot_message(snapshot).SerializeToString()

@@ -1,4 +1,4 @@
-"""Signs that the network has changed: as messages, and shared among those who watch for them."""
+"""Signs that the network has changed: as messages, and shared among their watchers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.rpc.errors import MessageError
 
 
 class SignalBoard:
-    """Takes the signs of a collector, where they are kept once, and hands them to all who watch."""
+    """Takes the signs of a collector, where they are kept once, and distributes them to all watchers."""
 
     def __init__(self, take: Callable[[], NetworkSignals]) -> None:
         self._take = take
@@ -37,7 +37,7 @@ class SignalBoard:
 
 
 class SignalWatch:
-    """What one who watches has not been told of yet."""
+    """Signals that one watcher has not taken yet."""
 
     def __init__(self, board: SignalBoard) -> None:
         self._board = board
@@ -59,7 +59,7 @@ class SignalWatch:
 
 
 def merged(earlier: NetworkSignals, later: NetworkSignals) -> NetworkSignals:
-    """Return what two spans of time, one after the other, tell together."""
+    """Return the combined signs of two consecutive spans of time."""
     frames = [one.queue_frames for one in (earlier, later) if one.queue_frames is not None]
     grown = dict(earlier.grown)
     for flow, more_hz in later.grown.items():

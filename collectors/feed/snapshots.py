@@ -1,7 +1,7 @@
-"""Snapshots as messages, and what else is asked of a collector once: its status; what it receives about jobs.
+"""Messages of snapshots, and of other one-off exchanges with a collector: its status, and job reports sent to it.
 
-The columns of `LinkStates` and `PathStates` go into a message as they are and come out of it so: no state of a single
-link or flow is made.
+The columns of `LinkStates` and `PathStates` are sent and received unchanged, without building the state of any single
+link or flow.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def notes_message(notes: Mapping[int, JobNote]) -> messages.JobNotes:
 
 
 def notes_of(message: messages.JobNotes) -> dict[int, JobNote]:
-    """Return what a message says of jobs; raise MessageError where it has one twice."""
+    """Return the jobs in a message; raise MessageError if it contains one twice."""
     return keyed("job", [note.job for note in message.notes], [JobNote(*take(note, _NOTE)) for note in message.notes])
 
 

@@ -1,4 +1,4 @@
-"""What the controller says of links' condition, as messages."""
+"""Messages that carry the controller's reports of link conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How old rows are: by the time for which there are rows, not by the clock alone, which may be a month ahead."""
+"""Ages of rows, by the time for which there are rows: the clock alone may be a month ahead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Ages:
     """Ages of files by the times of their newest rows (UNIX seconds), at `now_s`.
 
     Of the time between two successive ones, and between the newest and now, at most `gap_s` counts. `ahead_s` is how
-    far the clock is beyond the newest where that is more, else 0.
+    far the clock is ahead of the newest if that is more, else 0.
     """
 
     def __init__(self, ends_s: Iterable[int], now_s: int, gap_s: int) -> None:

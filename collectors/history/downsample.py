@@ -1,4 +1,4 @@
-"""Files of fine rows to one file of coarser rows, each column as `schema` says; DuckDB adds up."""
+"""Merging of files of fine rows into one file of coarser rows, each column as `schema` says; DuckDB does the sums."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Halt:
 
 
 def merge(table: Table, sources: Sequence[HistoryFile], interval_ns: int, halt: Halt) -> Path:
-    """Write one file in the place of some successive ones, and delete those; raise HistoryError, and all is as before.
+    """Replace several successive files with one; raise HistoryError, leaving everything as before.
 
-    Rows of `interval_ns` or coarser come out; a table whose rows are never merged keeps them.
+    The rows written are of `interval_ns` or coarser; a table whose rows are never merged keeps them.
     """
     first, last = sources[0], sources[-1]
     end_s = max(source.end_s for source in sources)
@@ -76,7 +76,7 @@ def merge(table: Table, sources: Sequence[HistoryFile], interval_ns: int, halt: 
 
 
 def _merged(connection: duckdb.DuckDBPyConnection, table: Table, interval_ns: int) -> Iterator[pa.RecordBatch]:
-    """Yield merged rows; so many intervals at a time as memory can hold the rows of."""
+    """Yield merged rows, as many intervals at a time as fit into memory."""
     for condition in _portions(connection, table, interval_ns):
         for batch in connection.sql(statement(table, interval_ns, condition)).to_arrow_reader(_BATCH_ROWS):
             yield from pa.Table.from_batches([batch]).cast(table.schema).to_batches()

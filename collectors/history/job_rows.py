@@ -1,4 +1,4 @@
-"""Rows of the jobs that switches add up for, and of who contributes to them; counts as increases."""
+"""Rows of the jobs that switches add up for, and of their contributors; counts as increases."""
 
 from __future__ import annotations
 

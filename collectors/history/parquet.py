@@ -1,4 +1,4 @@
-"""Parquet files that appear whole: written beside, synchronised with the disk, then renamed."""
+"""Parquet files that appear whole: written to a temporary file, synced to disk, then renamed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collectors.history.journal import synchronise
 _GROUP_ROWS: Final = 131_072
 _LEVEL: Final = 3
 PROBLEMS: Final = (OSError, pa.ArrowException)
-"""What pyarrow raises for files that are broken, missing or not to be written."""
+"""Exceptions that pyarrow raises for files that are broken, missing or not writable."""
 
 
 def write_whole(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

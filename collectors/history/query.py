@@ -1,6 +1,6 @@
 """SQL over a history: DuckDB reads the files in place, and can do nothing else.
 
-A query sees every row once, at the finest interval that is kept of its time, and those that the collector wrote last.
+A query sees every row once, at the finest interval kept for its time, including those that the collector wrote last.
 """
 
 from __future__ import annotations

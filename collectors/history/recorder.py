@@ -1,4 +1,4 @@
-"""The history of a collector that runs: a row of everything at every interval, written beside the event loop."""
+"""Recorder of a running collector's history: a row of everything at every interval, written outside the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ASK_AGAIN_S: Final = 0.05
 
 
 class Observed(Protocol):
-    """What the history needs of a collector."""
+    """Parts of a collector that the history reads."""
 
     @property
     def counters(self) -> Counters:
@@ -77,7 +77,7 @@ class HistoryRecorder:
         self._drops.add(drops)
 
     def record(self) -> None:
-        """Write rows of everything now, and wait for the disk; for who does not `run`. Raises HistoryError."""
+        """Write rows of everything now, and wait for the disk; for callers that do not `run`. Raises HistoryError."""
         if self._record(self._take_events()):
             self._writer.complete(self._on_problem)
 

@@ -1,4 +1,4 @@
-"""What becomes of complete files: merged when they are old enough, deleted when they are too old or take too much."""
+"""Retention of complete files: merged when old enough, deleted when too old or when they take too much space."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def due_interval_ns(settings: HistorySettings, age_ns: int) -> int:
 def due_merges(
     found: Iterable[HistoryFile], settings: HistorySettings, ages: Ages
 ) -> Iterator[tuple[int, list[HistoryFile]]]:
-    """Yield which successive files should become one, with the interval of its rows.
+    """Yield the successive files to be merged into one, with the interval of its rows.
 
-    They are `merge_files` at a time; fewer when they have waited for so many files' time and no more have come.
+    They are `merge_files` at a time; fewer when they have waited for the time span of that many files without new ones.
     """
 
     def interval_due(file: HistoryFile) -> int:
@@ -60,7 +60,7 @@ class HistoryKeeper:
         self.halt = halt or Halt()
 
     def tidy(self, now_s: int) -> None:
-        """Do all that is due at a time (UNIX seconds); what a clock says that is far ahead of all rows is told."""
+        """Do all work due at a time (UNIX seconds); report a clock that is far ahead of all rows."""
         with self._telling():
             ages = self._ages(now_s)
             for table in TABLES.values():

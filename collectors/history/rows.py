@@ -70,7 +70,7 @@ class DropTally:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one interval has to record; `wall_ns` is UNIX time at the instant at which the snapshot was taken."""
+    """Data to record for one interval; `wall_ns` is the UNIX time at which the snapshot was taken."""
 
     wall_ns: int
     snapshot: Snapshot

@@ -1,7 +1,7 @@
-"""The history's tables: every column with its type, its meaning and how several rows of it become one.
+"""Tables of the history: every column with its type, its meaning and how several rows of it become one.
 
-Times are UTC. A row of the finest tier is what the snapshot said at `time`; a merged row stands for the `interval_ns`
-from `time` on. Tables of counts hold increases, so that sums over any span are right.
+Times are UTC. A row of the finest tier is the state of the snapshot at `time`; a merged row covers the `interval_ns`
+from `time` on. Tables of counts hold increases, so that sums over any span are correct.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collectors.history.sketches import SKETCH, sketch_array
 
 
 class Merge(Enum):
-    """How the values of rows that become one row are merged."""
+    """Rule for merging the values of rows that become one row."""
 
     KEY = "equal in all of them"
     BUCKET = "the merged interval's begin or length"
@@ -59,7 +59,7 @@ class Table:
 
     @cached_property
     def has_samples(self) -> bool:
-        """Whether rows say how many samples are behind them."""
+        """Return whether rows carry the number of samples behind them."""
         return any(column.name == "samples" for column in self.columns)
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

@@ -26,13 +26,13 @@ class Tier(Strict, frozen=True):
 
 
 class HistorySettings(Strict, frozen=True):
-    """What of the network's state is written to files, where, and for how long."""
+    """Settings of the history: which state is written to files, where, and how long it is kept."""
 
     folder: str
     """The folder of the files, made if it is missing; one collector writes it at a time."""
 
     interval_ns: Interval = S_NS
-    """How often a row of each link, path and reporter is written; a crash loses at most the rows since the last."""
+    """Interval between rows of each link, path and reporter; a crash loses at most the rows since the last."""
 
     keep_ns: Positive = 6 * _HOUR_NS
     """At this age, rows are merged into those of the first tier."""
@@ -44,14 +44,15 @@ class HistorySettings(Strict, frozen=True):
     """The coarser rows that older ones are merged into; none: rows are deleted when they are older than `keep_ns`."""
 
     longest_gap_ns: Positive | None = None
-    """Time without any row counts as so much age at most, so that a clock that jumps ahead deletes nothing that is not
-    old; None: a thirtieth of the age at which rows are deleted, or two files' span."""
+    """Time without rows adds at most this to their age, so that a clock that jumps ahead deletes nothing that is not
+    old; None: a thirtieth of the age at which rows are deleted, or two files' span.
+    """
 
     max_bytes: Positive = 10_000_000_000
     """The folder's size, above which the oldest files are deleted however young they are."""
 
     sync_ns: Positive = 10 * S_NS
-    """How often rows are brought to the disk for good: a power cut loses at most those since."""
+    """Interval at which rows are synced to disk; a power cut loses at most those since the last sync."""
 
     file_span_ns: Positive = 600 * S_NS
     """A file is complete at every multiple of this time (UTC)."""
@@ -69,7 +70,7 @@ class HistorySettings(Strict, frozen=True):
     """So many kinds of drops in an interval are written with flow and ports, the others only with node and reason."""
 
     sketches: bool = True
-    """Whether rows of links have a sketch of their delays, without which merged percentiles are rough."""
+    """Store a sketch of delays with rows of links; without it merged percentiles are rough."""
 
     def __post_init__(self) -> None:
         steps = [(self.interval_ns, self.keep_ns), *((tier.interval_ns, tier.keep_ns) for tier in self.tiers)]

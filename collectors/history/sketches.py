@@ -1,8 +1,8 @@
-"""Sketches of delays as columns: how many delays fell into each bucket of `collectors.statistics.sketch`; asked in SQL.
+"""Columns of delay sketches: the number of delays in each bucket of `collectors.statistics.sketch`; queried in SQL.
 
-`sketch_sum` and `sketch_quantile` are functions of DuckDB over lists of (bucket, count) in any order, which may repeat
-a bucket; `delay_quantile(delay_sketch, 0.99)` aggregates rows and asks at once. A quantile is the middle of its bucket,
-at most 1 part in 128 off.
+`sketch_sum` and `sketch_quantile` are DuckDB functions over lists of (bucket, count) in any order, which may repeat a
+bucket; `delay_quantile(delay_sketch, 0.99)` aggregates and evaluates in one call. A quantile is the middle of its
+bucket, at most 1 part in 128 off.
 """
 
 from __future__ import annotations

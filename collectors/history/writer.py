@@ -1,6 +1,6 @@
-"""Writes the history: rows into journals, journals into Parquet files; one process a folder.
+"""Writer of the history: rows into journals, journals into Parquet files; one process per folder.
 
-Everything here may wait for the disk, so it runs beside the event loop, one call at a time.
+Everything here may wait for the disk, so it runs outside the event loop, one call at a time.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _TableWriter:
 
     @property
     def has_finished(self) -> bool:
-        """Whether journals wait to become files."""
+        """Return whether finished journals wait to become files."""
         return bool(self._finished)
 
     def append(self, batch: pa.RecordBatch, wall_ns: int) -> None:

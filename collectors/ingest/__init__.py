@@ -1,1 +1,1 @@
-"""How reports come in: datagrams from sockets, frames from devices and capture files."""
+"""Ingest of reports: datagrams from sockets, frames from devices and capture files."""

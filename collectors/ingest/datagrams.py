@@ -1,4 +1,4 @@
-"""Datagrams of a socket, many a system call (recvmmsg(2)), those that the kernel has put together taken apart."""
+"""Reading of a socket's datagrams, many per system call (recvmmsg(2)); coalesced datagrams are split."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _NAME4 = np.dtype({"names": ["address"], "formats": [">u4"], "offsets": [4], "it
 _NAME6 = np.dtype(
     {"names": ["prefix", "address"], "formats": [(">u4", 3), ">u4"], "offsets": [8, 20], "itemsize": NAME_BYTES}
 )
-"""struct sockaddr_in and sockaddr_in6, as far as they hold an IPv4 address."""
+"""Layout of struct sockaddr_in and sockaddr_in6, as far as they hold an IPv4 address."""
 _MAPPED: Final = 0, 0, 0xFFFF
-"""What precedes an IPv4 address in an IPv6 one (RFC 4291, 2.5.5.2)."""
+"""Prefix of an IPv4 address mapped into IPv6 (RFC 4291, 2.5.5.2)."""
 _STAMP_OF_NEWEST: Final = 0x8907
 """SIOCGSTAMPNS: when the datagram came that was read last, by CLOCK_REALTIME; in struct timespec (socket(7))."""
 _STAMP: Final = struct.Struct("qq")
@@ -58,10 +58,10 @@ class DatagramVector:
         self.cut = 0
 
     def stamp_ns(self) -> int | None:
-        """Return when the newest datagram that was read had come, in ns since 1970; None where the kernel has no stamp.
+        """Return the arrival time of the newest datagram read, in ns since 1970; None if the kernel has no stamp.
 
-        The kernel takes the times of datagrams once it has been asked for one. This costs a system call, once for all
-        that were read; a stamp beside each of them (SO_TIMESTAMPNS) would cost 8 % of reading them.
+        The kernel stamps datagrams once it has been asked for a stamp. This costs one system call for all datagrams
+        read; a stamp with each of them (SO_TIMESTAMPNS) would cost 8 % of reading them.
         """
         try:
             seconds, more_ns = _STAMP.unpack(fcntl.ioctl(self._socket.fileno(), _STAMP_OF_NEWEST, bytes(_STAMP.size)))
@@ -70,9 +70,9 @@ class DatagramVector:
         return int(seconds * _NS + more_ns)
 
     def receive(self, most: int = MESSAGES) -> Payloads | None:
-        """Return the datagrams that are there, None if there are none.
+        """Return the datagrams available, None if there are none.
 
-        They are at most so many messages, of which the kernel may have put each together of several datagrams.
+        They are those of at most `most` messages, each of which the kernel may have coalesced from several.
         """
         self._headers["name_bytes"], self._headers["control_bytes"] = NAME_BYTES, CONTROL_BYTES
         count = _libc.recvmmsg(

@@ -27,7 +27,7 @@ class FrameReader:
 
     @property
     def malformed(self) -> int:
-        """How many frames to the port were no whole datagram, so far."""
+        """Number of frames to the port so far that were not one whole datagram."""
         return int(self._malformed[0])
 
     def payloads(
@@ -37,9 +37,9 @@ class FrameReader:
         lengths: NDArray[np.uint32],
         name_of: Callable[[int], object] | None = None,
     ) -> Payloads:
-        """Return the payloads of frames that stand in `data`; changes `places` and `lengths`.
+        """Return the payloads of the frames in `data`; changes `places` and `lengths`.
 
-        `name_of` is what is said of a frame, by its number, in place of its sender.
+        `name_of` returns the description of a frame, by its number, in place of its sender.
         """
         frames, sizes = places.copy(), lengths.copy()
         numbers, sources = np.empty(len(places), np.uint32), np.empty(len(places), np.uint32)
@@ -66,7 +66,7 @@ class FrameReader:
 
 
 def source_of_frame(frame: bytes) -> object:
-    """Return address and port of who sent a UDP frame, None for any other."""
+    """Return the sender's address and port of a UDP frame, None for any other."""
     try:
         found = decode_udp_frame(frame)
     except WireError:

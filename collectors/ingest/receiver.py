@@ -22,15 +22,15 @@ from dataplane.linux import SocketBacklog
 from dataplane.nic import NicStatistics
 
 SETTLE_S: Final = 0.02
-"""How often the event loop has counted what was received."""
+"""Interval at which the event loop updates the counts of received reports."""
 BACKLOG_NS: Final = 1_000_000_000
-"""The span of which the longest backlog counts."""
+"""The span over which the longest backlog is reported."""
 THREAD: Final = "reports"
 """The name of the thread that receives."""
 
 
 class ReceiverSettings(Strict, frozen=True):
-    """Where reports come in, and how many may wait."""
+    """Settings of the receiver: where reports come in, and how many may wait."""
 
     address: str = "0.0.0.0"  # noqa: S104 - reports come from every switch
     """The local IPv4 or IPv6 address to listen on."""
@@ -51,9 +51,9 @@ class ReceiverSettings(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits in a receiver's socket: kernel memory of so many bytes at most, and the longest wait of a report.
+    """Backlog of a receiver's socket: the most kernel memory in use, in bytes, and the longest wait of a report.
 
-    All zeros for a device: its statistics have what waits there.
+    All zeros for a device, whose statistics include its backlog.
     """
 
     nbytes: int = 0
@@ -93,12 +93,12 @@ class ReportReceiver:
 
     @property
     def udp_port(self) -> int:
-        """The port that reports come to."""
+        """The port that receives reports."""
         return self._source.udp_port
 
     @property
     def nic_statistics(self) -> Callable[[], NicStatistics] | None:
-        """What reads the statistics of the device that is polled, None where none is; from any thread."""
+        """Function that reads the statistics of the polled device, from any thread; None if no device is polled."""
         return self._source.read_statistics if isinstance(self._source, NicSource) else None
 
     @property

@@ -31,7 +31,7 @@ class Regularly:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a capture held: frames, reports among them, and frames that were cut or damaged; when it began and ended."""
+    """Contents of a capture: counts of frames, reports, and cut or damaged frames; its start and end times."""
 
     frames: int = 0
     reports: int = 0
@@ -41,7 +41,7 @@ class Replayed:
 
 
 class Replay:
-    """Gives the reports of captured frames to a collector whose clock is `clock`; `result` is what came so far."""
+    """Passes the reports of captured frames to a collector whose clock is `clock`; `result` is the outcome so far."""
 
     def __init__(self, collector: Collector, clock: VirtualClock, regularly: Sequence[Regularly] = ()) -> None:
         self._collector, self._clock, self._regularly = collector, clock, regularly

@@ -1,4 +1,4 @@
-"""Where a collector's reports come from: a UDP socket, or the polled queues of a network device."""
+"""Sources of a collector's reports: a UDP socket, or the polled queues of a network device."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from dataplane.nic import FlowRule, NicSettings, NicStatistics, ToConsumers, ope
 
 SOL_UDP: Final = 17
 UDP_GRO: Final = 104
-"""Linux: datagrams of one sender and one size may come as one, with their size beside them (udp(7))."""
+"""Linux: datagrams of one sender and one size may be coalesced, with their size as ancillary data (udp(7))."""
 FRAME_BYTES: Final = 9_238
-"""The longest frame that is taken from a device; a report group never needs so much."""
+"""The longest frame that is accepted from a device; a report group is never that long."""
 FRAMES: Final = 1024
 RESERVE_BUFFERS: Final = 32_768
 LOOK_NS: Final = 1_000_000_000
-"""How often the device's own losses are looked up."""
+"""Interval at which the device's own losses are read."""
 _CONSUMER = "reports"
 
 
@@ -40,7 +40,7 @@ class ReportSource(Protocol):
 
     @property
     def udp_port(self) -> int:
-        """Return the UDP port that reports come to."""
+        """Return the UDP port that receives reports."""
         ...
 
     @property
@@ -78,9 +78,9 @@ class WrappingCount:
 
 
 class SocketSource:
-    """A UDP socket, many datagrams a system call; raises CollectorError if it cannot be bound.
+    """A UDP socket, read many datagrams per system call; raises CollectorError if it cannot be bound.
 
-    What has waited for longer than `LATE_NS`, because it was not read, says how long, by the kernel's stamps.
+    Payloads that waited unread for longer than `LATE_NS` carry their age, by the kernel's stamps.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class SocketSource:
 
     @property
     def lost(self) -> int:
-        """How many datagrams had found the socket full when `read_backlog` was called last."""
+        """Datagrams dropped because the socket was full, as of the last `read_backlog`."""
         return self._lost.total
 
     def read_backlog(self) -> SocketBacklog | None:
-        """Return what waits in the socket; None where the kernel does not say."""
+        """Return the backlog of the socket; None if the kernel does not report it."""
         backlog = read_backlog(self._socket) if self._socket.fileno() >= 0 else None
         if backlog is not None:
             self._lost.note(backlog.dropped)
@@ -124,7 +124,7 @@ class SocketSource:
 
     @property
     def malformed(self) -> int:
-        """How many datagrams did not fit; the kernel looks at all else that can be wrong, and keeps it."""
+        """Number of datagrams that did not fit; the kernel checks for, and discards, all other malformed ones."""
         return self._vector.cut
 
     def fileno(self) -> int:
@@ -151,7 +151,7 @@ class SocketSource:
             yield payloads
 
     def _age_ns(self) -> int:
-        """Return how long what was just read had waited, 0 for less than `LATE_NS`; read more at once if that is alike.
+        """Return how long the datagrams just read had waited, 0 below `LATE_NS`; read more at once if that persists.
 
         A change of the machine's time makes it neither negative nor older than what was read before.
         """
@@ -170,10 +170,10 @@ class SocketSource:
 
 
 class NicSource:
-    """Polled queues of a network device, out of which a flow rule picks the reports; needs root.
+    """Polled queues of a network device, to which a flow rule steers the reports; needs root.
 
-    A socket that takes nothing holds the port, so that the kernel does not answer reports with ICMP errors. Raises
-    CollectorError if the device or the port cannot be had.
+    A socket that is never read holds the port, so that the kernel does not answer reports with ICMP errors. Raises
+    CollectorError if the device or the port is unavailable.
     """
 
     def __init__(self, interface: str, address: str, udp_port: int, clock: Clock) -> None:
@@ -208,13 +208,13 @@ class NicSource:
 
     @property
     def udp_port(self) -> int:
-        """The UDP port that reports come to."""
+        """The UDP port that receives reports."""
         port: int = self._holder.getsockname()[1]
         return port
 
     @property
     def malformed(self) -> int:
-        """How many frames to the port were cut, in fragments or had a wrong checksum, so far."""
+        """Number of frames to the port so far that were cut, fragmented or had a wrong checksum."""
         return self._frames.malformed
 
     def fileno(self) -> int:

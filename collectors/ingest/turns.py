@@ -13,14 +13,14 @@ from collectors.native.reception import Reception, Stop
 from dataplane.clock import MonotonicClock
 
 TURN_NS: Final = 20_000_000
-"""What has come by then is counted, and budgets that are used up are looked at again."""
+"""Time after which received reports are counted and exhausted budgets are checked again."""
 NATIVE_TURN_NS: Final = 60_000_000_000
 """Each return waits for the interpreter's lock, which others may keep for a tenth of a second."""
 _NS_PER_MS: Final = 1_000_000
 
 
 class Turns(Protocol):
-    """What a thread does again and again."""
+    """Turns of a receiving thread."""
 
     def take(self, *, waits: bool) -> None:
         """Take what has come, for a bounded time; with `waits`, wait as long for it."""
@@ -35,7 +35,7 @@ class Turns(Protocol):
         ...
 
     def take_oldest_ns(self) -> int:
-        """Return the longest that a report had waited when it was read since the last call, 0 where nobody knows."""
+        """Return the longest time that a report read since the last call had waited, 0 if unknown."""
         ...
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class NativeTurns:
         self._clock = MonotonicClock()
 
     def take(self, *, waits: bool) -> None:
-        """Take what has come, without the interpreter as far as that goes; with `waits`, until it is woken."""
+        """Take received reports, without the interpreter where possible; with `waits`, until it is woken."""
         until_ns = self._clock.now_ns() + (NATIVE_TURN_NS if waits else TURN_NS)
         if self._collector.receive_from(self._reception, until_ns, waits=waits) is Stop.FAILED:
             cause = os.strerror(self._reception.state.error)
@@ -67,7 +67,7 @@ class NativeTurns:
 
     @property
     def cut(self) -> int:
-        """How many datagrams did not fit."""
+        """Number of datagrams that did not fit."""
         return int(self._reception.state.cut)
 
     def take_oldest_ns(self) -> int:

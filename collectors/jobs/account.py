@@ -1,6 +1,6 @@
-"""What a switch has reported of one job: waits, who came last, repetitions and cells in use, in a window of time.
+"""Account of one job as a switch reports it: waits, last contributors, repetitions and cells in use, in a time window.
 
-Sums of the window are kept as reports come and parts of it go, because snapshots are made far more often.
+Sums over the window are updated as reports arrive and expire, because snapshots are taken far more often.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Waits:
 
 @dataclass(slots=True)
 class _Slot:
-    """What came in one part of the window; by `items` the job was when it began."""
+    """Reports of one part of the window; `items` is the job's item count when it began."""
 
     begun_ns: int
     items: int
@@ -54,7 +54,7 @@ class _Child:
     key: ChildKey
     last: int = 0
     waits: _Waits = field(default_factory=_Waits)
-    """Of the window."""
+    """Waits in the window."""
 
 
 class JobAccount:
@@ -79,11 +79,11 @@ class JobAccount:
 
     @property
     def newest_ns(self) -> int:
-        """When the newest report came."""
+        """Arrival time of the newest report."""
         return self._newest_ns
 
     def add(self, said: Completion, child: str, now_ns: int) -> None:
-        """Take a report of a complete item, whose last contribution was that of a child of this name."""
+        """Take a report of a complete item, whose last contribution came from the named child."""
         self._advance(said.item)
         self._newest_ns = max(self._newest_ns, now_ns)
         slot, wait_ns = self._slot(now_ns), said.wait_us * _US_NS

@@ -1,4 +1,4 @@
-"""All jobs of which switches report items, and the names that they were given; bounded."""
+"""Accounts of all jobs for which switches report items, and the names given to them; bounded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JobAccounts:
         self._notes: dict[int, JobNote] = {}
 
     def add(self, node_id: int, said: Completion, child: IPv4Address | IPv6Address, now_ns: int) -> None:
-        """Take what a switch says of an item whose last contribution came from an address."""
+        """Take a switch's report of an item whose last contribution came from an address."""
         self._counters[Count.ITEMS_REPORTED] += 1
         switch = self._switches.get(node_id)
         if switch is None:
@@ -46,11 +46,11 @@ class JobAccounts:
         account.add(said, self._names.get(child) or str(child), now_ns)
 
     def note(self, notes: Mapping[int, JobNote]) -> None:
-        """Take what those say who run the jobs, of all of them by number; others have ended, and keep their names."""
+        """Take the names of all jobs, by number, from their operator; others have ended, and keep their names."""
         self._notes = dict(notes)
 
     def states(self, now_ns: int) -> dict[JobKey, JobState]:
-        """Return the jobs of which an item was reported lately, by number and switch."""
+        """Return the jobs with a recently reported item, by number and switch."""
         for key in [key for key, account in self._accounts.items() if self._is_old(account, now_ns)]:
             del self._accounts[key]
         for key, account in self._accounts.items():

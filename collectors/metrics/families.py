@@ -1,7 +1,7 @@
-"""What a collector knows, as Prometheus has it: millrace_* in seconds, ratios and, as bps, bits per second.
+"""A collector's state as Prometheus metrics: millrace_* in seconds, ratios and, as bps, bits per second.
 
 https://prometheus.io/docs/practices/naming. Labels are bounded by the topology, the rules and the counters that the
-code names: links, nodes and rules have series of their own, flows only add up.
+code names: links, nodes and rules have their own series, flows are only summed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Jobs that switches add up for, as Prometheus has them; the labels say `reduction`, for `job` is Prometheus' own.
+"""Prometheus metrics of jobs that switches add up for; the label is `reduction`, as `job` is Prometheus' own.
 
-Series are bounded by the switches of the topology, the jobs that the collector keeps, and who contributes to them.
+Series are bounded by the switches of the topology, the jobs that the collector keeps, and their contributors.
 """
 
 from __future__ import annotations

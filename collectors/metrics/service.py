@@ -1,4 +1,4 @@
-"""Metrics of a collector that runs, read in the threads of those who scrape them."""
+"""Metrics of a running collector, read in the scrapers' threads."""
 
 from __future__ import annotations
 

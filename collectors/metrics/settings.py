@@ -1,4 +1,4 @@
-"""Where a collector's metrics are served."""
+"""Settings of the endpoint that serves a collector's metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class MetricsSettings(Strict, frozen=True):
     """Prometheus scrapes http://ADDRESS:PORT/metrics."""
 
     address: str = "127.0.0.1"
-    """The local address; nothing authenticates, so that any but loopback is said: `plain:0.0.0.0`."""
+    """The local address; nothing authenticates, so any other than loopback must be explicit: `plain:0.0.0.0`."""
 
     port: Annotated[int, Meta(ge=0, le=65535)] = 9477
     """The TCP port, 0 for a free one."""

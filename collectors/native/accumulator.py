@@ -50,12 +50,12 @@ from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 _COUNTED = tuple(Count[field.upper()] for field, *_ in Counts._fields_ if field != "refused_row")
-"""What the fields of `Counts` count, in their order; the last one is no count."""
+"""Counters for the fields of `Counts`, in their order; the last field is not a count."""
 _COUNTS = struct.Struct(f"={len(_COUNTED)}Q")
 
 
 class NativeStore:
-    """Keeps what `PlainStore` keeps, bounded alike; which flow makes room is one of the oldest, not the oldest."""
+    """Stores the same as `PlainStore`, with the same bounds; it evicts one of the oldest flows, not the oldest."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         self._settings = settings
@@ -83,7 +83,7 @@ class NativeStore:
 
     @property
     def native(self) -> TelemetryTables:
-        """What kernels take."""
+        """Native structure that kernels take."""
         return self._tables
 
     @property
@@ -93,12 +93,12 @@ class NativeStore:
 
     @property
     def flow_count(self) -> int:
-        """How many flows there are, those that were not heard of lately included."""
+        """Number of flows, including those not heard of lately."""
         return int(self._tables.flows.count)
 
     @property
     def flow_bytes(self) -> int:
-        """How much memory the flows take, as many as there may be."""
+        """Memory that the flow table takes when full, in bytes."""
         return self._flows.nbytes + self._flow_index.nbytes
 
     def _cells(self, kind: Any, count: int, *, huge: bool = False) -> CellMemory:  # noqa: ANN401 - u32 or a struct
@@ -122,7 +122,7 @@ class NativeStore:
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
-        # The last is that of packets whose flow is not admitted.
+        # The last cell is for packets whose flow is not admitted.
         self._flows = self._cells(FlowCell, most + 1, huge=True)
         self._flow_index = self._cells(u64, places, huge=True)
         self._tables.flows.cells, self._tables.flows.most = self._flows.pointer, most
@@ -150,7 +150,7 @@ class NativeStore:
         ctypes.memset(self._counts.address, 0, _COUNTS.size)
 
     def take_sample(self, sample: LinkSample) -> None:
-        """Take what one packet says of one link; what is older than the window is counted and left out."""
+        """Take one packet's sample of one link; samples older than the window are counted and left out."""
         self.begin_batch(sample.received_ns)
         hop = Hop(
             link=self._topology.link_number[sample.link],
@@ -220,7 +220,7 @@ class NativeStore:
         return NONE32 not in {ends.head_switch, ends.tail_switch}
 
     def take_signals(self) -> NetworkSignals:
-        """Return what tells, since the last call, that the network has changed."""
+        """Return the signs, since the last call, that the network has changed."""
         signals = self._tables.signals
         taken = signals_of(signals, self._grown.rows(np.dtype(GrownCell))[: signals.grown_count])
         signals.queue = signals.queue_reported = signals.queue_full = 0
@@ -279,7 +279,7 @@ class NativeStore:
         return self._figures
 
     def flows(self, now_ns: int) -> SeenFlows:
-        """Return the flows whose path was seen lately."""
+        """Return the flows whose path was seen recently."""
         cells = self._flows.rows(self._flow_type)[: self._tables.flows.count]
         oldest_ns = max(now_ns - self._settings.forget_path_after_ns, 0)
         listed = (cells["route"] != NONE32) & (cells["path_ns"] >= oldest_ns)
@@ -294,7 +294,7 @@ class NativeStore:
 
 
 def key_words(flow: FlowKey) -> NDArray[np.uint64]:
-    """Return the words that stand for a flow."""
+    """Return the words of a flow's key."""
     about = flow.src_port << 32 | flow.dst_port << 16 | flow.protocol << 8 | flow.src.version
     return np.array([*address_words(flow.src), *address_words(flow.dst), about], np.uint64)
 

@@ -27,7 +27,7 @@ from dataplane.wire.completion import Completion
 from dataplane.wire.marking import Marking
 
 NoticedItem = tuple[int, Completion, IPv4Address]
-"""Node id, what was said, and whose contribution was the last."""
+"""Node id, the completion reported, and the address of the last contributor."""
 
 PACKET_ROOM = 1024
 HOP_ROOM = 16_384
@@ -58,7 +58,7 @@ class NativeCore:
         self.log = NativeRecordLog(self.store, counters)
         self._counters = counters
         self.last_refusal: str | None = None
-        """Which report did not come from where its switch's reports come from, the last time."""
+        """Last report that did not come from its switch's report source."""
         self._calls = kernel_calls()
         self._kept = [
             CellMemory(Layout, BITMAPS),

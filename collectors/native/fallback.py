@@ -1,7 +1,7 @@
-"""What production runs where the native decoder cannot: reports that Python has decoded, into native memory.
+"""Production path for reports that the native decoder cannot read: Python decodes them into native memory.
 
-The hops of reports that native code decodes by itself come to the same memory, so that those of one packet find each
-other, whichever has read them.
+Natively decoded hops go to the same memory, so that the hops of one packet find each other, whichever decoder read
+them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OUTCOMES = (
 
 
 class NativeStitcher(Stitcher):
-    """Joins in native memory what has to wait; samples, paths and fates of that go where they belong at once."""
+    """Joins waiting hops in native memory; the samples, paths and fates found are stored at once."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters, store: NativeStore) -> None:
         super().__init__(topology, settings, counters)
@@ -96,7 +96,7 @@ class NativeStitcher(Stitcher):
             link = self._store.topology.link_keys[place // self._tables.losses.ring]
             at_ns = (int(cell["slot"]) - 1) * self._tables.losses.slot_ns
             found += [Fate(link, outcome, at_ns, int(cell[name])) for name, outcome in _OUTCOMES if cell[name]]
-            # One that stands for no packet says that there are reports about the link.
+            # A fate without packets marks the link as reported on.
             found += [Fate(link, Outcome.DROPPED, at_ns, 0)] if cell["others"] else []
             for name in (*(name for name, _ in _OUTCOMES), "others", "noted"):
                 cell[name] = 0

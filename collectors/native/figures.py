@@ -1,4 +1,4 @@
-"""What snapshots take out of native memory: figures of windows, and flows with their paths, as copies."""
+"""Figures that snapshots copy out of native memory: those of windows, and flows with their paths."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class NativeFlows:
 
 
 def signals_of(table: SignalTable, cells: NDArray[np.void]) -> NetworkSignals:
-    """Return what tells that the network has changed; `cells` are those of flows that have grown."""
+    """Return the signs that the network has changed; `cells` are those of flows that have grown."""
     addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
     columns = (cells[name].tolist() for name in ("key", "mean", "known"))
     return NetworkSignals(

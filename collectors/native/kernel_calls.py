@@ -24,7 +24,7 @@ from dataplane.native import Kernel, kernel_library
 
 @dataclass(frozen=True, slots=True)
 class KernelCalls:
-    """Functions that run without the interpreter's lock; what they take say the kernels."""
+    """Functions that run without the interpreter's lock; the kernels define their arguments."""
 
     begin_batch: Callable[..., None]
     take_reports: Callable[..., int]

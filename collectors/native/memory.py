@@ -1,4 +1,4 @@
-"""Zeroed memory for kernels, of which only what is touched takes room."""
+"""Zeroed memory for kernels, of which only touched pages use memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HUGE_FROM = 4 << 20
 
 
 def address_in(numbers: NDArray[Any]) -> int:
-    """Return where an array's numbers stand in memory: as its `ctypes.data`, which takes two or three times as long."""
+    """Return the address of an array's data: like its `ctypes.data`, which takes two or three times as long."""
     if numbers.flags.writeable and numbers.size:
         return ctypes.addressof(ctypes.c_char.from_buffer(numbers))  # type: ignore[arg-type]  # arrays are buffers
     return int(numbers.ctypes.data)

@@ -1,4 +1,4 @@
-"""What the native receive loop works on: a UDP socket's buffers, and how far what was read has been taken."""
+"""State of the native receive loop: a UDP socket's buffers, and how much of what was read has been processed."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from dataplane.native import Array, Inline, Struct, i32, u8, u32, u64
 from dataplane.native.locks import TicketLock
 
 MESSAGES = 256
-"""At most so many messages a system call."""
+"""Maximum number of messages per system call."""
 MESSAGE_BYTES = 1 << 16
-"""Of each: a datagram, or all those that the kernel puts together."""
+"""Size of each message: a datagram, or all those that the kernel coalesces."""
 STRIDE_BYTES = MESSAGE_BYTES + 5 * 64
-"""From one to the next: an odd number of lines of the cache, few sets of which hold the beginnings of all otherwise."""
+"""Distance between messages: an odd number of cache lines, else all beginnings would share few cache sets."""
 NAME_BYTES = 28
 """struct sockaddr_in6, the longer one."""
 CONTROL_BYTES = 64
 ROWS = 4096
-"""Payloads that messages are taken apart into before the first of them is taken."""
+"""Maximum number of payloads that messages are split into before the first of them is processed."""
 LATE_NS = 20_000_000
+"""Payloads that have waited for less than this count as just arrived."""
 BEHIND_NS = 50_000_000
-"""A reader that is late for longer than this has too much to do; for less, it had no processor for a while."""
-"""What has waited for less counts as come now."""
+"""A reader that is late for longer than this is overloaded; for less, it had no processor for a while."""
 HEAD_BYTES = 8
-"""Of a refused payload, which name the switch that it claims to be of."""
+"""Leading bytes kept of a refused payload; they name the switch that it claims to come from."""
 
 EMPTY = 0
-"""Why the loop returns: the socket is empty, and the caller wants no waiting."""
+"""Reasons for the loop to return. This one: the socket is empty, and the caller does not want to wait."""
 OUT_OF_TIME = 1
-"""Its time is over, or the caller has rung."""
+"""The loop's time is up, or the caller woke it."""
 FOR_PYTHON = 2
 """The payload at `row` is Python's to read."""
 FAILED = 3
-"""A system call said that the socket is unusable: `error`."""
+"""A system call failed because the socket is unusable: see `error`."""
 
 
 class ReceiveState(Struct):
-    """A socket, its buffers and the clocks that say when payloads came; payload `row` is the next to be taken."""
+    """A socket, its buffers and the clocks that date payloads; payload `row` is the next to be processed."""
 
     fd: i32
     wake_fd: i32  # an eventfd that ends a wait

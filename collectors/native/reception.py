@@ -35,7 +35,7 @@ _VECTOR_BYTES: Final = 16
 
 
 class Stop(IntEnum):
-    """Why the receive loop has returned."""
+    """Reason for which the receive loop returned."""
 
     EMPTY = receive_state.EMPTY
     OUT_OF_TIME = receive_state.OUT_OF_TIME
@@ -45,7 +45,7 @@ class Stop(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A payload that did not come from where its switch's reports come from: its first bytes, and who sent it."""
+    """A payload that did not come from its switch's report source: its first bytes, and its sender."""
 
     head: bytes
     address: int
@@ -114,7 +114,7 @@ class Reception:
 
     @property
     def payloads(self) -> Payloads:
-        """The payloads that messages were taken apart into, good until the loop goes on; `row` is the next."""
+        """The payloads that messages were split into, valid until the loop continues; `row` is the next."""
         count = self.state.row_count
         sources = self._sources[:count]
         return Payloads(self._data, self._places[:count], self._lengths[:count], self._source_of, addresses=sources)

@@ -39,7 +39,7 @@ class NativeRecordLog:
         self._records.cells, self._records.room, self._records.share = self._cells.pointer, ROOM, ALL
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Have records made of so many reports a second, 0 for none; subscribers want more if that is capped."""
+        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
         self._records.per_s, self._records.share = min(reports_per_s, _MOST_PER_S), ALL
         self._records.is_capped = is_capped
 
@@ -93,7 +93,7 @@ class KeptCells:
     seen_per_s: int
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports a second."""
+        """Return the records of an even sample of about so many reports per second."""
         share = sample_of(wanted_per_s, self.kept_per_s, self.seen_per_s)
         return columns_of_cells(self.cells[self.cells["choice"] < share])
 
@@ -108,7 +108,7 @@ def columns_of_cells(cells: NDArray[np.void]) -> RecordColumns:
         columns[name] = cells[name].astype(np.int64).tolist()  # NONE64 becomes UNKNOWN
     columns["queue_id"] = _maybe(cells["queue"] >> 24, _NO_QUEUE)
     columns["queue_occupancy_frames"] = _maybe(cells["queue"] & NONE24, NONE24)
-    # The number of the buffer stands before the frames in it.
+    # The buffer's number precedes its frames.
     columns["buffer_occupancy_frames"] = _maybe(cells["buffer"] & NONE24, NONE24)
     return RecordColumns(flows, flow.tolist(), columns)
 

@@ -63,9 +63,9 @@ class RouteTables:
         self._last = RouteTable(np.zeros((0, MOST_SWITCHES), np.uint32), np.zeros(0, np.uint32))
 
     def table(self, nodes: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> RouteTable:
-        """Return the routes as they are now, the last table if nothing has changed.
+        """Return the current routes, the previous table if nothing has changed.
 
-        `nodes` has the numbers of each route's switches, a row each, of which the first `lengths` count.
+        `nodes` has the numbers of each route's switches, one row each, of which the first `lengths` count.
         """
         last = self._last
         changed = last.changed(nodes, lengths)

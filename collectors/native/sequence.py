@@ -19,7 +19,7 @@ _ARRIVALS = tuple(Arrival)
 
 
 class NativeAccounting:
-    """The accounts of every reporter, bounded: the one unheard for longest goes first."""
+    """The accounts of every reporter, bounded: the one unheard for longest is evicted first."""
 
     def __init__(self, settings: SequenceSettings, counters: Counters) -> None:
         self._counters = counters
@@ -48,7 +48,7 @@ class NativeAccounting:
 
     @property
     def native(self) -> SequenceTable:
-        """What kernels take."""
+        """Native structure that kernels take."""
         return self._table
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:

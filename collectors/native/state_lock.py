@@ -45,7 +45,7 @@ class StateLock:
             self._release(self._address)
 
     def step_aside(self) -> None:
-        """Let all have the lock who wait for it; the caller holds it once, and holds it again afterwards."""
+        """Yield the lock to all that wait for it; the caller holds it once, and holds it again afterwards."""
         if self._depth == 1 and self.native.drawn - self.native.served > 1:
             self.__exit__(None, None, None)
             self.__enter__()

@@ -1,6 +1,6 @@
 """Cells that the collector's kernels and Python share in memory; `collectors.native.tables` has the tables of them.
 
-All ones stand for what is not there.
+All ones mark an absent value.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ CAPPED = 1
 MOST_SWITCHES = 64
 """`collectors.state.accumulator.MOST_SWITCHES`."""
 MOST_HOPS = 256
-"""More than any stack has, whose words the shim counts in eight bits, and the reporter's own hop."""
+"""Bound on hops: more than any stack has, whose words the shim counts in eight bits, plus the reporter's own hop."""
 PATTERN_BYTES = 128
-"""Where headers end that patterns are made of."""
+"""Maximum length of the headers that patterns cover."""
 
 
 class SlotCell(Struct):
@@ -79,7 +79,7 @@ class WindowCell(Struct):
 
 
 class FiguresCell(Struct):
-    """What `collectors.statistics.window.WindowFigures` holds."""
+    """The fields of `collectors.statistics.window.WindowFigures`."""
 
     known: u64
     mean: u64
@@ -159,7 +159,7 @@ class RecordCell(Struct):
 
 
 class RouteCell(Struct):
-    """A path over the switches; its nodes stand in `nodes` of the table of routes."""
+    """A path over the switches; its nodes are in `nodes` of the table of routes."""
 
     hash: u64
     length: u32
@@ -192,7 +192,7 @@ class AddressCell(Struct):
 
 
 class ClockCell(Struct):
-    """What a directed link's two clocks need: the correction in force, and the least flight since it was asked for."""
+    """State of a directed link's two clocks: the correction in force, and the least flight since the last query."""
 
     at_ns: u64
     offset_ns: i64
@@ -231,7 +231,7 @@ class TrackerCell(Struct):
 
 
 class Hop(Struct):
-    """One hop of a decoded packet; the first twelve words stand as INT has them, and as `read_hop` spreads them."""
+    """One hop of a decoded packet; the first twelve words are laid out as in INT, as `read_hop` spreads them."""
 
     node_id: u32
     ports: u32  # ingress << 16 | egress, as far as they have 16 bits
@@ -270,8 +270,8 @@ class Packet(Struct):
     cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
     stamped: u32  # not 0: every hop of the stack reports when the packet arrived, none when it left, nor of buffers
     mark: u32  # of the report packet that it leads: `collectors.decode.sequence.content_mark`
-    # All that is asked of a plain stack stands before: two lines of the cache.
-    shim_at: u32  # where the INT shim stands in the payload
+    # Everything needed for a plain stack is above: two cache lines.
+    shim_at: u32  # offset of the INT shim in the payload
     last: u32  # not 0: the last hop of those that report hop by hop
     remaining: u32  # how many hops may follow those that report hop by hop
     tracked: u32  # not 0: telemetry was asked for the flow of a packet that was dropped
@@ -282,7 +282,7 @@ class Packet(Struct):
 
 
 class Layout(Struct):
-    """What a bitmap says of a hop."""
+    """Layout of a hop that a bitmap describes."""
 
     known: u32
     nbytes: u32
@@ -291,7 +291,7 @@ class Layout(Struct):
 
 
 class Pattern(Struct):
-    """A payload that others are like, and where in it what stands."""
+    """A payload that others resemble, and the offsets of its parts."""
 
     known: Inline[u8, Literal[128]]
     mask: Inline[u8, Literal[128]]  # of bits that have to be the same
@@ -317,7 +317,7 @@ class Pattern(Struct):
 
 
 class ItemCell(Struct):
-    """What a report says of an item that a switch has added up: `dataplane.wire.completion`, word by word."""
+    """Report of an item that a switch has added up: `dataplane.wire.completion`, word by word."""
 
     node_id: u32
     child: u32  # IPv4 address
@@ -328,7 +328,7 @@ class ItemCell(Struct):
 
 
 class Decoder(Struct):
-    """How reports are read, and what was read of a few of them."""
+    """Configuration of decoding, and the results of decoding a few reports."""
 
     layouts: Array[Layout]  # one a bitmap
     patterns: Array[Pattern]  # by the payload's length in words
@@ -343,7 +343,7 @@ class Decoder(Struct):
     dscp: u32
     dscp_mask: u32
     report_port: u32
-    by_port_only: u32  # not 0: a probe marker may stand behind other headers
+    by_port_only: u32  # not 0: a probe marker may follow other headers
     tunnel_port: u32  # where INT may be in a tunnel, NONE32: nowhere
     tunnel_port2: u32
     leaves_drops: u32  # not 0: a subscriber wants their records
@@ -390,7 +390,7 @@ class PendingCell(Struct):
 
 
 class FateCell(Struct):
-    """What became of packets on one link in one part of time."""
+    """Outcomes of packets on one link in one part of time."""
 
     slot: u64  # and 1; 0: nothing yet
     passed: u32
@@ -398,7 +398,7 @@ class FateCell(Struct):
     unannounced: u32
     dropped: u32
     unmarked: u32
-    others: u32  # drops that stand for no packet with telemetry
+    others: u32  # drops of packets without telemetry
     noted: u32  # not 0: among those to be read
     _gap: u32
 

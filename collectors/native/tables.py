@@ -1,7 +1,7 @@
-"""The tables that the collector's kernels work on, one struct for each concern, and all of them: `TelemetryTables`.
+"""Tables that the collector's kernels work on, one struct per concern, and all of them: `TelemetryTables`.
 
-Python makes them and fills what the topology and the settings say; kernels do the rest. The plain twin of each is named
-in its docstring.
+Python creates them and fills in the topology and the settings; kernels do the rest. The plain twin of each is named in
+its docstring.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataplane.native import Array, InPlace, Struct, u32, u64
 
 
 class TopologyTable(Struct):
-    """What the topology says (`dataplane.topology.values.Topology`); written once."""
+    """Native form of the topology (`dataplane.topology.values.Topology`); written once."""
 
     switch_index: Array[u64]  # node id, number and 1
     switch_mask: u64
@@ -69,7 +69,7 @@ class WindowTable(Struct):
 
 
 class Limits(Struct):
-    """What the settings allow (`collectors.settings.StateSettings`)."""
+    """Limits from the settings (`collectors.settings.StateSettings`)."""
 
     stale_ns: u64
     forget_ns: u64
@@ -81,7 +81,7 @@ class Limits(Struct):
 class FlowTable(Struct):
     """Flows with path and rate (`collectors.reference.accumulator`), found by open addressing."""
 
-    cells: Array[FlowCell]  # one more than there may be: that of packets whose flow was not admitted
+    cells: Array[FlowCell]  # one more than the maximum, for packets whose flow was not admitted
     index: Array[u64]  # high half of the hash, number and 1
     mask: u64
     count: u64
@@ -99,7 +99,7 @@ class FlowTable(Struct):
 
 
 class RouteTable(Struct):
-    """Paths over the switches, found by open addressing, and what their packets say at once."""
+    """Paths over the switches, found by open addressing, and the immediate figures of their packets."""
 
     cells: Array[RouteCell]
     nodes: Array[u32]  # MOST_SWITCHES a route
@@ -135,7 +135,7 @@ class SequenceTable(Struct):
 
 
 class PendingTable(Struct):
-    """Packets or flows in the order in which they go, found by open addressing (`collectors.reference.pending`)."""
+    """Packets or flows in the order of their eviction, found by open addressing (`collectors.reference.pending`)."""
 
     cells: Array[PendingCell]
     hops: Array[PendingHop]
@@ -155,7 +155,7 @@ class PendingTable(Struct):
 
 
 class PendingTables(Struct):
-    """What joins the hops that report each for themselves (`collectors.reference.stitch`)."""
+    """Tables that join hops that report separately (`collectors.reference.stitch`)."""
 
     sources: InPlace[PendingTable]  # flows with their source's remaining hops
     singles: InPlace[PendingTable]  # packets by hop index
@@ -171,7 +171,7 @@ class PendingTables(Struct):
 
 
 class LossTable(Struct):
-    """What became of packets on links (`collectors.state.loss`)."""
+    """Outcomes of packets on links (`collectors.state.loss`)."""
 
     fates: Array[FateCell]  # `ring` a link
     ring: u64
@@ -183,7 +183,7 @@ class LossTable(Struct):
 
 
 class SignalTable(Struct):
-    """What tells that the network has changed (`collectors.state.signals`)."""
+    """Signs that the network has changed (`collectors.state.signals`)."""
 
     queue: u32  # frames in the longest queue between switches, and 1; 0: none was reported
     queue_reported: u32  # not 0: a switch has reported a congested one
@@ -201,7 +201,7 @@ class RecordTable(Struct):
     cells: Array[RecordCell]
     count: u32
     room: u32
-    per_s: u64  # reports, 0: nobody wants any
+    per_s: u64  # reports, 0: none wanted
     share: u64  # of 1 << 32: choices below become records
     seen: u64  # in this period
     seen_per_s: u64  # in the last one
@@ -221,13 +221,13 @@ class Batch(Struct):
     tx_number: u64
     tx_begins_ns: u64
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
-    sources: u64  # address of the payloads' IPv4 addresses, 0: who gives them answers for them
+    sources: u64  # address of the payloads' IPv4 addresses, 0: the caller answers for them
     skips_others: u64  # not 0: of what is not of the common form only the number is accounted
     begun: u64  # batches so far: figures that were read before the last one are not the newest
 
 
 class Counts(Struct):
-    """What was counted and is not in `collectors.counters.Counters` yet; `collectors.native.accumulator` names them."""
+    """Counts not yet added to `collectors.counters.Counters`; `collectors.native.accumulator` names them."""
 
     reports: u64
     repeated: u64

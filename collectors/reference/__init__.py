@@ -1,5 +1,5 @@
-"""The collector in plain Python, which one can read: what tests compare the native core with.
+"""The collector in readable plain Python, with which tests compare the native core.
 
-`core: reference` in the settings runs it; nothing else in production imports it. What both use lies beside it: decoding
-in `collectors.decode`, state in `collectors.state`, windows and sketches in `collectors.statistics`.
+`core: reference` in the settings runs it; nothing else in production imports it. Code shared by both is elsewhere:
+decoding in `collectors.decode`, state in `collectors.state`, windows and sketches in `collectors.statistics`.
 """

@@ -50,7 +50,7 @@ class PlainStore:
         self._signals, self._rounds = SignalNotes(topology), RoundClock()
 
     def take_sample(self, sample: LinkSample) -> None:
-        """Take what one packet says of one link; what is older than the window is counted and left out."""
+        """Take one packet's sample of one link; samples older than the window are counted and left out."""
         self._flights.add(sample.difference)
         self._signals.note_queue(sample.link, sample.queue_occupancy_frames)
         behind_ns = self._behind_newest(sample)
@@ -137,7 +137,7 @@ class PlainStore:
         self._signals.note_full_queue(link)
 
     def take_signals(self) -> NetworkSignals:
-        """Return what tells, since the last call, that the network has changed."""
+        """Return the signs, since the last call, that the network has changed."""
         return self._signals.take()
 
     def begin_round(self, now_ns: int) -> None:
@@ -155,7 +155,7 @@ class PlainStore:
         return Sketch() if window is None else window.delays()
 
     def flows(self, now_ns: int) -> SeenFlows:
-        """Return the flows whose path was seen lately."""
+        """Return the flows whose path was seen recently."""
         found: list[SeenFlow] = []
         for key, flow in self._flows.items():
             path = flow.path
@@ -178,11 +178,11 @@ class PlainStore:
 
     @property
     def flow_count(self) -> int:
-        """How many flows there are, those that were not heard of lately included."""
+        """Number of flows, including those not heard of lately."""
         return len(self._flows)
 
     def _touch(self, key: FlowKey, now_ns: int, units: int) -> _Flow | None:
-        """Return a flow, heard of now; None if a packet that weighs so much does not gain it admission."""
+        """Return a flow, marked as heard of now; None if a packet of this weight does not gain it admission."""
         flow = self._flows.pop(key, None)
         weight = 0
         if flow is None and len(self._flows) >= self._settings.max_flows:

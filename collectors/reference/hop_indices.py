@@ -31,7 +31,7 @@ class PlainHopIndices:
         return highest - remaining
 
     def _is_source(self, packet: MeasuredPacket) -> bool:
-        """Whether the packet's only hop is the switch that its source host hangs on."""
+        """Return whether the packet's only hop is the switch to which its source host is attached."""
         host = self._topology.host_by_address.get(packet.flow.src)
         edge = self._topology.attachment.get(host.name) if host else None
         return edge is not None and self._topology.switch[edge.node].node_id == packet.hops[0].node_id

@@ -53,7 +53,7 @@ class PendingPackets(Generic[K]):
         packet.hops[position] = hop
 
     def finish(self, key: K) -> None:
-        """Let go of a packet whose hops have all reported."""
+        """Remove a packet whose hops have all reported."""
         self._hops -= len(self._packets.pop(key).hops)
 
     def overdue(self) -> Iterator[PendingPacket]:

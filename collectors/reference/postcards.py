@@ -1,8 +1,8 @@
-"""Hops that only adjacency puts in order: reports of MX and XD, and the parts of a stack that was taken off on the way.
+"""Hops ordered only by adjacency: reports of MX and XD, and the parts of a stack that was taken off on the way.
 
-A hop's next is the switch at the other end of its egress link, entered by that link's port. Walking so from a host's
-link to a host's link gives the path: of one packet, where each hop reported that packet; else of the flow, from what
-each node said last of it, since nodes that report by themselves (XD, with a change filter) choose different packets.
+A hop's successor is the switch at the other end of its egress link, entered by that link's port. Walking from a host's
+link to a host's link gives the path: of one packet, if each hop reported that packet; else of the flow, from each
+node's last report on it, since nodes that report by themselves (XD, with a change filter) choose different packets.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class PostcardStitcher:
                 _add(samples, self._sampler.delay(hop, None))
 
     def _of_flow(self, hop: HopRecord) -> list[HopRecord] | None:
-        """Return the flow's path as its nodes said last, if that is one."""
+        """Return the flow's path as its nodes reported it last, if they form one."""
         hops = self._flows.pop(hop.flow, {})
         self._flows[hop.flow] = hops
         before = len(hops)
@@ -140,7 +140,7 @@ class PostcardStitcher:
         return found
 
     def _before(self, hop: HopRecord, hops: Mapping[int, HopRecord]) -> HopRecord | None:
-        """Return the hop whose egress link leads here: the one behind the ingress port, or whichever points here."""
+        """Return the hop whose egress link leads here: the one behind the ingress port, or any that points here."""
         came_by = self._sampler.ingress_link(hop)
         tail = self._topology.switch.get(came_by.head.node) if came_by else None
         candidates = [hops.get(tail.node_id)] if tail else list(hops.values())

@@ -20,7 +20,7 @@ class PlainRecordLog:
         self._kept: list[tuple[HopRecord, int]] = []
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Have records made of so many reports a second, 0 for none; subscribers want more if that is capped."""
+        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
         self._budget.want(reports_per_s, is_capped=is_capped)
 
     def say_behind(self, is_behind: bool) -> None:
@@ -60,6 +60,6 @@ class PlainRecords:
     seen_per_s: int
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports a second."""
+        """Return the records of an even sample of about so many reports per second."""
         share = sample_of(wanted_per_s, self.kept_per_s, self.seen_per_s)
         return RecordColumns.of([record for record, choice in self.kept if choice < share])

@@ -1,8 +1,8 @@
-"""Report sequence numbers, 22 bits per node and hardware id: what is lost, late, repeated, contested, or restarts.
+"""Report sequence numbers, 22 bits per node and hardware id: lost, late, repeated or contested reports, and restarts.
 
 For every tracker, between restarts: received + lost == numbers from the first to the newest. A number that is further
-behind than the window may be late or repeated: it counts as late and changes nothing else. So does one that
-is as far ahead, until the very next report continues from there: one forged or broken number moves nothing.
+behind than the window may be late or repeated: it counts as late and changes nothing else. So does one that is as far
+ahead, until the very next report continues from there: a single forged or broken number moves nothing.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class SequenceTracker:
         return Arrival.NEW
 
     def _fill(self, behind: int, mark: int) -> Arrival:
-        """Take a report whose number was passed over: lost until now, or ahead of the first that we heard."""
+        """Take a report whose number was skipped: lost until now, or before the first received."""
         self._seen |= 1 << behind
         self.received += 1
         number = self._newest - behind
@@ -140,13 +140,13 @@ class SequenceTracker:
         return Arrival.LATE
 
     def _is_long_run(self, sequence: int) -> bool:
-        """Count numbers that came before, or may have, in ascending order: after so many counting begins there."""
+        """Count numbers seen before, or possibly so, in ascending order: a long enough run restarts the account."""
         self._repeats = self._repeats + 1 if sequence == (self._last_repeat + 1) % MODULUS else 1
         self._last_repeat = sequence
         return self._repeats >= self._settings.repeats_before_restart
 
     def _repeat(self, sequence: int, number: int, mark: int, now_ns: int) -> Arrival:
-        """Take a report whose number came before; what a network doubles has the same content, and begins nothing."""
+        """Take a report with a repeated number; a copy by the network has the same content, and restarts nothing."""
         if self._mark(number) == mark:
             self.duplicate += 1
             return Arrival.REPEATED
@@ -158,7 +158,7 @@ class SequenceTracker:
 
 
 class PlainAccounting:
-    """The trackers of every reporter, bounded: the one unheard for longest goes first."""
+    """The trackers of every reporter, bounded: the one unheard for longest is evicted first."""
 
     def __init__(self, settings: SequenceSettings, counters: Counters) -> None:
         self._settings = settings

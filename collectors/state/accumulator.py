@@ -1,7 +1,7 @@
-"""Where samples and paths add up, as the state asks for it: windows of links and of paths, flows with path and rate.
+"""Accumulated samples and paths in the form that the state needs: windows of links and paths, flows with path and rate.
 
-`collectors.native.accumulator` is what production runs, `collectors.reference.accumulator` the same in plain Python;
-one suite runs both.
+`collectors.native.accumulator` runs in production, `collectors.reference.accumulator` is the same in plain Python; one
+test suite covers both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_SWITCHES: Final = 64
 """Longer paths find no room."""
 
 SWEEP_NS: Final = 100_000_000
-"""How often paths that no flow takes any more are looked for, where the table is full."""
+"""Interval at which a full table is swept for paths that no flow takes any more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,10 +113,10 @@ class FlowsInColumns(SeenFlows, Protocol):
 
 
 class Store(Protocol):
-    """What the state is made of."""
+    """Store from which the state is built."""
 
     def take_sample(self, sample: LinkSample) -> None:
-        """Take what one packet says of one link; what is older than the window is counted and left out."""
+        """Take one packet's sample of one link; samples older than the window are counted and left out."""
         ...
 
     def take_path(self, path: SeenPath) -> None:
@@ -143,7 +143,7 @@ class Store(Protocol):
         ...
 
     def take_signals(self) -> NetworkSignals:
-        """Return what tells, since the last call, that the network has changed."""
+        """Return the signs, since the last call, that the network has changed."""
         ...
 
     def begin_round(self, now_ns: int) -> None:
@@ -159,7 +159,7 @@ class Store(Protocol):
         ...
 
     def flows(self, now_ns: int) -> SeenFlows:
-        """Return the flows whose path was seen lately."""
+        """Return the flows whose path was seen recently."""
         ...
 
     def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:
@@ -175,7 +175,7 @@ class Store(Protocol):
 
     @property
     def flow_count(self) -> int:
-        """How many flows there are, those that were not heard of lately included."""
+        """Number of flows, including those not heard of lately."""
         ...
 
 

@@ -1,11 +1,11 @@
-"""Admission to a full table of flows: the heaviest stay, whoever sends.
+"""Admission to a full table of flows: the heaviest stay, whoever sends them.
 
-A least-recently-used table of 8,192 keeps nobody when 20,000 flows take turns: each is evicted before its second
-packet. Here, as in Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005) and its randomised successor (Ben Basat et
-al., INFOCOM 2017), a newcomer replaces the lightest flow only at a price: flows outside the table must have sent as
-much as the lightest weighs since the last admission. It inherits that weight, so that a flood of small flows pays
-more and more while a flow that sends more than its share of the table is admitted soon and stays. Weights halve with
-time, and a flow that fell silent weighs nothing.
+A least-recently-used table of 8,192 keeps no flow when 20,000 take turns: each is evicted before its second packet.
+Here, as in Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005) and its randomised successor (Ben Basat et al.,
+INFOCOM 2017), a newcomer replaces the lightest flow only at a price: flows outside the table must have sent as much as
+the lightest weighs since the last admission. It inherits that weight, so that a flood of small flows pays more and more
+while a flow that sends more than its share of the table is admitted soon and stays. Weights halve with time, and a flow
+that has fallen silent weighs nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 UNIT_BYTES: Final = 64
-"""Weights count in units of so many bytes, rounded up, so that they fit 32 bits."""
+"""Unit of weights in bytes, rounded up, so that they fit 32 bits."""
 LARGEST_WEIGHT: Final = 0xFFFF_FFFF
 _BITS: Final = 32
 

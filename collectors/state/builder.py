@@ -1,6 +1,6 @@
-"""The network's state: what hop records say, per directed link and per flow, and the frozen snapshot of it.
+"""The network's state, built from hop records per directed link and per flow, and its frozen snapshot.
 
-`NetworkStateBuilder` makes the links of columns; `collectors.reference.builder` makes the same of them one by one.
+`NetworkStateBuilder` builds the links from columns; `collectors.reference.builder` builds them one by one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dataplane.topology.values import Endpoint, LinkKey, Topology
 from dataplane.wire.drop_reasons import DropReason
 
 _WITH_PLACE = frozenset({RecordKind.STACK, RecordKind.HOP_BY_HOP})
-"""Kinds of records whose index says where on the path their hop is."""
+"""Kinds of records whose index gives their hop's position on the path."""
 
 _SKETCHES: Final = 16
 """Sketches of links that are made before others have the state."""
@@ -77,7 +77,7 @@ class StateBuilder(ABC):
 
     @property
     def store(self) -> Store:
-        """Where samples and paths add up."""
+        """Store that accumulates samples and paths."""
         return self._store
 
     def add(self, records: Sequence[HopRecord]) -> None:
@@ -98,7 +98,7 @@ class StateBuilder(ABC):
             self._losses.count(fate)
 
     def drop(self, drops: Sequence[DropRecord]) -> None:
-        """Take packets that switches say they dropped."""
+        """Take packets that switches report as dropped."""
         for drop in drops:
             self._losses.dropped(drop)
             link = self._link_of(drop.node_id, drop.egress_port) if drop.reason == DropReason.QUEUE_FULL else None
@@ -121,7 +121,7 @@ class StateBuilder(ABC):
             self._store.take_stamp(first.flow, first.ingress_timestamp_ns)
 
     def take_signals(self) -> NetworkSignals:
-        """Return what tells, since the last call, that the network has changed."""
+        """Return the signs, since the last call, that the network has changed."""
         return self._store.take_signals()
 
     def begin_round(self) -> None:
@@ -158,7 +158,7 @@ class StateBuilder(ABC):
         return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)
 
     def _paths(self, seen: SeenFlows, links: Mapping[LinkKey, LinkState], now_ns: int) -> Mapping[FlowKey, PathState]:
-        """Return the flows' paths; columns are made of columns, by the first who looks at them."""
+        """Return the flows' paths; columns are built from columns, on first access."""
         stale_ns = self._settings.stale_after_ns
         if isinstance(seen, FlowsInColumns):
             return PathStates(len(seen), lambda: path_columns(seen.columns(), link_states_of(links), now_ns, stale_ns))

@@ -1,10 +1,10 @@
-"""The gaps between a flow's measured packets, by the stamps of its first switch: how regularly the flow sends.
+"""Gaps between a flow's measured packets, by the stamps of its first switch: how regularly the flow sends.
 
-Of packets that come by chance, n give a rate with a standard deviation of one in the square root of n; of a stream with
-a clock behind it, or of every k-th packet, they say more. That is learned slowly: the first gap counts as one of a flow
-by chance. The gaps also show, between two rounds of decisions, which flows send more than the last round knew.
+With random arrivals, n packets give a rate with a standard deviation of one in the square root of n; packets of a
+clocked stream, or every k-th packet, tell more. That is learned slowly: the first gap counts as one of a random flow.
+The gaps also show, between two rounds of decisions, which flows send more than in the last round.
 
-All arithmetic is in integers, so that `collectors.native.kernels.state.gaps` gives the same figures to the last bit.
+All arithmetic is in integers, so that `collectors.native.kernels.state.gaps` gives identical figures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 REMEMBERED: Final = 16
 """Gaps that count: older ones weigh less."""
 PAUSE: Final = 16
-"""A gap so many times as long as the mean is a pause, after which learning restarts."""
+"""Multiple of the mean gap that counts as a pause, after which learning restarts."""
 LONGEST_GAP_NS: Final = 1 << 35
 """A gap of 34 s is a pause after any mean; fixed-point numbers of longer ones would not fit 64 bits."""
 TELLING: Final = 4
@@ -32,10 +32,10 @@ GROWN: Final = 5, 4
 
 @dataclass(slots=True)
 class FlowGaps:
-    """What is known of a flow's gaps: how many, their mean, and their variance as a share of the mean's square.
+    """Statistics of a flow's gaps: their number, their mean, and their variance as a share of the mean's square.
 
-    `mean` is in ns with `MEAN_BITS` bits behind the point, 0 before the first gap; `known_mean` is the one that was
-    reported last, 0 for none; `variation` has `VARIATION_BITS` bits behind the point.
+    `mean` is in ns with `MEAN_BITS` fractional bits, 0 before the first gap; `known_mean` is the one reported last, 0
+    for none; `variation` has `VARIATION_BITS` fractional bits.
     """
 
     last_ns: int | None = None
@@ -46,9 +46,9 @@ class FlowGaps:
     round: int = 0
 
     def note(self, stamp_ns: int, round_: int) -> int:
-        """Note when a packet came to its first switch; return the mean known before, if the flow has outgrown it.
+        """Note when a packet arrived at its first switch; return the mean known before, if the flow has outgrown it.
 
-        -1 says that it has not: 0 is what was known of a flow whose packets were too few.
+        -1 means that it has not: 0 is the known mean of a flow with too few packets.
         """
         if self.last_ns is None:
             self.last_ns, self.round = stamp_ns, round_
@@ -104,6 +104,6 @@ class FlowGaps:
 
 
 def more_hz(mean: int, known_mean: int) -> float:
-    """Return how many packets a second more a mean gap stands for than another one, of which 0 stands for none."""
+    """Return how many more packets per second one mean gap stands for than another; a gap of 0 stands for none."""
     per_s = 1e9 * (1 << MEAN_BITS)
     return per_s / mean - (per_s / known_mean if known_mean else 0.0)

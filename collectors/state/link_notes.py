@@ -1,4 +1,4 @@
-"""What the controller has reported of links' condition: kept for a while, because its reporter may be gone."""
+"""Link conditions as the controller reported them: kept for a while, because their reporter may be gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collectors.values import LinkStatus
 from dataplane.topology.values import LinkKey, Topology
 
 FORGOTTEN_NS: Final = 10_000_000_000
-"""What was reported is repeated every few seconds; after so long without a word nothing is known of any link."""
+"""Time without a report after which link conditions are unknown; reports are repeated every few seconds."""
 
 
 class LinkNotes:

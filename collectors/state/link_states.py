@@ -23,13 +23,13 @@ LOSS_SOURCES: Final = tuple(LossSource)
 """In the order of their places in columns."""
 
 _FEW: Final = 64
-"""From so many single links on, the states of all are made at once."""
+"""Number of single links from which the states of all are built at once."""
 
 
 class LinkStates(Mapping[LinkKey, LinkState]):
-    """What one snapshot knows of its links; nothing changes it. `columns` go by `LinkState`'s names.
+    """Links of one snapshot, immutable. `columns` are keyed by `LinkState`'s field names.
 
-    `source` and `loss_source` are columns of places, in `SOURCES` and `LOSS_SOURCES`.
+    `source` and `loss_source` are columns of indices into `SOURCES` and `LOSS_SOURCES`.
     """
 
     FLOATS: Final = frozenset(
@@ -42,7 +42,7 @@ class LinkStates(Mapping[LinkKey, LinkState]):
             "newest_utilisation",
         }
     )
-    """Which columns are of floats; all others are of integers."""
+    """Columns of floats; all others are of integers."""
 
     def __init__(self, number: Mapping[LinkKey, int], columns: Mapping[str, Integers | Numbers]) -> None:
         self._number = number
@@ -117,7 +117,7 @@ def _states(keys: Iterable[LinkKey], columns: Sequence[Integers | Numbers]) -> I
 
 
 def link_states_of(links: Mapping[LinkKey, LinkState]) -> LinkStates:
-    """Return links as columns: those that they have, else made of single states."""
+    """Return links as columns: their existing ones, else built from single states."""
     if isinstance(links, LinkStates):
         return links
     states = list(links.values())
@@ -166,7 +166,7 @@ class LinkColumns:
         return fresh
 
     def packets(self, seen: WindowColumns, now_ns: int) -> list[int]:
-        """Return how many packets stand behind each link's delays."""
+        """Return the number of packets behind each link's delays."""
         packets: list[int] = np.where(self.fresh(seen, now_ns), seen.samples, 0).astype(np.int64).tolist()
         return packets
 

@@ -1,9 +1,9 @@
 """Loss of links: from switches' reports of drops, and from packets that one hop reported and the next did not.
 
-A drop that a switch reports is lost on the link that the packet was to leave by. Of packets of which each hop reports
-(hop by hop, MX), one that a link's head never reports was lost on the way there: on the cable, or in the head before it
-reports. A report may be lost just as well: as many reports of the head as are missing by their sequence numbers count
-as the explanation, and what they leave is the loss, which is so rather too small than too great.
+A drop that a switch reports is lost on the link that the packet was to leave by. Where each hop reports each packet
+(hop by hop, MX), a packet that a link's head never reports was lost on the way there: on the cable, or in the head
+before it reports. The report itself may be lost instead: reports of the head that are missing by their sequence numbers
+count as the explanation, and the remainder is the loss, an underestimate rather than an overestimate.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LinkLoss:
 
 @dataclass(slots=True)
 class _Counts:
-    """What became of the packets of one part of the window."""
+    """Outcomes of packets in one part of the window."""
 
     passed: int = 0
     missing: int = 0
@@ -59,7 +59,7 @@ class _Counts:
 
 @dataclass(slots=True)
 class _Slots(Generic[K]):
-    """Counts of something by parts of time; those older than the horizon go."""
+    """Counts of something by parts of time; those older than the horizon are removed."""
 
     kept: int
     counts: dict[int, _Counts] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class LossMeter:
     """Counts by link over a sliding window; times are the collector's. Memory is bounded by the topology.
 
     A packet whose next hop has not reported counts as missing no earlier than `wait_ns` after it was first heard of, so
-    that the window of packet counts ends that long ago.
+    the window of packet counts ends that long ago.
     """
 
     def __init__(self, topology: Topology, *, window_ns: int, wait_ns: int, sample_every: int = 1) -> None:
@@ -97,7 +97,7 @@ class LossMeter:
         self._reporting: set[str] = set()
 
     def count(self, fate: Fate) -> None:
-        """Take what became of one packet, or several alike, on one link."""
+        """Take the outcome of one packet, or several alike, on one link."""
         counts = self._counts(fate.link, fate.at_ns)
         if fate.outcome in _LOST:
             self._note_lost(fate.link, fate.packets)
@@ -119,7 +119,7 @@ class LossMeter:
         self._reporting.update(switches)
 
     def dropped(self, drop: DropRecord) -> None:
-        """Take a drop that a switch reports, for as many measured packets as it stands for; nothing if on purpose."""
+        """Take a drop that a switch reports, for as many measured packets as it stands for; ignore intentional ones."""
         switch = self._topology.switch_by_id.get(drop.node_id)
         if switch is None:
             return
@@ -134,7 +134,7 @@ class LossMeter:
             counts = self._counts(left_by.key, drop.received_ns)
             is_unmarked = not drop.tracked and came_by is not None and came_by.head.node in self._topology.host
             counts.dropped += drop.tracked
-            # Packets from hosts get their telemetry later on, one in so many.
+            # Packets from hosts get their telemetry later, one in every `sample_every`.
             counts.unmarked += is_unmarked
             self._note_lost(left_by.key, drop.tracked or is_unmarked)
         if came_by is not None and drop.tracked:
@@ -143,7 +143,7 @@ class LossMeter:
 
     @property
     def counts_packets(self) -> bool:
-        """Whether anything was said of a link so far: else no report can be taken for a packet."""
+        """Return whether any link was reported on so far; until then no report can be taken for a packet."""
         return bool(self._links)
 
     def take_reporters(self, states: Iterable[ReporterState], now_ns: int) -> None:
@@ -158,7 +158,7 @@ class LossMeter:
 
     @property
     def reported_links(self) -> Collection[LinkKey]:
-        """The links of which a loss can be known."""
+        """The links whose loss can be known."""
         if not self._reporting:
             return self._links.keys()
         links = self._topology.directed_links

@@ -1,4 +1,4 @@
-"""The network as its topology says it is, where nothing has been measured."""
+"""The network as its topology describes it, without any measurements."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataplane.topology.values import DirectedLink, Topology
 
 
 def nominal_snapshot(topology: Topology, now_ns: int) -> Snapshot:
-    """Return the state of a network of which nothing was ever heard."""
+    """Return the state of a network without any reports."""
     return Snapshot(now_ns, {key: nominal_link(link) for key, link in topology.directed_links.items()}, {}, {})
 
 
 def nominal_link(link: DirectedLink, age_ns: int | None = None, loss: LinkLoss | None = None) -> LinkState:
-    """Return a link with its configured figures; `age_ns` says when it was last heard of, None for never."""
+    """Return a link with its configured figures; `age_ns` is the time since its last report, None for never."""
     return LinkState(
         link=link.key,
         rate_bps=link.rate_bps,

@@ -1,8 +1,8 @@
-"""Figures of flows' paths, made of their links' states: for all flows at once, and one by one as the reference.
+"""Figures of flows' paths, derived from their links' states: for all flows at once, and one by one as the reference.
 
-The delay of a path is the sum of its links' means unless whole packets were measured on its switches; what those do
-not see, the link from the source host, is added. Bandwidth is the least of all links. Loss is unknown where that of a
-link between switches is.
+The delay of a path is the sum of its links' means unless whole packets were measured on its switches; the delay that
+those do not cover, of the link from the source host, is added. Bandwidth is the minimum over all links. Loss is unknown
+if that of a link between switches is.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ N = TypeVar("N", np.int64, np.float64)
 
 _NO_LIMIT: Final = np.int64(np.iinfo(np.int64).max)
 _NO_LINK: Final = -1
-"""The last place of a column with one more entry, which stands for a link that is not there."""
+"""Index of the extra last entry of a column, which stands for an absent link."""
 
 
 class PathMaker:
-    """Adds up what a path's links say at one time, once for all flows of one path: the reference of `path_columns`."""
+    """Adds up a path's link figures at one time, once for all flows of one path: the reference of `path_columns`."""
 
     def __init__(
         self, topology: Topology, links: Mapping[LinkKey, LinkState], now_ns: int, stale_after_ns: int

@@ -72,9 +72,9 @@ class PathColumns:
 
 
 class PathStates(Mapping[FlowKey, PathState]):
-    """The paths of one snapshot; nothing that comes later changes them. Single states are made when one is asked for.
+    """The paths of one snapshot, immutable. Single states are built on demand.
 
-    `make` returns the columns; it is called once at most, by the first who looks, in whatever thread.
+    `make` returns the columns; it is called at most once, on first access, in any thread.
     """
 
     def __init__(self, count: int, make: Callable[[], PathColumns]) -> None:
@@ -121,7 +121,7 @@ class PathStates(Mapping[FlowKey, PathState]):
 
 
 def columns_of(paths: Mapping[FlowKey, PathState]) -> PathColumns:
-    """Return paths as columns: those that they have, else made of single states."""
+    """Return paths as columns: their existing ones, else built from single states."""
     if isinstance(paths, PathStates):
         return paths.columns
     flows, states = list(paths), list(paths.values())

@@ -13,7 +13,7 @@ from collectors.record_columns import RecordColumns
 from collectors.values import FlowKey, HopRecord, RecordKind
 
 ROOM: Final = 16_384
-"""Hops that wait to be taken; reports whose hops find no room are withheld."""
+"""Number of hops that may wait; reports whose hops do not fit are withheld."""
 PERIOD_NS: Final = 100_000_000
 """Time between two adjustments of the sample's share to the number of reports."""
 SECOND_NS: Final = 1_000_000_000
@@ -38,7 +38,7 @@ class KeptRecords(Protocol):
     """Records that were taken out of a log, not yet as columns: that may be done without the state's lock."""
 
     def sample(self, wanted_per_s: int) -> RecordColumns:
-        """Return the records of an even sample of about so many reports a second."""
+        """Return the records of an even sample of about so many reports per second."""
         ...
 
 
@@ -46,7 +46,7 @@ class RecordLog(Protocol):
     """Keeps the records that subscribers want until they are taken."""
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Have records made of so many reports a second, 0 for none; subscribers want more if that is capped."""
+        """Make records of so many reports per second, 0 for none; if that is capped, subscribers want more."""
         ...
 
     def say_behind(self, is_behind: bool) -> None:
@@ -67,9 +67,9 @@ class RecordLog(Protocol):
 
 
 def choice_of(kind: RecordKind, node_id: int, sequence: int, packet_id: int, flow: FlowKey) -> int:
-    """Return 32 bits that are alike in all hops of a packet, and spread evenly over packets.
+    """Return 32 bits that are equal in all hops of a packet, and spread evenly over packets.
 
-    Those of a stack come in one report, which its number distinguishes.
+    The hops of a stack arrive in one report, identified by its number.
     """
     if kind is RecordKind.STACK:
         return mixed(node_id << 32 | sequence)
@@ -86,7 +86,7 @@ def mixed(number: int) -> int:
 
 
 class RecordBudget:
-    """Chooses at most so many reports a second: of more an even sample, whose share follows their number."""
+    """Chooses a bounded number of reports per second: of more, an even sample whose share follows their number."""
 
     def __init__(self) -> None:
         self.per_s = 0
@@ -97,7 +97,7 @@ class RecordBudget:
         self._seen = self._begun_ns = self._full_ns = 0
 
     def want(self, reports_per_s: int, *, is_capped: bool) -> None:
-        """Choose so many reports a second from now on, 0 for none; subscribers want more if that is capped."""
+        """Choose so many reports per second from now on, 0 for none; if that is capped, subscribers want more."""
         self.per_s, self._share, self._is_capped = reports_per_s, ALL, is_capped
 
     def choose(self, choice: int, now_ns: int) -> Choice:

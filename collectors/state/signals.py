@@ -1,4 +1,4 @@
-"""What tells that the network has changed, since it was asked for last, in plain Python.
+"""Signs that the network has changed since the last query, in plain Python.
 
 `collectors.native.kernels.state.signals` is the same in native memory.
 """

@@ -15,14 +15,15 @@ import numpy as np
 from collectors.statistics.columns import Integers
 
 FRAMING_BYTES: Final = 38
-"""What Ethernet adds to an IP packet on the wire: header 14, checksum 4, preamble 8, gap 12."""
+"""Bytes that Ethernet adds to an IP packet on the wire: header 14, checksum 4, preamble 8, gap 12."""
 
 SLOTS: Final = 8
 """Parts of the window whose packets are kept as one sum: a flow costs as much memory at any rate."""
 
 _YOUNGEST: Final = 16
-"""A flow counts as at least this part (one over) of the window old: rather too high a rate at first than none, since a
-new flow that is taken for silent is moved where it has no room."""
+"""A flow counts as at least this part (one over) of the window old: too high a rate at first is better than none,
+since a new flow that is taken for silent is moved where it has no room.
+"""
 
 _NS_PER_S: Final = 1_000_000_000
 _STEP: Final = 100_000
@@ -37,7 +38,7 @@ class RateWindow:
 
     @property
     def slot_ns(self) -> int:
-        """How long a slot is."""
+        """Length of a slot."""
         return max(1, self.window_ns // SLOTS)
 
     def oldest_slot(self, now_ns: int) -> int:
@@ -77,7 +78,7 @@ class RateWindow:
 
     @property
     def lead_ns(self) -> int:
-        """How much more or less time may lie between two stamps than between the packets' arrivals."""
+        """Largest difference between the time between two stamps and that between the packets' arrivals."""
         return self.window_ns // 2
 
     def sent_ns(self, now_ns: int, newest_ns: int, between_stamps_ns: int, between_arrivals_ns: int) -> int:
@@ -102,11 +103,11 @@ class RateMeter:
 
     @property
     def has_counted(self) -> bool:
-        """Whether any packet was counted."""
+        """Return whether any packet was counted."""
         return self._first_ns is not None
 
     def add(self, at_ns: int, nbytes: int) -> None:
-        """Count a packet that was sent at a time, with the bytes of those that it stands for."""
+        """Count a packet that was sent at a time, with the bytes of all packets that it represents."""
         if self._first_ns is None:
             self._first_ns = self.newest_ns = at_ns
         self.newest_ns = max(self.newest_ns, at_ns)

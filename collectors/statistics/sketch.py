@@ -70,7 +70,7 @@ class Sketch:
         self.buckets.update(other.buckets)
 
     def remove(self, part: Sketch, rest: Iterable[Sketch]) -> None:
-        """Take out what a sketch that was added holds; `rest` are the others that were, of which this is the sum."""
+        """Remove a sketch that was added; `rest` are the other ones added, whose sum this is."""
         self.count -= part.count
         self.total -= part.total
         for bucket, count in part.buckets.items():

@@ -13,7 +13,7 @@ SLOTS: Final = 8
 """Parts of a window; the newest counts from its beginning, so a window holds 7/8 of its span at least."""
 
 TX_READINGS: Final = 16
-"""How many of the switch's own windows a window keeps readings of."""
+"""Number of the switch's own windows whose readings a window keeps."""
 
 SOURCES: Final = (
     DelaySource.NOMINAL,
@@ -29,7 +29,7 @@ RANK: Final = {source: rank for rank, source in enumerate(SOURCES)}
 
 @dataclass(frozen=True, slots=True)
 class WindowFigures:
-    """A window's statistics; None for what no sample said. `samples` counts delays, those of `source` only.
+    """A window's statistics; None for figures without samples. `samples` counts delays, those of `source` only.
 
     `delay_ewma_ns` is the mean of the slots' means, each of which weighs half of the next newer one. `newest_delay_ns`
     and `newest_queue_frames` are means over the newest slot that has such samples, `newest_tx_bytes` is the newest
@@ -53,12 +53,12 @@ class WindowFigures:
 
 
 NO_FIGURES: Final = WindowFigures(None, None, None, None, None, DelaySource.NOMINAL, 0, None, None, 0)
-"""Of a window to which nothing came."""
+"""Figures of an empty window."""
 
 
 @dataclass(slots=True)
 class _Slot:
-    """What came in one part of the window: delays of the best source that there was, and queues."""
+    """Samples of one part of the window: delays of the best source available, and queues."""
 
     delays: Sketch = field(default_factory=Sketch)
     source: DelaySource = DelaySource.NOMINAL
@@ -83,7 +83,7 @@ class Window:
 
     @property
     def newest_ns(self) -> int:
-        """When the newest sample was taken, on the collector's clock."""
+        """Time at which the newest sample was taken, on the collector's clock."""
         return self._newest_ns
 
     def add(

@@ -1,1 +1,1 @@
-"""CPU, accelerator or switch for each operator of a distributed job, decided before it runs, with reasons."""
+"""Chooses the CPU, an accelerator or the switch for each operator of a distributed job before it runs, with reasons."""

@@ -1,7 +1,7 @@
 """Errors of acceleration.
 
 SchedulerError
-└── AccelerationError     an operator, machines, an accelerator or a plan is not what it can be
+└── AccelerationError     an operator, machines, an accelerator or a plan is invalid
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from controller.common.errors import SchedulerError
 
 
 class AccelerationError(SchedulerError):
-    """What an operator takes on devices cannot be said; the text names operator, device or machines, and the figure.
+    """An operator's time on devices cannot be computed; the text names operator, device or machines, and the figure.
 
-    `at` is where in a file or an option that is (`accelerators[0].bus_gb_per_s`), '' where nobody knows.
+    `at` is the position in a file or an option (`accelerators[0].bus_gb_per_s`), '' if unknown.
     """
 
     def __init__(self, problem: str, *, at: str = "") -> None:

@@ -1,7 +1,7 @@
-"""What the acceleration model computes with: operators' work, machines, accelerators, times and decisions.
+"""Values of the acceleration model: operators' work, machines, accelerators, times and decisions.
 
-GB are 10^9 bytes, 100 MB a tenth of one. Figures are decimals as they are written: the exact twin reads 0.3 as 3/10.
-A rate may be infinite, then what it carries takes no time; it is an error if it is zero, negative or not a number.
+GB are 10^9 bytes, 100 MB a tenth of one. Figures are decimals as written: the exact twin reads 0.3 as 3/10. A rate may
+be infinite, so that its transfers take no time; zero, negative and non-numeric rates are errors.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dataplane.topology.values import DeviceKind
 
 CPU: Final = DeviceKind.CPU.value
 SWITCH: Final = "switch"
-"""The choice that is no device of a machine: sums that the network adds up.
+"""The choice that belongs to no single machine: sums added up by the network.
 
-Parts that are computed on an accelerator stand before it, as in gpu+switch.
+Accelerators that compute the parts precede it, as in gpu+switch.
 """
 OUTPUT_SHARE: Final = 0.1
-"""Of its input is an operator's output, where nobody said."""
+"""Output of an operator as a share of its input, if not given."""
 MOST_MACHINES: Final = 10_000_000
 
 
 class Growth(StrEnum):
-    """An operator's class: how its CPU time grows with its data, from `t`, the seconds for 100 MB, and `d` in GB.
+    """An operator's class: the growth of its CPU time with its data, from `t`, seconds for 100 MB, and `d` in GB.
 
     linear: 10 t d (filter). square: 100 t^2 d, as the model's formula has it (join). sort: n log n in rows, equal to
     linear at 100 MB. hash-join: linear in both sides, each with its own t. grouped: linear in its input, and its output
@@ -43,11 +43,11 @@ class Growth(StrEnum):
 
 
 class TransferModel(StrEnum):
-    """How outputs travel up the reduction tree.
+    """Transfer of outputs up the reduction tree.
 
     sum: all data one after the other over one rate, and each round computes on as much as the first did: the
     specification's. per-path: the groups of a round at the same time, over their own paths, and each round computes on
-    the outputs that its fullest group holds.
+    the outputs in its fullest group.
     """
 
     SUM = "sum"
@@ -58,14 +58,13 @@ class TransferModel(StrEnum):
 class Work:
     """One operator of a distributed job, as each machine does its part of it.
 
-    `cpu_s_per_100mb` is t, on the CPU of one machine; `input_gb` is d, the mean over machines. `output_gb`
-    None is a tenth of what goes in, or the groups of `grouped`. `other_gb` is the build side of a hash join,
-    `other_s_per_100mb` its t (None: the same). `merge_s_per_100mb` is t of putting outputs together (None: the same),
-    which the per-path model counts, as it does `grows`: together they are as many rows as they were apart (of a filter,
-    a join), else as one of them. `skew` is the fullest machine's data over the mean. `groups` of
-    `group_bytes` bytes each are the output of `grouped`, at most one a row of `row_bytes` bytes. `kind` is one of
-    `controller.cluster.operators`, '' for any. `basis` is how t is known; where it is none, the CPU is taken, and
-    `unknown` says why.
+    `cpu_s_per_100mb` is t, on the CPU of one machine; `input_gb` is d, the mean over machines. `output_gb` None is a
+    tenth of the input, or the groups of `grouped`. `other_gb` is the build side of a hash join, `other_s_per_100mb` its
+    t (None: the same). `merge_s_per_100mb` is t of merging outputs (None: the same), which only the per-path model
+    counts, like `grows`: merged outputs have as many rows as the outputs together (of a filter, a join), else as one of
+    them. `skew` is the fullest machine's data over the mean. `groups` of `group_bytes` bytes each are the output of
+    `grouped`, at most one per row of `row_bytes` bytes. `kind` is one of `controller.cluster.operators`, '' for any.
+    `basis` is the basis of t; if it is none, the CPU is chosen, and `unknown` says why.
     """
 
     name: str
@@ -105,8 +104,8 @@ class Work:
 class Round:
     """A round of the reduction tree over real paths: `s_per_gb * output_gb + delay_s` seconds, contention included.
 
-    `grown_s_per_gb` stands for `s_per_gb` where outputs grow on their way: seconds for a GB of each machine's own;
-    None: as if all that send had as many machines' outputs as the fullest.
+    `grown_s_per_gb` replaces `s_per_gb` if outputs grow on their way: seconds per GB of each machine's own; None: as if
+    all senders had as many machines' outputs as the fullest.
     """
 
     s_per_gb: float
@@ -122,7 +121,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What is between machines: B, the rate from node to node in Gbit/s, and rounds by real paths where known."""
+    """Network between machines: B, the rate from node to node in Gbit/s, and rounds by real paths if known."""
 
     rate_gbit_per_s: float
     rounds: tuple[Round, ...] | None = None
@@ -133,9 +132,9 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """`count` machines (n) that reduce over a tree of fan-in `fan_in` (k, of more than n: n).
+    """`count` machines (n) that reduce over a tree of fan-in `fan_in` (k, capped at n).
 
-    `has_finite_sum` takes the sum over the rounds that there are instead of the limit of the series (sum model only).
+    `has_finite_sum` uses the sum over the actual rounds instead of the limit of the series (sum model only).
     """
 
     network: Network
@@ -159,12 +158,12 @@ class Machines:
 
     @property
     def effective_fan_in(self) -> int:
-        """No more than there are machines, and 2 at least: one machine has no rounds at all."""
+        """At most the number of machines, and at least 2: one machine has no rounds at all."""
         return max(2, min(self.fan_in, self.count))
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """The fullest group of each round, whole machines: as many as the fan-in, or all that still send."""
+        """The fullest group of each round, in whole machines: as many as the fan-in, or all that still send."""
         found, senders = [], self.count
         while senders > 1:
             found.append(min(self.fan_in, senders))
@@ -173,11 +172,11 @@ class Machines:
 
     @property
     def shares(self) -> tuple[int, ...]:
-        """Of how many machines the fullest group of each round has the outputs."""
+        """Number of machines whose outputs the fullest group of each round has."""
         return tuple(min(self.fan_in**number, self.count) for number in range(1, len(self.groups) + 1))
 
     def s_per_gb(self, at: int, *, grows: bool) -> float:
-        """Return what round `at` takes over its paths for a GB of each machine's output; needs rounds by paths."""
+        """Return the seconds of round `at` over its paths per GB of each machine's output; needs rounds by paths."""
         assert self.network.rounds is not None
         way = self.network.rounds[at]
         if not grows or at == 0:
@@ -187,7 +186,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """`ratio` (c) is compressed over plain size, `gb_per_s` (v) how fast the accelerator (de)compresses."""
+    """`ratio` (c) is compressed over plain size, `gb_per_s` (v) the accelerator's (de)compression rate."""
 
     ratio: float
     gb_per_s: float
@@ -200,13 +199,13 @@ class Compression:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """What may run operators beside the CPU of each machine.
+    """A device other than the CPU that can run operators on each machine.
 
     `parallelism` is M; `relative_speed` is r, the speed of one core of the CPU over one of its own; `bus_gb_per_s`
-    between its memory and the machine's (infinite where they are one). `memory_gb` is what it holds: a sort or join of
-    more does not run there, what streams does. `runs` are the kinds of operators that it can run, None for all.
-    `is_on_the_way` says that data from the network passes through it, so that outputs of others cross no bus (a DPU).
-    `speed_up` overrides M / r for kinds of operators that were measured on it. `name` tells it from its kind's others.
+    between its memory and the machine's (infinite if they are one). `memory_gb` is its capacity: a larger sort or join
+    does not run there, streaming operators do. `runs` are the kinds of operators that it can run, None for all.
+    `is_on_the_way` means that data from the network passes through it, so that outputs of others cross no bus (a DPU).
+    `speed_up` overrides M / r for kinds of operators measured on it. `name` distinguishes it from others of its kind.
     """
 
     kind: DeviceKind
@@ -235,11 +234,11 @@ class Accelerator:
 
     @property
     def label(self) -> str:
-        """What decisions call it: its name, else its kind."""
+        """Label in decisions: its name, else its kind."""
         return self.name or self.kind.value
 
     def faster_by(self, kind: str) -> float:
-        """Return by how much it computes an operator of a kind faster than one core of the CPU: M / r, or measured."""
+        """Return its speed-up over one core of the CPU for a kind of operator: M / r, or measured."""
         return dict(self.speed_up).get(kind, self.parallelism / self.relative_speed)
 
 
@@ -261,9 +260,9 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where an operator is to run: "cpu", an accelerator's label or "switch", with the times of each choice.
+    """The device chosen for an operator: "cpu", an accelerator's label or "switch", with the times of each choice.
 
-    `ratio` is the CPU's time over that of the best other choice, None where there is no other, or neither takes time.
+    `ratio` is the CPU's time over that of the best other choice, None without another, or if neither takes time.
     """
 
     work: Work

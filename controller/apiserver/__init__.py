@@ -1,1 +1,1 @@
-"""The API server: what schedulers keep as resources over HTTP, its storage, its client, manifests, its agents."""
+"""The API server: resources served over HTTP, with their storage, client, manifests and agents."""

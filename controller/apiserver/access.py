@@ -1,8 +1,8 @@
-"""What each role may do with which resources; pure.
+"""Access rules: the verbs that each role may use on each kind; pure.
 
 | role | reads | writes |
 | --- | --- | --- |
-| user | his and his projects' pods, logs, groups, tasks, decisions; all else | those, probe tasks: no status |
+| user | pods, logs, groups, tasks, decisions of user and projects; all else | those, probe tasks: no status |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, its tasks and probe results | its Centre (likewise), status, picks, completions of its tasks |
 | placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
@@ -12,8 +12,9 @@
 | admin | everything, and tokens | everything, and tokens |
 | worker | nothing more: workers attend jobs, at the job service | nothing |
 
-All read probe kernels and probe tasks. A user with the right `exec` runs commands in his pods, with `kernels` he writes
-probe kernels. Of what others have created he changes nothing; decisions belong to whom their subjects belong.
+All roles read probe kernels and probe tasks. A user with the right `exec` runs commands in their own pods; a user with
+the right `kernels` writes probe kernels. Users cannot change what others created; a decision belongs to the owner of
+its subject.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dataplane.rpc.access import Principal, Right, Role
 
 
 class Verb(StrEnum):
-    """What is done to a resource."""
+    """Operation on a resource."""
 
     READ = "read"
     CREATE = "create"
@@ -54,19 +55,19 @@ _ALL: Final = (Role.ADMIN, Role.SERVICE)
 _USERS: Final = {"Pod", "PodGroup", "ProbeTask", "Task"}
 _USERS_VERBS: Final = {Verb.CREATE, Verb.REPLACE, Verb.DELETE}
 _PRIVATE: Final = {"Decision", "Pod", "PodGroup", "Project", "Task"}
-"""Kinds of which a user sees what is his or his projects'."""
+"""Kinds of which users see only their own and their projects' resources."""
 
 _RIGHTS: Final = {"ProbeKernel": Right.KERNELS}
-"""Kinds that users write with a right of their own: centres run what probe kernels say."""
+"""Kinds that need a separate right to write: centres run the code in probe kernels."""
 _OF_ALL: Final = {"ProbeKernel", "ProbeTask"}
-"""Kinds that everybody with a token reads."""
+"""Kinds that anyone with a token may read."""
 
 _OWN_FIELDS: Final[dict[Role, dict[str, str]]] = {
     Role.NODE: {"Node": "name", "Pod": "node"},
     Role.CENTRE: {"Centre": "name", "Task": "centre", "ProbeResult": "centre"},
     Role.HOLDER: {"UnitPool": "holder"},
 }
-"""By which field a resource belongs to a node, a centre."""
+"""Field that ties a resource to a node or a centre."""
 _OWN_VERBS: Final[dict[str, set[Verb]]] = {
     "Node": {Verb.READ, Verb.CREATE, Verb.STATUS},
     "Pod": {Verb.READ, Verb.STATUS, Verb.RELEASE},
@@ -82,14 +83,14 @@ _PLACEMENT: Final[dict[str, set[Verb]]] = {
     "PodGroup": {Verb.READ, Verb.STATUS},
     "Decision": {Verb.READ},
 }
-"""What the workload controller needs, and no more."""
+"""Least privileges of the workload controller."""
 _BALANCE: Final[dict[str, set[Verb]]] = {"UnitPool": {Verb.READ, Verb.STATUS}, "Node": {Verb.READ}}
-"""What balancing needs, beside the shares of pools."""
+"""Rights for balancing, besides the shares of pools."""
 _PART: Final = {Role.PLACEMENT: _PLACEMENT, Role.BALANCE: _BALANCE}
 
 
 def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource) -> None:
-    """Raise ForbiddenError for what a principal may not do with a resource."""
+    """Raise ForbiddenError if a principal may not perform this operation on the resource."""
     role = principal.role
     if role in _ALL or (verb is Verb.READ and kind.name in _OF_ALL):
         return
@@ -115,7 +116,7 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
 
 
 def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> None:
-    """Raise ForbiddenError for a list, or watch, of more than a principal may read."""
+    """Raise ForbiddenError for a list or watch that covers more than the principal may read."""
     if principal.role in (*_ALL, Role.USER) or kind.name in _OF_ALL:
         return
     if kind.name in _PART.get(principal.role, {}):
@@ -128,67 +129,67 @@ def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> N
 
 
 def bounded(principal: Principal, kind: Kind[Any], selection: Selection) -> Selection:
-    """Return what a principal gets of a list, or watch, that `check_list` lets pass."""
+    """Narrow a list or watch that passed `check_list` to what the principal may see."""
     return replace(selection, tenant=tenant_of(principal)) if kind.name in _PRIVATE else selection
 
 
 def check_decision(principal: Principal, decision: NewDecision | None) -> None:
-    """Raise ForbiddenError for a decision of who does not decide: nodes and centres release and complete, too."""
+    """Raise ForbiddenError if a non-scheduler attaches a decision: nodes and centres release and complete, too."""
     if decision is not None and principal.role not in (*_ALL, Role.PLACEMENT):
         raise _forbidden(principal, Verb.CREATE, "a Decision")
 
 
 def check_bind(principal: Principal) -> None:
-    """Raise ForbiddenError for who is no scheduler."""
+    """Raise ForbiddenError unless the principal is a scheduler."""
     if principal.role not in _ALL:
         raise _forbidden(principal, Verb.BIND, "pods")
 
 
 def check_evict(principal: Principal) -> None:
-    """Raise ForbiddenError for who neither schedules nor keeps what is wanted."""
+    """Raise ForbiddenError unless the principal is a scheduler or the workload controller."""
     if principal.role not in (*_ALL, Role.PLACEMENT):
         raise _forbidden(principal, Verb.EVICT, "pods")
 
 
 def check_dispatch(principal: Principal) -> None:
-    """Raise ForbiddenError for who is no scheduler."""
+    """Raise ForbiddenError unless the principal is a scheduler."""
     if principal.role not in _ALL:
         raise _forbidden(principal, Verb.DISPATCH, "tasks")
 
 
 def check_share(principal: Principal) -> None:
-    """Raise ForbiddenError for who does not balance loads."""
+    """Raise ForbiddenError unless the principal balances loads."""
     if principal.role not in (*_ALL, Role.BALANCE):
         raise _forbidden(principal, Verb.SHARE, "units")
 
 
 def check_report(principal: Principal, pool: UnitPool, holder: str) -> None:
-    """Raise ForbiddenError for who is not that holder of units."""
+    """Raise ForbiddenError unless the principal is that holder of units."""
     if principal.role in _ALL or (principal.role is Role.HOLDER and principal.subject == holder):
         return
     raise _forbidden(principal, Verb.REPORT, f"for {holder} in UnitPool {pool.metadata.name}")
 
 
 def check_logs(principal: Principal) -> None:
-    """Raise ForbiddenError for who may not read what containers write."""
+    """Raise ForbiddenError if the principal may not read container logs."""
     if principal.role not in {*_ALL, Role.USER}:
         raise _forbidden(principal, Verb.READ, "logs of pods")
 
 
 def check_exec(principal: Principal) -> None:
-    """Raise ForbiddenError for who may not run commands in containers: schedulers have no need of it."""
+    """Raise ForbiddenError if the principal may not run commands in containers; schedulers have no need to."""
     if principal.role is not Role.ADMIN and Right.EXEC not in principal.rights:
         raise _forbidden(principal, Verb.EXEC, "in pods: that takes the right exec")
 
 
 def check_sessions(principal: Principal, node: str) -> None:
-    """Raise ForbiddenError for who does not answer for a node."""
+    """Raise ForbiddenError unless the principal answers for the node."""
     if principal.role not in _ALL and (principal.role is not Role.NODE or principal.subject != node):
         raise _forbidden(principal, Verb.ANSWER, f"for node {node}")
 
 
 def check_tokens(principal: Principal) -> None:
-    """Raise ForbiddenError for who is no administrator."""
+    """Raise ForbiddenError unless the principal is an administrator."""
     if principal.role is not Role.ADMIN:
         raise ForbiddenError(f"{principal.name} ({principal.role.value}) may not see or change tokens")
 

@@ -1,4 +1,4 @@
-"""Where the API server is unless somebody says otherwise: clients need no settings of the server for it."""
+"""The API server's default address, which clients can find without the server's settings."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from dataplane.rpc.own_folder import default_address
 
 
 def default_socket() -> str:
-    """Return where the service listens unless settings say otherwise: a socket in the user's own folder."""
+    """Return the default listening address: a socket in the user's own folder."""
     return default_address("api")

@@ -1,4 +1,4 @@
-"""Leases of nodes and centres, by a clock that nobody sets: a wall clock that is stepped forward ends none of them."""
+"""Leases of nodes and centres, by a monotonic clock: stepping the wall clock forward ends none of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def _boot_time_ns() -> int:
 
 
 class Leases:
-    """When this server has seen each last report come, by `now_ns`, which only goes on.
+    """Times at which this server saw each node's or centre's last report, by the monotonic clock `now_ns`.
 
-    A report that it has not seen come, of another server or of before its start, counts from when it first sees it: a
-    lease may seem longer then, and never shorter.
+    A report that it did not receive itself, made to another server or before its start, counts from when it first sees
+    it: a lease may then seem longer, but never shorter.
     """
 
     def __init__(self, now_ns: Callable[[], int] = _boot_time_ns) -> None:
@@ -28,12 +28,12 @@ class Leases:
         self._seen: dict[tuple[str, str], tuple[int | None, int]] = {}
 
     def note(self, resource: Resource) -> None:
-        """Take note of a report that has come now."""
+        """Record the arrival of a report."""
         if isinstance(resource, Node | Centre):
             self._seen[self._key(resource)] = (resource.status.heartbeat_ns, self._now_ns())
 
     def is_over(self, resource: Resource) -> bool:
-        """Return whether the lease is over that a node's or centre's last report has given it."""
+        """Return whether the lease from a node's or centre's last report has expired."""
         if not isinstance(resource, Node | Centre) or resource.status.heartbeat_ns is None:
             return True
         heartbeat_ns, seen_ns = self._seen.get(self._key(resource), (None, 0))

@@ -1,7 +1,7 @@
-"""A registry whose lists come from memory: sorted, of one revision, and in pieces between which others have their turn.
+"""A registry that lists from memory: sorted, at one revision, in pieces between which it yields to other tasks.
 
-For a storage that this process alone writes: what it has written itself is all there is. A list waits until the
-watch has brought that; one of a revision that is not in memory any more is read from the storage.
+For a storage that only this process writes: its own writes are all there are. A list waits until the watch has
+delivered them; a list of a revision that is no longer in memory is read from the storage.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from controller.apiserver.resources.base import R
 from controller.apiserver.storage.values import Expected
 
 _AT_ONCE: Final = 128
-"""Resources that are looked at before others have their turn: a fraction of a millisecond."""
+"""Resources to process before yielding to other tasks: a fraction of a millisecond."""
 PIECES: Final[ContextVar[asyncio.Lock | None]] = ContextVar("pieces", default=None)
-"""Shared by requests whose lists, all together, go on by one piece a turn of the event loop; None: each by itself."""
+"""Lock shared by requests whose lists together advance one piece per turn of the event loop; None: independent."""
 _KEPT: Final = 8
-"""Revisions of a kind whose next pages come from memory."""
+"""Revisions per kind whose next pages come from memory."""
 _BEHIND_S: Final = 1.0
-"""A watch that is behind for so long is not waited for."""
+"""Longest wait for a watch that is behind."""
 
 
 @dataclass(slots=True)
 class _Snapshot:
-    """All resources of a kind at a revision; never changed once somebody reads it."""
+    """All resources of a kind at a revision; immutable once read."""
 
     revision: int
     names: list[str]
@@ -42,11 +42,11 @@ class _Snapshot:
     is_read: bool = False
 
     def writable(self) -> _Snapshot:
-        """Return one that may be changed: a copy where somebody reads this one."""
+        """Return a mutable snapshot: a copy if this one has readers."""
         return _Snapshot(self.revision, self.names.copy(), self.resources.copy()) if self.is_read else self
 
     def put(self, name: str, resource: Resource | None) -> None:
-        """Take what a name is now, None for one that went."""
+        """Set or remove (None) the resource of a name."""
         if resource is None:
             if self.resources.pop(name, None) is not None:
                 del self.names[bisect_left(self.names, name)]
@@ -57,7 +57,7 @@ class _Snapshot:
 
 
 async def next_piece() -> None:
-    """Let others have their turn."""
+    """Yield to other tasks."""
     lock = PIECES.get()
     if lock is None:
         await asyncio.sleep(0)
@@ -67,20 +67,20 @@ async def next_piece() -> None:
 
 
 class IndexedRegistry(Registry):
-    """See the module; `follow` names the cache that its lists come from."""
+    """A registry that lists from the cache given to `follow`; see the module."""
 
     _cache: ResourceCache | None = None
     _position: int | None = None
     _written = 0
 
     def follow(self, cache: ResourceCache) -> None:
-        """Have lists come from a cache of this registry."""
+        """Serve lists from a cache of this registry."""
         self._cache = cache
         self._snapshots: dict[str, _Snapshot] = {}
         self._older: dict[str, OrderedDict[int, _Snapshot]] = {}
 
     async def write(self, wanted: Mapping[str, Resource | None], expected: tuple[Expected, ...] = ()) -> int:
-        """Write as `Registry` does; lists that begin afterwards have it."""
+        """Write as `Registry` does; later lists include it."""
         revision = await super().write(wanted, expected)
         self._written = max(self._written, revision)
         return revision
@@ -88,7 +88,7 @@ class IndexedRegistry(Registry):
     async def list(
         self, kind: Kind[R], selection: Selection = ALL, *, revision: int | None = None, after: str = "", limit: int
     ) -> Listing[R]:
-        """Return resources that are selected, at most so many, after a name; raise GoneError for an old revision."""
+        """Return at most `limit` selected resources after a name; raise GoneError for an old revision."""
         cache = self._cache
         snapshot = None
         if cache is not None and cache.loaded.is_set():
@@ -102,7 +102,7 @@ class IndexedRegistry(Registry):
         return await _listed(snapshot, kind, selection, after, limit)
 
     async def _is_current(self, cache: ResourceCache) -> bool:
-        """Return whether the cache has all that was acknowledged before this call; wait for it a moment."""
+        """Return whether the cache has everything acknowledged before this call; wait for it briefly."""
         until_s = time.monotonic() + _BEHIND_S
         wanted = self._written
         while cache.ring.revision < wanted:
@@ -118,7 +118,7 @@ class IndexedRegistry(Registry):
             resources = {one.metadata.name: one for one in cache.all_of(kind)}
             found = self._snapshots[kind.plural] = _Snapshot(cache.ring.revision, sorted(resources), resources)
         elif found.revision != cache.ring.revision:
-            # Nothing of this kind has changed since, so that it is the same one.
+            # Nothing of this kind has changed since, so the snapshot is still valid.
             found = self._snapshots[kind.plural] = _Snapshot(cache.ring.revision, found.names, found.resources)
         found.is_read = True
         older = self._older.setdefault(kind.plural, OrderedDict())
@@ -128,7 +128,7 @@ class IndexedRegistry(Registry):
         return found
 
     def _catch_up(self, cache: ResourceCache) -> None:
-        """Take what the cache was told since the last list."""
+        """Apply what the cache received since the last list."""
         ring = cache.ring
         news = None if self._position is None else ring.since(self._position, ring.end - self._position)
         self._position = ring.end

@@ -1,7 +1,7 @@
-"""Tokens of OpenID Connect issuers: who a token is of, by its signature, issuer, audience, times and groups.
+"""OpenID Connect tokens: identify users by signature, issuer, audience, times and groups.
 
-An issuer's keys are read from where its discovery document says, once an hour, and when a token names a key that is not
-known, not more often than every ten seconds. While the issuer is away the keys of before count.
+An issuer's keys are read from the URL in its discovery document, once an hour and when a token names an unknown key,
+but at most every ten seconds. While the issuer is down the previous keys stay valid.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataplane.rpc.addresses import is_loopback
 LOGGER: Final = logging.getLogger("millrace.api")
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures that an issuer alone can make: with HS256 whoever knows the public key could."""
+"""Signatures that only the issuer can make: with HS256 anyone who knows the public key could."""
 _NAME: Final = re.compile(r"[!-~]{1,100}")
 _WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _FRESH_S: Final = 3600.0
@@ -43,26 +43,26 @@ Group = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class OidcIssuer(Strict, frozen=True):
-    """An issuer whose tokens count, and what its groups are here."""
+    """A trusted issuer, and the roles of its groups."""
 
     issuer: str
-    """Its URL, as tokens name it; https, or http on loopback."""
+    """Its URL as in its tokens; https, or http on loopback."""
     audience: Annotated[str, Meta(min_length=1)]
-    """Tokens for others are refused."""
+    """Tokens for other audiences are refused."""
     name_claim: str = "sub"
     name_prefix: str = "oidc:"
-    """Before the claim's value it is what a user is called here: no token of ours is called like that."""
+    """Prefix of the claim's value in user names; no user with a local token has a name like that."""
     groups_claim: str = "groups"
     roles: dict[Group, Role] = msgspec.field(default_factory=dict)
-    """By group: admin, service, user, ...; of several the first in this order."""
+    """Role per group: admin, service, user, ...; if several match, the first in this order."""
     everyone: Role | None = None
-    """The role of who is in none of these groups; null: refused."""
+    """Role of users in none of these groups; null: refused."""
     projects: dict[Group, ProjectName] = msgspec.field(default_factory=dict)
-    """By group, for role user; the first in this order is where one creates."""
+    """Project per group, for role user; new resources go to the first that matches, in this order."""
     rights: dict[Group, tuple[Right, ...]] = msgspec.field(default_factory=dict)
-    """By group, likewise."""
+    """Additional rights per group."""
     ca: str | None = None
-    """A PEM file that the issuer's certificate is checked with, instead of the system's authorities."""
+    """A PEM file to verify the issuer's certificate with, instead of the system's authorities."""
 
     def __post_init__(self) -> None:
         _check_url("issuer", self.issuer)
@@ -72,30 +72,30 @@ class OidcIssuer(Strict, frozen=True):
 
 
 class OidcIdentities:
-    """Says who holds a token of one of several issuers; of one event loop."""
+    """Authenticates tokens of several issuers; not thread-safe: use it from one event loop."""
 
     def __init__(self, issuers: Sequence[OidcIssuer]) -> None:
         self._issuers = {one.issuer: _Issuer(one) for one in issuers}
 
     def is_for(self, token: str) -> bool:
-        """Return whether a token is one for these: a JSON web token, and none of ours."""
+        """Return whether a token is for these issuers: a JSON web token that is not one of the server's own."""
         return bool(self._issuers) and token.count(".") == 2
 
     async def prepare(self, token: str) -> None:
-        """Read an issuer's keys where a token names one that is not known, or those that are known are old."""
+        """Read an issuer's keys if a token names an unknown key or the known ones are old."""
         key, issuer = self._named(token)
         if issuer is not None:
             await issuer.refresh(key)
 
     def principal_of(self, token: str) -> Principal:
-        """Return who holds a token; raise AccessError."""
+        """Return the principal of a token; raise AccessError."""
         key, issuer = self._named(token)
         if issuer is None:
             raise AccessError("this token is of an issuer that is not known here")
         return issuer.principal_of(token, key)
 
     def _named(self, token: str) -> tuple[str, _Issuer | None]:
-        """Return what a token says of its key and issuer, before anything of it is believed."""
+        """Return the key id and issuer in a token, before any of it is verified."""
         try:
             header = jwt.get_unverified_header(token)
             claims = jwt.decode(token, options={"verify_signature": False})
@@ -133,7 +133,7 @@ class _Issuer:
                 self._read_s, self._said = now_s, ""
 
     def _key(self, key: str) -> jwt.PyJWK | None:
-        """Return a key by its id; an issuer of one key need not say which one it is."""
+        """Return a key by its id; with a single key the id may be missing."""
         found = self._keys.get(key)
         return next(iter(self._keys.values())) if found is None and not key and len(self._keys) == 1 else found
 
@@ -176,7 +176,7 @@ class _Issuer:
         return Principal(settings.name_prefix + name, role, None, tuple(rights), tuple(projects))
 
     async def _read(self) -> dict[str, jwt.PyJWK]:
-        """Return the issuer's keys by their ids."""
+        """Return the issuer's keys by id."""
         verify = self._settings.ca or True
         async with httpx.AsyncClient(timeout=_TIMEOUT_S, verify=verify, trust_env=False) as client:
             document = await _json(client, self._settings.issuer.rstrip("/") + _WELL_KNOWN)
@@ -190,7 +190,7 @@ class _Issuer:
             keys = (await _json(client, str(place))).get("keys")
         found = {}
         for one in keys if isinstance(keys, list) else []:
-            # Keys for encryption, and of kinds that are not known, are none of ours.
+            # Skip keys for encryption and of unknown kinds.
             if isinstance(one, dict) and one.get("use", "sig") == "sig" and one.get("kty") in {"RSA", "EC", "OKP"}:
                 found[str(one.get("kid", ""))] = jwt.PyJWK(one)
         if not found:

@@ -1,4 +1,4 @@
-"""What overloads the API server, and the settings that help."""
+"""Overload monitor of the API server, with advice on settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHED: Final = {
     " audit log who asks so often",
     "audit records lost": "the audit log cannot be written: make room, or set audit.file to another disk",
 }
-"""What is refused or lost, and what helps."""
+"""Kinds of refused or lost work, and what helps."""
 
 
 def monitor_of(
@@ -44,7 +44,7 @@ def monitor_of(
     connections: Callable[[], int],
     log: logging.Logger,
 ) -> LoadMonitor:
-    """Return a monitor of an API server's process; `connections` are those that are open now."""
+    """Return a monitor of an API server's process; `connections` returns the number of open ones."""
     monitor = LoadMonitor(log, loop_advice=_RELIEF)
 
     def refused() -> Mapping[str, int]:

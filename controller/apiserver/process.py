@@ -1,4 +1,4 @@
-"""The API server as a process: resources in a storage, served over HTTP until it is to stop."""
+"""The API server as a process: serves the resources in a storage over HTTP until it is stopped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LOGGER = logging.getLogger("millrace.api")
 
 _DAY_S = 86_400.0
 _OWN_FILES = 256
-"""Files that a server has open beside connections: storage, logs, those that it reads, what is being closed."""
+"""Files that the server opens besides connections: storage, logs, files being read, sockets being closed."""
 
 
 def load_settings(path: Path) -> ApiSettings:
@@ -64,9 +64,9 @@ def run(
     *,
     reload: Callable[[], ApiSettings] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP reads certificates again and opens the audit log anew.
+    """Serve until SIGINT or SIGTERM; SIGHUP reloads certificates and reopens the audit log.
 
-    What `reload` says then is not put in force; keys that have changed are said.
+    Settings that `reload` returns are not applied; changed keys are logged.
     """
     collect_seldom()
     _make_room(settings.limits)
@@ -74,7 +74,7 @@ def run(
 
 
 def _make_room(limits: ApiLimits) -> None:
-    """Have as many files be open as connections may be, and the server's own: else strangers would take them all."""
+    """Raise the limit on open files to fit all connections and the server's own, lest strangers take them all."""
     wanted = limits.connections + limits.strangers + _OWN_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -98,7 +98,7 @@ async def _until_signalled(
 
 
 def say_not_in_force(before: ApiSettings, read: Callable[[], ApiSettings]) -> None:
-    """Say which keys of the settings are others than those that the server has started with: none are reloaded."""
+    """Log the keys that differ from the settings that the server started with: none are reloaded."""
     try:
         waiting = not_in_force(before, read(), reloaded=())
     except MillraceError as error:
@@ -115,10 +115,10 @@ async def serve(
     *,
     again: asyncio.Event | None = None,
 ) -> None:
-    """Serve until `stop` is set; raise MillraceError for an address, a file or a storage that cannot be had.
+    """Serve until `stop` is set; raise MillraceError for an unusable address, file or storage.
 
-    `on_ready` gets one line, where it is served, once resources and tokens have been read. Whenever `again` is set
-    certificates are read and the audit log is opened again.
+    `on_ready` gets one line with the address, once resources and tokens have been read. Whenever `again` is set the
+    certificates are reloaded and the audit log is reopened.
     """
     clock, limits = MonotonicClock(), settings.limits
     files, context = _tls(settings)
@@ -130,7 +130,7 @@ async def serve(
             (place, stack.enter_context(listening_at(place, "cannot serve the API", ApiError)))
             for place in settings.addresses
         ]
-        # Of an etcd that several servers write, memory may be behind what another server has acknowledged.
+        # With several servers on one etcd, memory may lag behind what another server has acknowledged.
         is_own = settings.storage.sqlite is not None
         indexed = IndexedRegistry(storage, time.time_ns)
         registry, tokens = indexed if is_own else Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
@@ -212,7 +212,7 @@ def _audit_log(audit: AuditSettings | None) -> AuditLog:
 
 @asynccontextmanager
 async def opened(place: StoragePlace) -> AsyncIterator[Storage]:
-    """Open a storage for as long as the context lasts; raise StorageError."""
+    """Open a storage for the duration of the context; raise StorageError."""
     if place.etcd is not None:
         from controller.apiserver.storage.etcd import EtcdSettings, EtcdStorage  # noqa: PLC0415 - an extra
 
@@ -247,7 +247,7 @@ def _tls(settings: ApiSettings) -> tuple[TlsFiles | None, ssl.SSLContext | None]
 
 
 async def _keep_certificate(files: TlsFiles | None) -> None:
-    """Say every day of a certificate that it expires soon, or has."""
+    """Warn every day of a certificate that expires soon or has expired."""
     while files is not None:
         await asyncio.sleep(_DAY_S)
         try:
@@ -259,7 +259,7 @@ async def _keep_certificate(files: TlsFiles | None) -> None:
 async def _reload(
     again: asyncio.Event, audit: AuditLog, files: TlsFiles | None, context: ssl.SSLContext | None
 ) -> None:
-    """Open the audit log again, and use what the certificates' files hold then, each time that `again` is set."""
+    """Reopen the audit log and reload the certificate files each time `again` is set."""
     while True:
         await again.wait()
         again.clear()

@@ -1,7 +1,7 @@
-"""Quotas of projects, and of users without one: what would go beyond is refused before it is written.
+"""Quotas of projects, and of users without one: requests beyond them are refused before they are written.
 
-A server knows at once what it has written itself. What others have is known by the watch of the storage, so that
-several servers can together let a little more pass than a quota says, once.
+A server counts its own writes at once, and other servers' once the storage's watch delivers them. So several servers
+together can exceed a quota slightly, once.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from dataplane.rpc.access import Principal, Role
 
 
 class Quotas:
-    """Judges what users write; of one event loop."""
+    """Checks users' writes; not thread-safe: use it from one event loop."""
 
     def __init__(self, cache: ResourceCache, default: Quota) -> None:
-        """`default` is for who has no Project of that name."""
+        """`default` applies to accounts without a Project."""
         self._cache, self._default = cache, default
         self._promised: list[tuple[str, Usage, int | None]] = []
-        """By account, what is being written, and since which revision it is, None: not yet."""
+        """Pending writes by account, with the revision of each; None: not written yet."""
 
     @contextmanager
     def room(self, principal: Principal, made: Resource) -> Iterator[Callable[[int], None]]:
-        """Keep room for a new resource; call what is yielded with the revision at which it was written.
+        """Reserve room for a new resource; call the yielded function with the revision at which it was written.
 
-        Raise ForbiddenError where there is none.
+        Raise ForbiddenError if there is none.
         """
         account, usage = account_of(made.metadata), usage_of(made, len(encode(made)))
         self._check(principal, made, usage)
@@ -50,12 +50,12 @@ class Quotas:
             self._promised.remove(promise)
 
     def check_change(self, principal: Principal, before: Resource, made: Resource) -> None:
-        """Raise ForbiddenError where a change asks for more than there is room for."""
+        """Raise ForbiddenError if a change needs more than the remaining quota."""
         added = minus(usage_of(made, len(encode(made))), usage_of(before, len(encode(before))))
         self._check(principal, made, added)
 
     def shown(self, project: Project) -> Project:
-        """Return a project with what it has now."""
+        """Return a project with its current usage."""
         return replace(project, status=ProjectStatus(used=self._used(account_of(project.metadata))))
 
     def _check(self, principal: Principal, made: Resource, added: Usage) -> None:

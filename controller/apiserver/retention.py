@@ -1,8 +1,8 @@
-"""What is forgotten: old revisions; decisions, results of probes, ended pods, groups and tasks beyond number or age.
+"""Retention: deletes old revisions, and decisions, probe results, ended pods, groups and tasks beyond number or age.
 
-Ages are by the clock of this server, which has stamped what has ended. Pods that a group with a template still counts
-stay until the group goes; a decision that a pod or a task is where it is by stays as long as that. Of many results the
-newest of each probe on each type of units of a centre stays: however often others are probed, it remains known.
+Ages are by this server's clock, which also stamped the end times. Pods that a group with a template still counts
+stay until the group goes; the decision that placed a pod or a task stays as long as its placement. The newest result
+of each probe on each unit type of a centre always stays, however often others are probed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from controller.common.errors import CompactedError, ConflictError, StorageError
 LOGGER = logging.getLogger("millrace.api")
 
 _ROUNDS: Final = 4
-"""A revision is forgotten after `history_s`, and a fourth of it later at most."""
+"""A revision is compacted after `history_s`, at most a fourth of it later."""
 _NS_PER_S: Final = 1_000_000_000
 _PODS_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
 _GROUPS_ENDED: Final = (GroupPhase.FINISHED, GroupPhase.FAILED)
 
 
 async def keep_within(retention: Retention, registry: Registry, cache: ResourceCache) -> None:
-    """Forget what is too old, again and again, until cancelled; while the storage is away nothing is."""
+    """Delete old records periodically until cancelled, except while the storage is down."""
     seen: list[int] = []
     while True:
         await asyncio.sleep(retention.history_s / _ROUNDS)
@@ -52,7 +52,7 @@ async def keep_within(retention: Retention, registry: Registry, cache: ResourceC
 
 
 async def forget_records(retention: Retention, registry: Registry, cache: ResourceCache) -> int:
-    """Remove the records that are too many or too old; return how many."""
+    """Delete surplus and expired records; return their number."""
     pods, groups = cache.all_of(POD), {group.metadata.name: group for group in cache.all_of(POD_GROUP)}
     tasks, results = cache.all_of(TASK), cache.all_of(PROBE_RESULT)
     in_use = {pod.status.decision for pod in pods} | {task.status.decision for task in tasks if task.is_held}
@@ -92,7 +92,7 @@ def _ended_tasks(tasks: Iterable[Task]) -> Iterable[tuple[int, Task]]:
 
 
 def _newest_results(results: Iterable[ProbeResult]) -> Iterable[tuple[int, ProbeResult]]:
-    """Return the newest result of each probe on each type of units of a centre."""
+    """Return the newest result of each probe on each unit type of a centre."""
     newest: dict[tuple[str, str, str | None], tuple[int, ProbeResult]] = {}
     for one in sorted(results, key=lambda one: (one.metadata.created_ns, one.metadata.name)):
         place = (one.spec.centre, one.spec.probe, one.status.unit or one.spec.unit)
@@ -113,7 +113,7 @@ def _surplus(records: Iterable[tuple[int, Any]], most: int, before_ns: int) -> l
 
 
 async def _forget(registry: Registry, kind: Kind[Any], surplus: list[Any]) -> int:
-    """Remove records that are still as they were seen; where one is not, those with it wait for the next round."""
+    """Delete records that are still as last seen; after a conflict the rest wait for the next round."""
     number = 0
     for start in range(0, len(surplus), MAX_CHANGES):
         part = {key_of(kind, one.metadata.name): one for one in surplus[start : start + MAX_CHANGES]}

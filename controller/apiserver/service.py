@@ -1,6 +1,6 @@
-"""What the API server does for a principal, whatever carries it: checks rights, reads, writes, watches.
+"""Operations of the API server for a principal, independent of transport: checks rights, reads, writes, watches.
 
-While the storage is away, reads are answered from what is in memory and say how old it is, and writes fail at once.
+While the storage is down, reads are answered from memory and state their age, and writes fail at once.
 """
 
 from __future__ import annotations
@@ -72,29 +72,29 @@ _AWAY_TIMEOUT_S = 6.0
 _ENDED = frozenset({"succeeded", "failed", "finished"})
 """Phases of pods and groups in which nothing of them runs any more."""
 _SUBJECTS: Mapping[str, Kind[Any]] = {kind.name.lower(): kind for kind in (POD, POD_GROUP, TASK)}
-"""What a decision about it belongs to whoever it belongs to."""
+"""Kinds that decisions are about; a decision belongs to its subject's owner."""
 _ALIVE = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
 
 
 class Health:
-    """Whether the storage answers, as it was last asked."""
+    """Result of the last storage check."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
 
     @property
     def is_away(self) -> bool:
-        """Whether it does not."""
+        """True if the storage does not answer."""
         return self.problem is not None
 
     def check(self) -> None:
-        """Raise UnavailableError while it does not."""
+        """Raise UnavailableError while the storage does not answer."""
         if self.problem is not None:
             raise UnavailableError(f"the storage does not answer, nothing is written: {self.problem}")
 
 
 class Service:
-    """See the module; of one event loop."""
+    """See the module; not thread-safe: use it from one event loop."""
 
     def __init__(
         self,
@@ -103,20 +103,20 @@ class Service:
         limits: WatchLimits | None = None,
         quota: Quota | None = None,
     ) -> None:
-        """`quota` is what a user may have without a project, or in one that there is no Project of."""
+        """`quota` applies to users without a project, and to projects without a Project resource."""
         self.registry, self.cache, self.health = registry, cache, Health()
         self._quotas = Quotas(cache, quota or Quota())
         self._reports, self._leases = PoolReports(registry), Leases()
         self._watching = Watching(registry.storage, cache, limits or WatchLimits())
 
     async def run(self) -> None:
-        """Keep the cache and look after the storage until cancelled."""
+        """Maintain the cache and check the storage until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.cache.run())
             group.create_task(self._look_after())
 
     async def get(self, principal: Principal, kind: Kind[R], name: str) -> tuple[R, int | None]:
-        """Return a resource, and its age in ns where the storage is away."""
+        """Return a resource, and its age in ns while the storage is down."""
         found, age_ns = await self._get(kind, name)
         access.check(principal, Verb.READ, kind, found)
         return self._shown(found), age_ns
@@ -124,7 +124,7 @@ class Service:
     async def list(
         self, principal: Principal, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int
     ) -> tuple[Listing[R], int | None]:
-        """Return resources, and their age in ns where the storage is away."""
+        """Return resources, and their age in ns while the storage is down."""
         access.check_list(principal, kind, selection)
         selection = access.bounded(principal, kind, selection)
         if not self.health.is_away:
@@ -139,7 +139,7 @@ class Service:
         return self._all_shown(found), self.cache.age_ns
 
     async def create(self, principal: Principal, kind: Kind[R], resource: R) -> R:
-        """Write a new resource."""
+        """Create a resource."""
         access.check(principal, Verb.CREATE, kind, resource)
         self.health.check()
         if principal.role is Role.USER:
@@ -181,7 +181,7 @@ class Service:
     async def replace_status(
         self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None
     ) -> R:
-        """Write the status; what bindings write of it stays as it is."""
+        """Write the status, except for what bindings write."""
         expected = _expected(name, resource, expected)
         self.health.check()
 
@@ -199,13 +199,13 @@ class Service:
         return await self.registry.change(kind, name, replaced, expected=expected, allow=allow)
 
     async def delete(self, principal: Principal, kind: Kind[R], name: str, *, expected: int | None) -> R:
-        """Remove a resource."""
+        """Delete a resource."""
         self.health.check()
         found = await self.registry.get(kind, name)
         access.check(principal, Verb.DELETE, kind, found)
         if isinstance(found, ProbeKernel):
             await probe_kernels.check_unused(self.registry, found)
-        # Again where it is removed: meanwhile it may be another one of that name.
+        # Check again when deleting: meanwhile it may be another resource of that name.
         return await self.registry.delete(kind, name, expected=expected, allow=_allowing(principal, Verb.DELETE, kind))
 
     async def bind(self, principal: Principal, request: BindingRequest) -> PlacementAnswer:
@@ -215,32 +215,32 @@ class Service:
         return await actions.bind(self.registry, request)
 
     async def bind_each(self, principal: Principal, batch: BindingBatch) -> Sequence[PlacementAnswer | ApiError]:
-        """Place the pods of each request of a batch, all or none; a refusal of one concerns no other."""
+        """Place the pods of each request of a batch, all or none; one refusal does not affect the others."""
         access.check_bind(principal)
         self.health.check()
         return await batch_actions.bind_each(self.registry, batch)
 
     async def dispatch_each(self, principal: Principal, batch: DispatchBatch) -> Sequence[DispatchAnswer | ApiError]:
-        """Have the tasks of each request of a batch go to centres, all or none; a refusal of one concerns no other."""
+        """Dispatch the tasks of each request of a batch, all or none; one refusal does not affect the others."""
         access.check_dispatch(principal)
         self.health.check()
         return await batch_actions.dispatch_each(self.registry, batch)
 
     async def evict(self, principal: Principal, request: EvictionRequest) -> PlacementAnswer:
-        """Have pods stop and give back what they hold, all or none."""
+        """Evict pods, all or none."""
         access.check_evict(principal)
         self.health.check()
         return await actions.evict(self.registry, request)
 
     async def release(self, principal: Principal, request: ReleaseRequest) -> PlacementAnswer:
-        """Have pods give back what they hold, all or none."""
+        """Release the resources that pods hold, all or none."""
         access.check_decision(principal, request.decision)
         self.health.check()
 
         def check(state: State) -> None:
             for item in request.releases:
                 pod = state.pods.get(item.pod)
-                # Both where both are named: what a pod holds elsewhere is for that node to release.
+                # Check both if both are named: what a pod holds elsewhere is for that node to release.
                 if pod is not None:
                     access.check(principal, Verb.RELEASE, POD, pod)
                 if item.node in state.nodes:
@@ -251,18 +251,18 @@ class Service:
         return await actions.release(self.registry, request, check)
 
     async def dispatch(self, principal: Principal, request: DispatchRequest) -> DispatchAnswer:
-        """Have tasks go to centres, all or none."""
+        """Dispatch tasks to centres, all or none."""
         access.check_dispatch(principal)
         self.health.check()
         return await task_actions.dispatch(self.registry, request)
 
     async def pick(self, principal: Principal, request: Pick) -> DispatchAnswer:
-        """Have a task get the units that its centre has picked."""
+        """Give a task the units that its centre picked."""
         self.health.check()
         return await task_actions.pick(self.registry, request, _completing(principal))
 
     async def complete(self, principal: Principal, request: CompletionRequest) -> DispatchAnswer:
-        """Have tasks give back their units, all or none."""
+        """Complete tasks and release their units, all or none."""
         access.check_decision(principal, request.decision)
         self.health.check()
         return await task_actions.complete(self.registry, request, _completing(principal))
@@ -270,13 +270,13 @@ class Service:
     async def share_units(
         self, principal: Principal, name: str, request: UnitShares, *, expected: int | None
     ) -> UnitPool:
-        """Say who holds the units of a pool."""
+        """Set the holders of a pool's units."""
         access.check_share(principal)
         self.health.check()
         return await actions.share_units(self.registry, name, request, expected=expected)
 
     async def report_units(self, principal: Principal, name: str, status: HolderStatus) -> UnitPool:
-        """Take a holder's report of its units of a pool."""
+        """Accept a holder's report on its units of a pool."""
         self.health.check()
 
         def check(pool: UnitPool) -> None:
@@ -287,14 +287,14 @@ class Service:
     async def watch(
         self, principal: Principal, kind: Kind[Any], selection: Selection, after: int | None
     ) -> AsyncIterator[bytes]:
-        """Return lines of what happens after a revision, None: from now on; raise GoneError for one forgotten."""
+        """Return the lines of events after a revision, None: from now on; raise GoneError for a compacted one."""
         access.check_list(principal, kind, selection)
         selection = access.bounded(principal, kind, selection)
         self._watching.check_room()
         self._check_loaded()
         if after is not None and not self._watching.has(after):
             if selection.tenant is not None:
-                # The storage does not say whose a resource was that has gone.
+                # The storage does not tell the owner of a deleted resource.
                 raise GoneError(f"revision {after} is too old for a watch of what is one's own: list again")
             self.health.check()
             await self._watching.check_known(kind, after)
@@ -302,12 +302,12 @@ class Service:
 
     @property
     def watches(self) -> WatchCounters:
-        """What became of watches."""
+        """Counters of watches."""
         return self._watching.counters
 
     @property
     def stopping(self) -> asyncio.Event:
-        """Set once all watches end."""
+        """Set when all watches are to end."""
         return self._watching.stopping
 
     def stop(self) -> None:
@@ -330,7 +330,7 @@ class Service:
         return Listing(tuple(map(self._shown, listing.items)), listing.revision, listing.after)
 
     def _subjects(self, decision: Decision) -> Iterator[Metadata]:
-        """Yield the metadata of what a decision is about, as far as it is known here."""
+        """Yield the metadata of a decision's subjects, as far as they are in memory."""
         kind = _SUBJECTS.get(decision.spec.subject_kind)
         if kind is None:
             return
@@ -347,7 +347,7 @@ class Service:
             self.health.problem = str(error).removeprefix("the storage does not answer: ")
 
     async def _look_after(self, every_s: float = 1.0) -> None:
-        """Ask the storage for its revision again and again, so that its absence is known before somebody asks."""
+        """Poll the storage's revision, to notice an outage before a request does."""
         while True:
             try:
                 async with asyncio.timeout(_AWAY_TIMEOUT_S):
@@ -360,7 +360,7 @@ class Service:
             await asyncio.sleep(every_s)
 
     def _ended(self, resource: R) -> R:
-        """Have a pod or a group that has ended bear the server's time of it."""
+        """Stamp a pod or group that has ended with the server's time."""
         if not isinstance(resource, Pod | PodGroup):
             return resource
         has_ended = resource.status.phase.value in _ENDED
@@ -370,7 +370,7 @@ class Service:
         return replace(resource, status=finished)
 
     def _stamped(self, before: R | None, resource: R) -> R:
-        """Have a report bear the server's time: a node's or a centre's clock may be anything."""
+        """Stamp a report with the server's time: the clock of a node or centre may be wrong."""
         if not isinstance(resource, Node | Centre):
             return resource
         old = before.status.heartbeat_ns if isinstance(before, Node | Centre) else None
@@ -385,7 +385,7 @@ class Service:
 
 
 def _expected(name: str, resource: Resource, expected: int | None) -> int | None:
-    """Return the revision that a writer expects, by header or by what he writes; raise InvalidError."""
+    """Return the revision expected by the header or the resource; raise InvalidError."""
     metadata = resource.metadata
     if metadata.name != name:
         raise InvalidError(f"metadata.name: {metadata.name} is written to {name}")
@@ -395,12 +395,12 @@ def _expected(name: str, resource: Resource, expected: int | None) -> int | None
 
 
 def _allowing(principal: Principal, verb: Verb, kind: Kind[R]) -> Callable[[R], None]:
-    """Return what raises ForbiddenError for a resource with which a principal may not do this."""
+    """Return a check that raises ForbiddenError if the principal may not do this with the resource."""
     return lambda found: access.check(principal, verb, kind, found)
 
 
 def _completing(principal: Principal) -> Callable[[TaskState], None]:
-    """Return what raises ForbiddenError where one of the tasks is not a principal's to complete."""
+    """Return a check that raises ForbiddenError for a task that the principal may not complete."""
 
     def check(state: TaskState) -> None:
         for task in state.tasks.values():
@@ -413,7 +413,7 @@ def _completing(principal: Principal) -> Callable[[TaskState], None]:
 
 
 def _check_manager(found: Resource, made: Resource, leases: Leases) -> None:
-    """Raise StaleError for a report of a node, or centre, by another manager than the one whose lease is not over."""
+    """Raise StaleError for a report by another manager or agent than the one whose lease still runs."""
     if isinstance(found, Centre) and isinstance(made, Centre):
         task_reports.check_agent(found, made, leases.is_over)
     if not isinstance(found, Node) or not isinstance(made, Node):
@@ -427,9 +427,9 @@ def _check_manager(found: Resource, made: Resource, leases: Leases) -> None:
 
 
 def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource of either type
-    """Return a pod's new status with where it is, which bindings write; raise StaleError for one of another epoch.
+    """Return a pod's new status, keeping what bindings write; raise StaleError for another epoch.
 
-    Of a pool what holders have reported stays.
+    For a pool the holders' reports are kept.
     """
     if isinstance(found, UnitPool):
         return replace(made, status=replace(made.status, holders=found.status.holders))
@@ -444,7 +444,7 @@ def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource o
 
 
 def _stopping(before: PodStatus, now: PodStatus) -> PodStatus:
-    """Return the status of a pod that was evicted: who reports has not seen that yet, or is at it."""
+    """Return the status of an evicted pod: the reporter has not seen the eviction yet, or is carrying it out."""
     if before.then is None:
         return now
     phase = Phase.STOPPING if now.phase in _ALIVE else now.phase

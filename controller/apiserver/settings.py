@@ -22,25 +22,25 @@ AgeS = Annotated[float, Meta(gt=0, le=1e9)]
 
 
 class EtcdPlace(Strict, frozen=True):
-    """An etcd, version 3; of several members any one that answers."""
+    """An etcd, version 3; with several members any one that answers."""
 
     addresses: Annotated[tuple[str, ...], Meta(min_length=1)] = ("127.0.0.1:2379",)
-    """HOST:PORT; where there are several, IP addresses. Without `ca` others than loopback are plain:HOST:PORT."""
+    """HOST:PORT; several must be IP addresses. Without `ca`, addresses other than loopback are plain:HOST:PORT."""
 
     root: str = "/millrace"
-    """What our keys begin with there."""
+    """Prefix of all keys there."""
 
     timeout_s: PositiveS = 5.0
-    """A call without an answer for so long has failed."""
+    """Timeout of a call."""
 
     ca: str | None = None
     """PEM file of the authority that signed etcd's certificate; without it the connection is not encrypted."""
 
     certificate: str | None = None
-    """PEM file of our certificate, where etcd asks for one."""
+    """PEM file of the client certificate, if etcd requires one."""
 
     private_key: str | None = None
-    """PEM file of its key."""
+    """PEM file of the certificate's key."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.private_key is None):
@@ -53,16 +53,16 @@ class EtcdPlace(Strict, frozen=True):
 
     @property
     def target(self) -> str:
-        """The address as gRPC takes it."""
+        """The address in gRPC's form."""
         targets = [target_of(address) for address in self.addresses]
         return targets[0] if len(targets) == 1 else f"ipv4:{','.join(targets)}"
 
 
 class StoragePlace(Strict, frozen=True):
-    """Where resources are kept: a file of SQLite, or an etcd."""
+    """Storage of resources: an SQLite file, or an etcd."""
 
     sqlite: str | None = None
-    """The file; one server has it."""
+    """The file; used by one server at a time."""
 
     etcd: EtcdPlace | None = None
     """Shared by any number of servers."""
@@ -78,106 +78,106 @@ class TlsSettings(Strict, frozen=True):
     certificate: str
     private_key: str
     client_ca: str | None = None
-    """With it every client must show a certificate that this authority signed; one with a role serves as a token."""
+    """If set, every client must show a certificate signed by this authority; one with a role serves as a token."""
 
 
 class AuditSettings(Strict, frozen=True):
-    """The log of who did what."""
+    """The audit log."""
 
     file: str
-    """Lines of JSON; only its user may read it. Opened again on SIGHUP."""
+    """JSON lines that only the owner can read. Reopened on SIGHUP."""
 
     reads: bool = False
-    """Also what was read; else what changes something, and refusals."""
+    """Also log reads; otherwise only changes and refusals."""
 
     max_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
     """A larger file becomes FILE.1, that one FILE.2, and so on."""
 
     kept: Annotated[int, Meta(ge=1, le=1000)] = 8
-    """So many older files are kept."""
+    """Number of older files to keep."""
 
 
 class ApiLimits(Strict, frozen=True):
-    """What a server takes."""
+    """Limits of the server."""
 
     request_bytes: Positive = 1 << 20
-    """The largest body."""
+    """Largest request body."""
 
     header_bytes: Positive = 16 << 10
-    """The largest head of a request."""
+    """Largest request head."""
 
     head_s: PositiveS = 10.0
-    """The head of a request takes no longer, TLS's first words neither."""
+    """Timeout of a request's head, and of the TLS handshake."""
 
     body_s: PositiveS = 20.0
-    """The body takes no longer."""
+    """Timeout of a request's body."""
 
     send_s: PositiveS = 30.0
-    """Whoever takes nothing of an answer for so long is left."""
+    """Close a connection whose reader takes nothing of an answer for this long."""
 
     idle_s: PositiveS = 60.0
-    """A connection without a request is closed after so long."""
+    """Close a connection without requests after this long."""
 
     connections: Positive = 1024
-    """At a time, of whoever has shown who it is; more are told so and closed. Of users three quarters at most."""
+    """Concurrent authenticated connections; more are refused with a reason. Users get at most three quarters."""
 
     connections_of_one: Positive = 96
-    """Of them, of one user."""
+    """Connections per user, among these."""
 
     strangers: Positive = 1024
-    """Connections over which nobody has shown yet who it is, beside those; of more the oldest is closed."""
+    """Additional unauthenticated connections; beyond that the oldest is closed."""
 
     strangers_of_one: Positive = 256
-    """Of them, of one address."""
+    """Unauthenticated connections per address, among these."""
 
     watches: Positive = 512
-    """At a time, of the connections. Of users three quarters at most."""
+    """Concurrent watches, included in the connections. Users get at most three quarters."""
 
     watches_of_one: Positive = 32
-    """Of them, of one user."""
+    """Watches per user, among these."""
 
     watch_events: Positive = 16_384
-    """Events kept in memory for those who watch; who falls further behind is ended, and may resume."""
+    """Events kept in memory for watches; a watch that falls further behind is ended, and may resume."""
 
     heartbeat_s: PositiveS = 10.0
-    """A watch without an event says after so long up to which revision it has seen everything."""
+    """Interval at which a watch without events reports the revision up to which it has seen everything."""
 
     requests_per_s: Positive = 2000
-    """Of one node, centre, scheduler, controller or administrator."""
+    """Per node, centre, scheduler, controller or administrator."""
 
     user_requests_per_s: Positive = 100
-    """Of one user."""
+    """Per user."""
 
     user_seats: Positive = 8
-    """Requests of users that are worked on at a time; the others wait for their turns, each user in a queue."""
+    """Concurrent requests of all users; the others wait in a queue per user."""
 
     user_queue: Positive = 64
-    """Requests of one user that wait; more are refused."""
+    """Waiting requests per user; more are refused."""
 
     queue_s: PositiveS = 10.0
-    """A request waits no longer for its turn."""
+    """Longest wait of a queued request."""
 
     refusals_per_s: Positive = 10
-    """Wrong tokens of one address; more get no answer of their own."""
+    """Invalid tokens per address; beyond that they get no answer of their own."""
 
     sessions: Positive = 256
-    """Logs that are read and commands that run in containers, at a time."""
+    """Concurrent logs being read and commands running in containers."""
 
     sessions_of_one: Positive = 32
-    """Of them, of one principal."""
+    """Sessions per principal, among these."""
 
     session_answer_s: PositiveS = 10.0
-    """A node begins to answer within so long."""
+    """Time for a node to begin its answer."""
 
     session_idle_s: PositiveS = 3600.0
-    """A session in which nothing is said for so long ends."""
+    """End a session without data after this long."""
 
     silence_s: PositiveS = 30.0
-    """The other end of a session that does not even say that it is there has gone."""
+    """Without even a keep-alive for this long, the other end of a session counts as gone."""
 
     @property
     def session(self) -> SessionLimits:
-        """What concerns sessions."""
+        """Limits of sessions."""
         return SessionLimits(
             self.sessions,
             self.sessions_of_one,
@@ -189,39 +189,39 @@ class ApiLimits(Strict, frozen=True):
 
     @property
     def http(self) -> HttpLimits:
-        """What concerns each connection."""
+        """Limits of each connection."""
         return HttpLimits(self.header_bytes, self.head_s, self.send_s, self.idle_s, self.connections)
 
     @property
     def held(self) -> ConnectionLimits:
-        """What concerns connections together."""
+        """Limits of all connections together."""
         return ConnectionLimits(self.connections, self.connections_of_one, self.strangers, self.strangers_of_one)
 
 
 class Retention(Strict, frozen=True):
-    """What is forgotten."""
+    """Retention of old records."""
 
     history_s: PositiveS = 600.0
-    """Old revisions, which a watch may resume from and pages of a list refer to, are kept at least so long."""
+    """Minimum age at which old revisions, which watches resume from and pages of a list refer to, are compacted."""
 
     decisions: Positive = 10_000
-    """So many decisions are kept, the newest, and those by which pods are where they are."""
+    """Number of decisions to keep: the newest, and those that placed current pods."""
     decisions_s: AgeS = 604_800.0
-    """For so long."""
+    """Maximum age of decisions."""
     ended_pods: Positive = 1_000
-    """So many pods that have succeeded or failed are kept, the last; those of a group with a template go with it."""
+    """Number of ended pods to keep, the latest; pods of a group with a template are deleted with it."""
     ended_groups: Positive = 1_000
-    """So many groups that have finished or failed are kept, the last."""
+    """Number of ended groups to keep, the latest."""
     ended_s: AgeS = 86_400.0
-    """For so long ended pods and groups are kept."""
+    """Maximum age of ended pods and groups."""
     ended_tasks: Positive = 10_000
-    """So many tasks that have succeeded or failed are kept, the last."""
+    """Number of ended tasks to keep, the latest."""
     ended_tasks_s: AgeS = 604_800.0
-    """For so long."""
+    """Maximum age of ended tasks."""
     probe_results: Positive = 20_000
-    """So many results of probes are kept, the newest, beside the last one of each probe on each type of units."""
+    """Number of probe results to keep, the newest, besides the last one of each probe on each unit type."""
     probe_results_s: AgeS = 2_592_000.0
-    """For so long."""
+    """Maximum age of probe results."""
 
 
 class ApiSettings(Strict, frozen=True):
@@ -230,10 +230,10 @@ class ApiSettings(Strict, frozen=True):
     storage: StoragePlace
 
     listen: Annotated[tuple[str, ...], Meta(min_length=1, max_length=8)] | None = None
-    """unix:PATH or HOST:PORT; by default `api.sock` in the user's own folder. Others than loopback need `tls`."""
+    """unix:PATH or HOST:PORT; default: `api.sock` in the user's own folder. HOST:PORT beyond loopback needs `tls`."""
 
     tls: TlsSettings | None = None
-    """For HOST:PORT; a UNIX socket is never encrypted."""
+    """For HOST:PORT; UNIX sockets are never encrypted."""
 
     audit: AuditSettings | None = None
 
@@ -242,13 +242,13 @@ class ApiSettings(Strict, frozen=True):
     retention: Retention = Retention()
 
     oidc: Annotated[tuple[OidcIssuer, ...], Meta(max_length=16)] = ()
-    """Issuers of OpenID Connect whose tokens count, beside our own."""
+    """Trusted issuers of OpenID Connect tokens, besides the server's own tokens."""
 
     quota: Quota = Quota()
-    """What each user without a project, and each project without a Project of its name, may have at a time."""
+    """Quota of each user without a project, and of each project without a Project resource."""
 
     alto: AltoView | None = None
-    """With it the cost map is served below /alto, as an ALTO server (RFC 7285) serves it."""
+    """If set, serve the cost map below /alto, as an ALTO server (RFC 7285) does."""
 
     def __post_init__(self) -> None:
         open_to_all = next((place for place in self.listen or () if not is_own(place)), None)
@@ -257,7 +257,7 @@ class ApiSettings(Strict, frozen=True):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where to listen."""
+        """Addresses to listen on."""
         return self.listen or (default_socket(),)
 
 

@@ -1,4 +1,4 @@
-"""Tokens in the storage, and as every server knows them: made, listed, revoked, and followed by a watch."""
+"""Tokens in the storage, known to every server: created, listed, revoked, and followed by a watch."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class TokenRequest(Strict, frozen=True):
-    """A token that is to be made; without `lasts_s` it lasts until it is revoked."""
+    """A token to create; without `lasts_s` it is valid until revoked."""
 
     name: Label
     role: Role
     subject: Label | None = None
     lasts_s: Annotated[float, Meta(gt=0, le=1e10)] | None = None
     rights: Annotated[tuple[Right, ...], Meta(max_length=8)] = ()
-    """Of a user, beyond his role."""
+    """Additional rights of a user."""
     projects: Projects = ()
-    """Of a user."""
+    """Projects of a user."""
 
 
 class TokenShown(Strict, frozen=True):
-    """What is said of a token: never its secret, nor the hash of it."""
+    """Public part of a token: never its secret, nor the hash of it."""
 
     id: str
     name: str
@@ -54,14 +54,14 @@ class TokenShown(Strict, frozen=True):
 
 
 class NewToken(Strict, frozen=True):
-    """A token that was made; `token` is said this once."""
+    """A new token; `token` is shown only this once."""
 
     token: str
     shown: TokenShown
 
 
 class Tokens:
-    """The tokens that count; `run` keeps them so. `now_ns` is the time since 1970."""
+    """The valid tokens, kept current by `run`. `now_ns` is the time since 1970."""
 
     def __init__(self, storage: Storage, now_ns: Callable[[], int]) -> None:
         self._storage, self._now_ns = storage, now_ns
@@ -70,11 +70,11 @@ class Tokens:
         self.loaded = asyncio.Event()
 
     def principal_of(self, token: str) -> Principal:
-        """Return whose token it is; raise AccessError. Those of before count while the storage is away."""
+        """Return the principal of a token; raise AccessError. Known tokens stay valid while the storage is down."""
         return principal_of(token, self._acknowledged.over(self._records), self._now_ns())
 
     async def create(self, request: TokenRequest) -> NewToken:
-        """Make a token; once it is acknowledged this server takes it, others as soon as they hear of it."""
+        """Create a token; this server accepts it once acknowledged, others once they learn of it."""
         now_ns = self._now_ns()
         expires_ns = None if request.lasts_s is None else now_ns + round(request.lasts_s * _SECOND_NS)
         try:
@@ -96,13 +96,13 @@ class Tokens:
         return NewToken(token=token, shown=shown(record))
 
     async def list(self) -> tuple[TokenShown, ...]:
-        """Return all tokens, those that have expired as well."""
+        """Return all tokens, including expired ones."""
         with away():
             page = await self._storage.scan(ROOT)
         return tuple(shown(_record(stored)) for stored in page.items)
 
     async def revoke(self, number: str) -> TokenShown:
-        """Have a token count no more; raise NotFoundError."""
+        """Revoke a token; raise NotFoundError."""
         key = ROOT + number
         with away():
             stored = await self._storage.get(key) if number.isalnum() else None
@@ -117,7 +117,7 @@ class Tokens:
         return shown(_record(stored))
 
     async def run(self, retry_s: float = 0.5) -> None:
-        """Follow the storage until cancelled; the log says once why that is impossible."""
+        """Follow the storage until cancelled; log once why that fails."""
         said = ""
         while True:
             try:
@@ -147,24 +147,24 @@ class Tokens:
 
 
 class Identities:
-    """Says who holds a token, one of ours or of an issuer of OpenID Connect."""
+    """Authenticates tokens, both the server's own and those of OpenID Connect issuers."""
 
     def __init__(self, tokens: Tokens, issuers: OidcIdentities) -> None:
         self._tokens, self._issuers = tokens, issuers
 
     async def prepare(self, token: str) -> None:
-        """Have what is needed to judge a token; raise AccessError for one that is none."""
+        """Load what is needed to verify a token; raise AccessError for an invalid one."""
         if self._issuers.is_for(token):
             await self._issuers.prepare(token)
 
     def principal_of(self, token: str) -> Principal:
-        """Return who holds a token; raise AccessError."""
+        """Return the principal of a token; raise AccessError."""
         which = self._issuers if self._issuers.is_for(token) else self._tokens
         return which.principal_of(token)
 
 
 def shown(record: TokenRecord) -> TokenShown:
-    """Return what is said of a token."""
+    """Return the public part of a token."""
     return TokenShown(
         id=record.id,
         name=record.name,

@@ -1,4 +1,4 @@
-"""Watches: what happens to resources as lines of JSON, from memory, and from the storage for who is further behind."""
+"""Watches: events of resources as JSON lines, from memory, or from the storage for a watch that is further behind."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from controller.apiserver.storage import Event, Storage
 from controller.common.errors import ApiError, CompactedError, GoneError, StorageError, UnavailableError
 
 _AT_ONCE: Final = 256
-"""Events that a watch is told in one piece."""
+"""Events sent to a watch in one piece."""
 _BURST: Final = 8.0
 _LOOKS_PER_S: Final = 100.0
-"""Of one watch under load: each look costs about as much as ten events that it tells."""
+"""Looks per second of one watch under load: each costs about as much as ten events."""
 
 
 @dataclass(slots=True)
 class WatchCounters:
-    """What became of watches."""
+    """Counters of watches."""
 
     open: int = 0
     too_slow: int = 0
@@ -35,30 +35,30 @@ class WatchCounters:
 
 @dataclass(frozen=True, slots=True)
 class WatchLimits:
-    """`heartbeat_s` after nothing happened a watch says so; at most so many are open."""
+    """`heartbeat_s` is the interval of bookmarks while nothing happens, `most` the limit of open watches."""
 
     heartbeat_s: float = 10.0
     most: int = 512
 
 
 class Pace:
-    """When a watch looks for events: at once a few times, then so many times a second.
+    """Pacing of a watch's looks for events: a few at once, then a fixed rate.
 
-    Under load what happens meanwhile is told in one piece; alone, an event is told at once.
+    Under load, events that accumulate are sent in one piece; a single event is sent at once.
     """
 
     def __init__(self, now_s: float) -> None:
         self._credit, self._since_s = _BURST, now_s
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long to wait before the next look, and count it."""
+        """Return the delay before the next look, and count it."""
         self._credit = min(_BURST, self._credit + (now_s - self._since_s) * _LOOKS_PER_S) - 1.0
         self._since_s = now_s
         return max(0.0, -self._credit / _LOOKS_PER_S)
 
 
 class Watching:
-    """Open watches, over what the cache has seen last; of one event loop."""
+    """Open watches over the cache's latest events; for one event loop."""
 
     def __init__(self, storage: Storage, cache: ResourceCache, limits: WatchLimits) -> None:
         self._storage, self._cache, self._limits = storage, cache, limits
@@ -66,18 +66,18 @@ class Watching:
         self.stopping = asyncio.Event()
 
     def check_room(self) -> None:
-        """Raise UnavailableError, and count it, where no more watches are taken."""
+        """Raise UnavailableError, and count it, if no more watches are accepted."""
         if self.counters.open >= self._limits.most:
             self.counters.refused += 1
             raise UnavailableError(f"{self._limits.most} watches are open, there can be no more")
 
     def has(self, after: int) -> bool:
-        """Return whether all that happened after a revision is in memory."""
+        """Return whether all events after a revision are in memory."""
         ring = self._cache.ring
         return after <= ring.revision and ring.position_after(after) is not None
 
     async def check_known(self, kind: Kind[Any], after: int) -> None:
-        """Raise GoneError for a revision that the storage has forgotten, or does not have yet."""
+        """Raise GoneError for a revision that the storage has compacted, or not reached."""
         with away():
             newest = await self._storage.revision()
             if after > newest:
@@ -90,7 +90,7 @@ class Watching:
         self._cache.ring.wake()
 
     async def lines(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncIterator[bytes]:
-        """Yield what happens after a revision until `stop`; the last line says why a watch ends."""
+        """Yield events after a revision until `stop`; the last line says why a watch ends."""
         self.counters.open += 1
         try:
             yield line_of(WatchEvent(EventType.BOOKMARK, after))
@@ -110,7 +110,7 @@ class Watching:
     async def _catch_up(
         self, kind: Kind[Any], selection: Selection, after: int
     ) -> AsyncGenerator[tuple[bytes | None, int], None]:
-        """Yield what happened before what the ring still has, from the storage, with its revisions."""
+        """Yield events from before the ring's start, from the storage, with their revisions."""
         if self._cache.ring.position_after(after) is not None:
             return
         try:
@@ -130,7 +130,7 @@ class Watching:
             raise UnavailableError(f"the storage does not answer: {error}") from None
 
     async def _follow(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncGenerator[bytes, None]:
-        """Yield what the ring gets; a watcher whose position it has left is too slow."""
+        """Yield the ring's events; a watch whose position has left the ring is too slow."""
         ring, begin = self._cache.ring, after
         position = ring.position_after(after)
         loop, heartbeat_s = asyncio.get_running_loop(), self._limits.heartbeat_s
@@ -145,13 +145,13 @@ class Watching:
                 raise GoneError(f"this watch is too slow: it ends after revision {after}; watch again from there")
             lines = [line for event in found if (line := _line(event, kind, selection, begin)) is not None]
             position += len(found)
-            # The rest of the last one's revision may still be to come.
+            # The rest of the last event's revision may still follow.
             seen = ring.revision if position == ring.end else found[-1].revision - 1
             after = max(after, seen)
             if lines:
                 yield b"".join(lines)
                 silent_since_s = loop.time()
-            # What happens to others wakes it, too, and is no reason for it to be silent.
+            # Events of others wake it, too, but that does not exempt it from heartbeats.
             due_s = silent_since_s + heartbeat_s
             if not await ring.wait_beyond(position, max(0.0, due_s - loop.time())) or loop.time() >= due_s:
                 yield line_of(WatchEvent(EventType.BOOKMARK, after))
@@ -162,7 +162,7 @@ class Watching:
 async def _with_pauses(
     watch: AsyncGenerator[tuple[Event, ...], None], seconds: float
 ) -> AsyncGenerator[tuple[Event, ...] | None, None]:
-    """Yield what a watch yields, and None whenever nothing came for a time."""
+    """Yield what a watch yields, and None after each pause."""
     waiting: asyncio.Future[tuple[Event, ...]] | None = None
     try:
         while True:

@@ -1,1 +1,1 @@
-"""What people start: the commands, the supervisor of one machine, the demos."""
+"""User-facing programs: the commands, the single-machine supervisor, the demos."""

@@ -1,8 +1,8 @@
 """Errors of balancing transfer and compute load.
 
 ControllerError
-└── BalanceError       balancing cannot do what was asked
-    ├── SampleError    a unit reports what cannot be: names the unit
+└── BalanceError       a balancing request failed
+    ├── SampleError    a unit's report is invalid: names the unit
     ├── GainsError     gains of a controller are refused: out of range, against the expert rule, or unstable
     ├── ResponseError  a recorded response cannot be judged or tuned from
     ├── RuleError      a regulation rule is wrong: names interval or lever
@@ -17,11 +17,11 @@ from controller.common.errors import ControllerError
 
 
 class BalanceError(ControllerError):
-    """Balancing cannot do what was asked."""
+    """A balancing request failed."""
 
 
 class SampleError(BalanceError):
-    """What a unit reports cannot be; the text names the unit."""
+    """A unit's report is invalid; the text names the unit."""
 
     def __init__(self, unit: str, problem: str) -> None:
         self.unit, self.problem = unit, problem
@@ -29,11 +29,11 @@ class SampleError(BalanceError):
 
 
 class GainsError(BalanceError, ValueError):
-    """Gains of a controller are refused; the text says which and why. In settings the file and key stand before it."""
+    """Gains of a controller are refused; the text names them and the reason. In settings, file and key precede it."""
 
 
 class ResponseError(BalanceError):
-    """A recorded response cannot be judged, or no gains can be told from it."""
+    """A recorded response cannot be judged, or does not determine gains."""
 
 
 class RuleError(BalanceError):

@@ -1,4 +1,4 @@
-"""What `millrace balance serve` runs: the management service of unit pools, until it is to stop."""
+"""The `millrace balance serve` process: the management service of unit pools, until it is stopped."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dataplane.running import run_until, stop_on_signals
 
 
 def load_settings(path: Path) -> BalanceSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
+    """Return the content of a settings file; raise ConfigError with file, line and key."""
     return load(path, BalanceSettings)
 
 
 def run(settings: BalanceSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Work until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM."""
 
     async def until_signalled() -> None:
         await serve(settings, stop_on_signals(), on_ready=on_ready)
@@ -40,9 +40,9 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     on_service: Callable[[BalanceService], None] | None = None,
 ) -> None:
-    """Work until `stop` is set; raise MillraceError for settings that cannot be.
+    """Serve until `stop` is set; raise MillraceError for invalid settings.
 
-    The API server need not be there yet. `on_ready` gets one line.
+    The API server may still be down. `on_ready` gets one line.
     """
     metrics = Metrics()
     async with AsyncExitStack() as stack:

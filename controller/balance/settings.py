@@ -13,48 +13,48 @@ PositiveS = Annotated[float, Meta(gt=0, le=1e9)]
 
 
 class MetricsSettings(Strict, frozen=True):
-    """Where Prometheus finds the service's metrics."""
+    """Settings of the service's Prometheus metrics."""
 
     address: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 9470
 
 
 class MovingSettings(Strict, frozen=True):
-    """How quickly units move, and for how little."""
+    """Rate limit and hysteresis of moves."""
 
     margin: Annotated[float, Meta(ge=0, le=100)] = 0.1
-    """A unit is taken from who wants it only for one to whom it is worth more by this share (hysteresis)."""
+    """Share by which a unit must be worth more to another holder to be taken from one that wants it (hysteresis)."""
     units_per_s: Annotated[float, Meta(gt=0, le=1e6)] = 100.0
-    """So many units of a pool move in a second, once `burst` have at once."""
+    """Units of a pool that may move per second, after an initial `burst`."""
     burst: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
-    """So many move at once."""
+    """Units that may move at once."""
     full_load: Annotated[float, Meta(gt=0, le=1)] = 0.9
-    """Units that are not needed for this load of those that are may be asked back for somebody who lacks some."""
+    """Load at which a holder's units suffice; the others may be asked back for a holder that lacks some."""
 
 
 class HistorySettings(Strict, frozen=True):
-    """What is kept of reports and moves."""
+    """Settings of the history of reports and moves."""
 
     file: str
-    """A file of SQLite; made where it is not there."""
+    """An SQLite file, created if missing."""
     keep_s: PositiveS = 7 * 86_400.0
-    """What is older goes."""
+    """Age at which records are deleted."""
 
 
 class BalanceSettings(Strict, frozen=True):
-    """What `millrace balance serve` is given."""
+    """Settings of `millrace balance serve`."""
 
     api: str | None = None
     """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
     interval_s: PositiveS = 1.0
-    """Time between two rounds; what holders report in between is seen together."""
+    """Time between two rounds; reports in between are processed together."""
     stale_s: PositiveS = 10.0
-    """A holder that has not reported for so long keeps its units and gets none; after its pool's lease they go."""
+    """Silence after which a holder keeps its units but gets none; after its pool's lease it loses them."""
     moving: MovingSettings = MovingSettings()
-    """How units move."""
+    """Settings of moves."""
     table: IntervalTable = TABLE
-    """What pools of the rule `table` go by; `millrace balance learn` writes one."""
+    """Table for pools with the rule `table`; `millrace balance learn` writes one."""
     history: HistorySettings | None = None
-    """Reports, outputs and moves on disk, and what controllers remember over a restart; null: nowhere."""
+    """Reports, outputs and moves on disk, and controllers' states for a restart; null: not kept."""
     metrics: MetricsSettings | None = None
-    """Where Prometheus finds metrics; null: nowhere."""
+    """Address of the Prometheus metrics; null: none."""

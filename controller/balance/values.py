@@ -1,4 +1,4 @@
-"""What all parts of balancing share: samples of units, gains, levers and what is asked of them."""
+"""Values shared by all parts of balancing: samples of units, gains, levers and changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from controller.balance.errors import GainsError, SampleError
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a compute unit reports of one interval; raises SampleError where it cannot be.
+    """A compute unit's report on one interval; raises SampleError if invalid.
 
-    `time_s` is when it was measured, on the monotonic clock of who controls. `bus` is the occupancy
-    P_p = transfer time / (transfer + idle) and `load` is P_d = processing time / (processing + idle), both 0 to 1.
-    `unit` names the unit in errors.
+    `time_s` is the time of measurement, on the controlling process's monotonic clock. `bus` is the occupancy P_p =
+    transfer time / (transfer + idle) and `load` is P_d = processing time / (processing + idle), both 0 to 1. `unit`
+    names the unit in errors.
     """
 
     time_s: float
@@ -25,7 +25,7 @@ class Sample:
     unit: str = ""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.bus <= 1.0:  # not a number is neither
+        if not 0.0 <= self.bus <= 1.0:  # also refuses NaN
             raise SampleError(self.unit, f"its bus occupancy is {self.bus:g}, not from 0 to 1")
         if not 0.0 <= self.load <= 1.0:
             raise SampleError(self.unit, f"its load is {self.load:g}, not from 0 to 1")
@@ -34,12 +34,12 @@ class Sample:
 
     @property
     def error(self) -> float:
-        """Return e = P_p - P_d: positive where the transfer is the bottleneck, negative where the cores are."""
+        """Return e = P_p - P_d: positive if the transfer is the bottleneck, negative if the cores are."""
         return self.bus - self.load
 
 
 class Form(StrEnum):
-    """Which terms of the controller act."""
+    """Active terms of the controller."""
 
     P = "P"
     PI = "PI"
@@ -58,14 +58,14 @@ class Form(StrEnum):
 
 
 MOST_GAIN: Final = 1e12
-"""Of a controller or a plant: what is beyond is no gain of anything, and its products leave the range of numbers."""
+"""Maximum gain of a controller or a plant: anything larger is meaningless, and its products overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gains:
     """Gains per sample: u(k) = kp e(k) + ki sum(e(0..k)) + kd (e(k) - e(k-1)).
 
-    Raises GainsError for one below 0, not finite, or above `MOST_GAIN`.
+    Raises GainsError for a gain that is below 0, not finite, or above `MOST_GAIN`.
     """
 
     kp: float
@@ -80,12 +80,12 @@ class Gains:
                 raise GainsError(f"{name} is {value:g}: at most {MOST_GAIN:g}")
 
     def of(self, form: Form) -> Gains:
-        """Return the gains of which a form's terms act, others 0."""
+        """Return the gains of a form's active terms, with 0 for the others."""
         return Gains(self.kp, self.ki if form.integrates else 0.0, self.kd if form.differentiates else 0.0)
 
 
 class LeverKind(StrEnum):
-    """What a controller's output drives."""
+    """Kinds of levers driven by a controller's output."""
 
     PRECISION = "precision"
     FREQUENCY = "frequency"
@@ -93,7 +93,7 @@ class LeverKind(StrEnum):
 
 
 class Precision(StrEnum):
-    """Steps of precision, from the quickest to the most exact."""
+    """Steps of precision, from the fastest to the most exact."""
 
     INT4 = "int4"
     INT8 = "int8"
@@ -106,7 +106,7 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """What a unit's levers stand at."""
+    """Positions of a unit's levers."""
 
     precision: Precision
     frequency_mhz: float
@@ -115,7 +115,7 @@ class UnitState:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a rule asks of the levers: steps of precision, MHz and sub-units to add; 0 keeps."""
+    """A rule's requested change: steps of precision, MHz and sub-units to add; 0 keeps."""
 
     precision_steps: int = 0
     frequency_mhz: float = 0.0
@@ -123,5 +123,5 @@ class Change:
 
     @property
     def keeps(self) -> bool:
-        """Return whether no lever is to move."""
+        """Return whether no lever should move."""
         return self == Change()

@@ -1,1 +1,1 @@
-"""Clusters as pure values: networks (cost_map, network_state), work (workloads), nodes (hardware); ALTO serves them."""
+"""Clusters as pure values: networks (cost_map, network_state), work (workloads), nodes (hardware); an ALTO server."""

@@ -1,1 +1,1 @@
-"""What all of the controller uses: errors, HTTP, the console, OpenTelemetry."""
+"""Shared code of the controller: errors, HTTP, the console, OpenTelemetry."""

@@ -1,4 +1,4 @@
-"""Where commands print: the terminal, or plain text of a width that tables fit into."""
+"""Console that commands print to: the terminal, or plain text wide enough for tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLAIN_WIDTH = 140
 
 
 class _PlainConsole(Console):
-    """Writes escapes of its own alone: those in the text of others are spelled out."""
+    """Writes only its own escape sequences: those in others' text are spelled out."""
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(

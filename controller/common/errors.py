@@ -62,7 +62,7 @@ class SessionError(ControllerError):
 
 
 class UnservedError(ControllerError):
-    """A switch does not serve what was asked for, whoever asks: bmv2 has no gNMI."""
+    """A switch does not support what was asked for, whoever asks: bmv2 has no gNMI."""
 
 
 class PathError(ControllerError):
@@ -70,7 +70,7 @@ class PathError(ControllerError):
 
 
 class NoSuchPathError(PathError):
-    """What was called a path does not lead from one end of the flow to the other; the text says why."""
+    """A given path does not lead from one end of the flow to the other; the text says why."""
 
 
 class DeadPathError(PathError):
@@ -89,7 +89,7 @@ class AltoError(ControllerError):
 
 
 class CostMapError(ControllerError):
-    """What lies between hosts is not known now: nothing has come, it is too old, or it is of another topology."""
+    """Costs between hosts are unknown: none have arrived, or they are too old or of another topology."""
 
 
 class JobError(ControllerError):
@@ -119,7 +119,7 @@ class ConflictError(StorageError):
 
 
 class CompactedError(StorageError):
-    """A revision is forgotten; `oldest` is the oldest that can still be asked for, None where that is not said."""
+    """A revision is forgotten; `oldest` is the oldest that can still be requested, None if unknown."""
 
     def __init__(self, revision: int, oldest: int | None) -> None:
         self.revision, self.oldest = revision, oldest
@@ -184,7 +184,7 @@ class TooLargeError(ApiError):
 
 
 class TooManyError(ApiError):
-    """Somebody asks for more than his share; `wait_s` is when to ask again."""
+    """A caller exceeds its share; `wait_s` is the time after which to retry."""
 
     status = 429
 

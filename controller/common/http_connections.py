@@ -1,7 +1,8 @@
-"""Who holds a server's connections: strangers, users and the system's own roles, each within its share.
+"""Ownership of a server's connections: strangers, users and the system's own roles, each within its share.
 
-A connection belongs to a stranger until a request over it has shown who asks. Strangers keep nobody out: where there
-are too many of them the oldest goes, of the address that has the most; whoever means to ask has asked by then.
+A connection belongs to a stranger until a request on it has identified the caller. Strangers keep nobody out: when
+there are too many, the oldest connection of the address with the most is closed; a genuine caller has sent its request
+by then.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from ipaddress import IPv6Address
 from typing import Final
 
 USERS_SHARE: Final = 0.75
-"""Of connections and watches, for all users together; the rest is kept for nodes, centres, schedulers and the like."""
+"""Share of connections and watches for all users together; the rest is reserved for nodes, centres, schedulers etc."""
 _V6_SITE: Final = 64
-"""Bits of an IPv6 address that whoever has one network cannot choose."""
+"""Prefix length of IPv6 addresses that belong to one network: its owner can choose the remaining bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Connections at a time.
+    """Limits on simultaneous connections.
 
-    `known` belong to whoever has shown who it is, of which all users have `USERS_SHARE` and each `of_user`;
-    `strangers` come beside them, `strangers_of_address` from one address.
+    `known` belong to identified callers, of which all users have `USERS_SHARE` and each `of_user`; `strangers` are
+    allowed in addition, `strangers_of_address` from one address.
     """
 
     known: int
@@ -33,7 +34,7 @@ class ConnectionLimits:
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """An open connection; `owner` is None as long as nobody knows whose it is."""
+    """An open connection; `owner` is None until the caller is known."""
 
     address: str
     close: Callable[[], None]
@@ -49,7 +50,7 @@ class ConnectionBook:
     refused: int = 0
     """Known callers beyond a limit."""
     displaced: int = 0
-    """Strangers that had to go."""
+    """Number of strangers that were evicted."""
     _strangers: dict[str, dict[Connection, None]] = field(default_factory=dict)
     """By address, the oldest first."""
     _of_owners: dict[str, int] = field(default_factory=dict)
@@ -58,16 +59,16 @@ class ConnectionBook:
 
     @property
     def known(self) -> int:
-        """Connections of whoever has shown who it is."""
+        """Connections of identified callers."""
         return self._known
 
     @property
     def strangers(self) -> int:
-        """Connections of whoever has not."""
+        """Connections of unidentified callers."""
         return sum(map(len, self._strangers.values()))
 
     def open(self, host: str, close: Callable[[], None]) -> Connection:
-        """Take a stranger's connection; `close` ends it at once. Another stranger may have to go."""
+        """Take a stranger's connection; `close` ends it at once. Another stranger may be evicted."""
         address = group_of(host)
         if len(self._strangers.get(address, ())) >= self.limits.strangers_of_address:
             self._displace(address)
@@ -78,7 +79,7 @@ class ConnectionBook:
         return found
 
     def admit(self, connection: Connection, owner: str, *, is_user: bool) -> str | None:
-        """Have a connection be somebody's; return why there is no room for it, else None."""
+        """Assign a connection to an owner; return why there is no room for it, else None."""
         if connection.owner == owner:
             return None
         limits, others = self.limits, self._known - (connection.owner is not None)

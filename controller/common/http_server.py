@@ -31,13 +31,13 @@ logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 _BACKLOG: Final = 1024
 _ACCEPTED_AT_ONCE: Final = 16
-"""Connections that are taken in one turn of the event loop: a thousand that come at once hold up nobody else."""
+"""Connections accepted in one turn of the event loop: a burst of a thousand does not delay others."""
 CERTIFICATE: Final = "millrace.certificate"
-"""Where a request's scope has the certificate (DER) that TLS has verified of whoever asks; None without one."""
+"""Key in a request's scope of the caller's certificate (DER) as verified by TLS; None without one."""
 ABORT: Final = "millrace.abort"
-"""Where a request's scope has the function that ends its connection at once, whatever it still has to send."""
+"""Key in a request's scope of the function that ends its connection at once, even with data still to send."""
 ADMIT: Final = "millrace.admit"
-"""Where a request's scope has the function that makes its connection somebody's: `admit(owner, is_user=...)`.
+"""Key in a request's scope of the function that assigns its connection to an owner: `admit(owner, is_user=...)`.
 
 It returns why there is no room for it, else None.
 """
@@ -48,11 +48,11 @@ _LEAST_STRANGERS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What a connection may take.
+    """Limits of connections.
 
-    header_bytes: the largest head of a request. head_s: its head, and TLS's handshake, take no longer. send_s: a reader
-    that takes nothing of an answer for so long is disconnected. idle_s: a connection without a request is closed after
-    so long. connections: at a time; more are answered with 503.
+    header_bytes: the largest head of a request. head_s: timeout of a request's head and of the TLS handshake. send_s: a
+    reader that takes nothing of an answer for this long is disconnected. idle_s: a connection without a request is
+    closed after this long. connections: the most at a time; more are answered with 503.
     """
 
     header_bytes: int
@@ -78,7 +78,7 @@ def listening_socket(address: str, purpose: str, error: Callable[[str], Exceptio
 
 @contextlib.contextmanager
 def listening_at(address: str, purpose: str, error: Callable[[str], Exception]) -> Iterator[socket.socket]:
-    """Have `listening_socket` for as long as the context lasts; a UNIX socket's file goes with it."""
+    """Provide `listening_socket` for the duration of the context; a UNIX socket's file is removed at the end."""
     found = listening_socket(address, purpose, error)
     try:
         yield found
@@ -157,7 +157,7 @@ class _Guarded(H11Protocol):
 
     def _admit(self, owner: str, *, is_user: bool) -> str | None:
         if self.connection is None or self.transport.is_closing():
-            return None  # nobody gets an answer over it
+            return None  # the connection is gone: no answer can be sent
         return self.server_of.book.admit(self.connection, owner, is_user=is_user)
 
     def _arm(self) -> None:
@@ -187,7 +187,7 @@ class _Early(asyncio.Protocol):
 
 
 class _Arriving(asyncio.Protocol):
-    """A connection until TLS's handshake is over: asyncio tells nobody of one that never ends it."""
+    """A connection until TLS's handshake is complete: asyncio does not report one that never completes it."""
 
     def __init__(self, server: HttpServer, context: ssl.SSLContext) -> None:
         self._server, self._context = server, context
@@ -246,8 +246,8 @@ def _end_strangers(transport: asyncio.Transport) -> None:
 class HttpServer:
     """Serves an ASGI application on one socket, between `start` and `stop`, by uvicorn's protocol.
 
-    An application that knows its callers says by `ADMIT` whose a connection is, and answers those for which there is no
-    room; its servers share a `book`. Without one, connections beyond the limit are answered with 503.
+    An application that knows its callers assigns connections to them by `ADMIT`, and answers those for which there is
+    no room; its servers share a `book`. Without one, connections beyond the limit are answered with 503.
     """
 
     def __init__(

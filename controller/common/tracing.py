@@ -1,8 +1,8 @@
 """OpenTelemetry traces of a reroute: from the snapshot that showed it to the writes that carry it out.
 
-`traces_of` gives what sends them as OTLP over gRPC, and `UNTRACED`, which does nothing, where no settings ask for it:
-whoever records spans does not know which of the two it has. The path server's span goes along with a set of routes as
-W3C trace context (`traceparent`), so that the controller's are its children.
+`traces_of` returns a sender of OTLP over gRPC, or `UNTRACED`, which does nothing, if no settings ask for traces: code
+that records spans need not know which of the two it has. The path server's span travels with a set of routes as W3C
+trace context (`traceparent`), so that the controller's spans are its children.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ Attributes = Mapping[str, Attribute]
 
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _EXPORT_S: Final = 3.0
-"""How long the receiver has for a batch of spans; also how long the end of a daemon may wait for it."""
+"""Timeout of the receiver for a batch of spans; also the longest that a daemon waits for it at shutdown."""
 _NOT_TAKEN: Final = "traces are not taken at %s: they are dropped until they are"
 
 
 class TraceSettings(Strict, frozen=True):
-    """Where OpenTelemetry traces go."""
+    """Destination of OpenTelemetry traces."""
 
     address: str = "127.0.0.1:4317"
-    """gRPC address that takes OTLP: 'unix:/path', 'host:port' (by the daemon's `tls`; else loopback) or
-    'plain:host:port'."""
+    """gRPC address that receives OTLP: 'unix:/path', 'host:port' (by the daemon's `tls`; else loopback) or
+    'plain:host:port'.
+    """
     ratio: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
     """Share of the traces that are sent; the path server decides it, and the controller follows."""
 
@@ -61,19 +62,19 @@ class Span(Protocol):
         ...
 
     def end(self, problem: str = "") -> None:
-        """End it now, with an error if there is a problem; a second end says nothing."""
+        """End the span now, with an error if there is a problem; further calls do nothing."""
         ...
 
 
 class Traces(Protocol):
-    """Where spans begin."""
+    """Factory of spans."""
 
     def begin(
         self, name: str, attributes: Attributes, *, parent: str = "", since_ns: int | None = None, is_call: bool = False
     ) -> Span:
-        """Begin a span, now or since a moment (ns since 1970), as a child of `parent`, which is a traceparent.
+        """Begin a span, now or since a moment (ns since 1970), as a child of `parent`, a traceparent.
 
-        What is no traceparent is no parent, as W3C has it. `is_call` says that it is a call of another process.
+        An invalid traceparent counts as none, as W3C specifies. `is_call` marks a call to another process.
         """
         ...
 
@@ -131,7 +132,7 @@ class _OpenSpan:
 
 
 class SentTraces:
-    """Spans that a provider of the SDK takes, which sends them from a thread of its own."""
+    """Spans passed to a provider of the SDK, which sends them from its own thread."""
 
     def __init__(self, provider: TracerProvider, clock: Clock) -> None:
         self._provider, self._clock = provider, clock
@@ -140,7 +141,7 @@ class SentTraces:
     def begin(
         self, name: str, attributes: Attributes, *, parent: str = "", since_ns: int | None = None, is_call: bool = False
     ) -> Span:
-        """Begin a span, as `Traces` says."""
+        """Begin a span as described in `Traces`."""
         from opentelemetry.trace import SpanKind  # noqa: PLC0415
 
         begun_ns = self._clock.now_ns() if since_ns is None else since_ns
@@ -201,7 +202,7 @@ def _exporter(settings: TraceSettings, tls: TlsSettings | None) -> SpanExporter:
 
 
 def _watched(exporter: SpanExporter, address: str) -> SpanExporter:
-    """Return an exporter that says once each when spans are not taken and when they are again, as the SDK does not."""
+    """Return an exporter that logs once each when export of spans fails and when it recovers, as the SDK does not."""
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What deciders, environments and training share: what is seen at a decision, and what came of it."""
+"""Shared types of deciders, environments and training: observations at decisions, and their results."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ JOB_LOADS: Final = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """What a decider sees at one decision among n actions: nodes, or places in a window of waiting jobs.
+    """Observation at one decision among n actions: nodes, or positions in a window of waiting jobs.
 
-    `row` holds utilisation, operations, size and is_write, then n figures each of free, similarity, where features of
-    the network are on delay and bandwidth, and where those of the load are on these seven or eight, or six or seven of
-    a job: 4 + 2 n, 4 n, 8 n to 12 n numbers, all between 0 and 1. `candidates` are the actions that are possible now.
-    Nobody writes to either.
+    `row` holds utilisation, operations, size and is_write, then n values each of free and similarity; with network
+    features also of delay and bandwidth; and with load features also of these seven or eight, or six or seven of a job:
+    4 + 2 n, 4 n, 8 n to 12 n numbers, all between 0 and 1. `candidates` are the actions that are possible now. Both are
+    read-only.
     """
 
     row: Floats
@@ -68,22 +68,22 @@ class Observation:
 
     @property
     def actions(self) -> int:
-        """How many actions there are, possible or not."""
+        """Number of actions, possible or not."""
         return len(self.candidates)
 
     @property
     def figures(self) -> int:
-        """How many figures there are of each action."""
+        """Number of features per action."""
         return (len(self.row) - COMMON) // max(len(self.candidates), 1)
 
     @property
     def has_network(self) -> bool:
-        """Whether features of the network are on."""
+        """True if network features are on."""
         return self.figures in {4, 4 + JOB_LOADS, 4 + LOADS, 4 + LOADS + 1}
 
     @property
     def has_load(self) -> bool:
-        """Whether features of the load are on."""
+        """True if load features are on."""
         return self.figures >= 2 + JOB_LOADS
 
     @property
@@ -128,7 +128,7 @@ class Observation:
 
     @property
     def load(self) -> Floats:
-        """What each action's node has to do, [7 or 8, n]: see `PoolSettings`; zeros where these are off."""
+        """Load features per action, [7 or 8, n]: see `PoolSettings`; zeros where these are off."""
         if not self.has_load:
             return np.zeros((LOADS, self.actions), np.float32)
         start = COMMON + (4 if self.has_network else 2) * self.actions
@@ -160,7 +160,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experience:
-    """What was seen, chosen and gained, and what was seen next, `elapsed_ns` later; None at the end of an episode."""
+    """An observation, the action, its reward, and the observation `elapsed_ns` later; None at the end of an episode."""
 
     observation: Observation
     action: int
@@ -171,12 +171,12 @@ class Experience:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What came of one decision: what is seen next (None: the end), the reward, and what the model foretells.
+    """Result of one decision: the next observation (None: the end), the reward, and the model's predictions.
 
-    `task` is the number of the task that was decided on, which came in at `submitted_ns`; for a task of a graph that is
-    when the last one before it ended. From then on `wait_ns` lie to its start, `latency_ns` to its data being served
-    and `response_ns` to its end. `evicted_bytes` had to make room for its data, which takes
-    `eviction_ns`. `elapsed_ns` lie between this decision and the next.
+    `task` is the number of the task decided on, which arrived at `submitted_ns`; for a task of a graph that is when its
+    last predecessor ended. The times `wait_ns` to its start, `latency_ns` to its data being served and `response_ns` to
+    its end count from then. `evicted_bytes` had to make room for its data, which takes `eviction_ns`. The next decision
+    follows `elapsed_ns` after this one.
     """
 
     observation: Observation | None
@@ -211,16 +211,16 @@ class Environment(Protocol[View_co]):
 
     @property
     def actions(self) -> int:
-        """How many actions there are, possible or not."""
+        """Number of actions, possible or not."""
         ...
 
     @property
     def view(self) -> View_co:
-        """What heuristics may read of the state, always that of now."""
+        """Readable state for heuristics, always current."""
         ...
 
     def start(self, seed: int) -> Observation:
-        """Begin anew and return what is seen at the first decision."""
+        """Restart and return the first observation."""
         ...
 
     def step(self, action: int) -> Step:
@@ -229,7 +229,7 @@ class Environment(Protocol[View_co]):
 
 
 class Chooser(Protocol[Seen_contra]):
-    """Who decides: a heuristic, which may read the environment's view, or an agent, which looks at observations."""
+    """Decider: a heuristic, which may read the environment's view, or an agent, which uses observations."""
 
     def choose(self, observation: Observation, view: Seen_contra) -> int:
         """Return one of the observation's candidates."""

@@ -1,6 +1,6 @@
-"""Shortest paths by configured propagation delay, then hops: what traffic follows when nobody decides otherwise.
+"""Base paths, which traffic follows without any other decision: shortest by configured propagation delay, then hops.
 
-Dead links are left out, where they are known.
+Known dead links are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def base_paths(hops: NextHops, src: str, dst: str) -> Iterator[tuple[str, ...]]:
 
 
 class Arrows(NamedTuple):
-    """Who sends to whom for a destination: two columns of switches' numbers, which are places in the topology."""
+    """Forwarding pairs for a destination: two columns of switch numbers, which are positions in the topology."""
 
     tails: NDArray[np.intp]
     heads: NDArray[np.intp]

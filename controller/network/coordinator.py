@@ -1,9 +1,9 @@
-"""What every switch should hold, what it is known to hold, and what to write next; no session, no clock.
+"""Desired and known state of every switch, and the next writes; no session, no clock.
 
-All of it is asked of the owners of tables (`controller/network/owners`), none of which is known by name. Both drivers
-(gRPC, and virtual time in one process) do the same: hand over what they read from a switch, send what `reconcile`,
-`sync` and `next_step` ask for, and say what became of it. They differ in how a batch is sent and how time passes, in
-nothing else. Everything is level triggered: what comes next follows from what is wanted and what is held now.
+All of it comes from the owners of tables (`controller/network/owners`), none of which is known by name. Both drivers
+(gRPC, and virtual time in one process) do the same: pass on what they read from a switch, send what `reconcile`, `sync`
+and `next_step` return, and report the outcome. They differ only in how a batch is sent and how time passes. Everything
+is level triggered: the next write follows from the desired and the current state.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dataplane.topology.values import LinkKey, Topology
 _UNIMPLEMENTED = "UNIMPLEMENTED"
 
 Exchange = Generator[Batch, SessionError | None, int | None]
-"""Batches for one switch, each to be answered by None when it is acknowledged, else by the error of writing it.
+"""Batches for one switch, each answered by None when it is acknowledged, else by the write error.
 
-It returns how many updates were acknowledged, None if the switch is to be read again, and raises the error if the
+It returns the number of updates acknowledged, None if the switch must be read again, and raises the error if the
 switch cannot be used.
 """
 
@@ -35,7 +35,7 @@ class Coordinator:
     def __init__(self, topology: Topology, owners: Sequence[Owner]) -> None:
         """Begin with nothing held; raise ControllerError if two owners want an entity in different ways.
 
-        Owners are asked in this order: an entity that several want is as the last one of them says.
+        Owners are asked in this order: if several want an entity, the last one's version applies.
         """
         self.topology, self.owners = topology, tuple(owners)
         self.staged = tuple(owner for owner in self.owners if isinstance(owner, StagedOwner))
@@ -43,7 +43,7 @@ class Coordinator:
         self._held: dict[str, Entities] = {}
         self._live: set[str] = set()
         self.known = Known(self._held, self._live)
-        """What owners are shown."""
+        """State shown to owners."""
         self._order = (*FILL_ORDER, *(table for owner in self.owners for table in owner.fill_order))
         self.down: frozenset[LinkKey] = frozenset()
         """The links that are known to be dead."""
@@ -58,7 +58,7 @@ class Coordinator:
 
     @property
     def is_everybody_right(self) -> bool:
-        """Whether all switches are there, and have gone through all stages; there may be steps left."""
+        """Return whether all switches are live and have gone through all stages; there may be steps left."""
         return len(self._live) == len(self.topology.switches) and all(owner.is_settled for owner in self.staged)
 
     def held(self, switch: str) -> Entities:
@@ -89,14 +89,14 @@ class Coordinator:
             owner.installed(switch)
 
     def reconcile(self, switch: str, actual: Entities) -> Exchange:
-        """Bring a switch that holds `actual` to what it may hold at once; from then on steps may use it."""
+        """Bring a switch that holds `actual` to what it may hold immediately; from then on steps may use it."""
         count = yield from self._write(switch, self.connected(switch, actual))
         if count is not None:
             self.reconciled(switch)
         return count
 
     def sync(self, switch: str) -> Exchange:
-        """Bring a switch that is right to what its owners want of it now, one owner after the other."""
+        """Bring a reconciled switch to what its owners want of it now, one owner after the other."""
         total = 0
         for owner in self.owners:
             while batches := owner.next_batches(switch, self.known):
@@ -118,10 +118,10 @@ class Coordinator:
         return not any(owner.next_batches(switch, self.known) for owner in self.owners)
 
     def connected(self, switch: str, actual: Entities) -> list[Batch]:
-        """Take what was read from a switch and return what makes it right, as far as that is safe at once.
+        """Take what was read from a switch and return the updates that are safe immediately.
 
-        What no owner wants is removed. What must change in an order that is safe across switches stays as it is: the
-        steps that follow do that.
+        Entities that no owner wants are removed. Those that must change in a safe order across switches are kept: the
+        steps that follow change them.
         """
         for owner in self.owners:
             owner.found(switch, actual)
@@ -136,7 +136,7 @@ class Coordinator:
         self._live.add(switch)
 
     def lost(self, switch: str) -> None:
-        """Note that a switch is gone, or that nobody knows what it holds."""
+        """Note that a switch is gone, or that its contents are unknown."""
         self._live.discard(switch)
         for owner in self.owners:
             owner.lost(switch)
@@ -186,7 +186,7 @@ class Coordinator:
         return 0 if step.phase is Phase.MAKE or self._made_ns is None else self._made_ns + drain_ns
 
     def _write(self, switch: str, batches: Iterable[Batch], *, in_order: bool = False) -> Exchange:
-        """Write batches; with `in_order` those are not sent that come after one of which something is left out."""
+        """Write batches; with `in_order`, batches after one with omitted updates are not sent."""
         count = 0
         for batch in batches:
             error = yield batch
@@ -206,12 +206,12 @@ class Coordinator:
         return count
 
     def _owner_of(self, key: EntityKey) -> int:
-        """Return the place of who owns an entity; -1: nobody does, it was there and is not wanted."""
+        """Return the index of an entity's owner; -1 for an unwanted leftover without one."""
         return next((place for place, owner in enumerate(self.owners) if owner.owns(key)), -1)
 
 
 def _refused(batch: Batch, error: SessionError) -> Sequence[int]:
-    """Return the places of refused updates: all, where a target says that it does not implement what they ask for."""
+    """Return the indices of refused updates: all, if a target reports that it does not implement them."""
     return error.refused or (range(len(batch)) if error.code == _UNIMPLEMENTED else ())
 
 

@@ -1,7 +1,7 @@
 """The controller daemon: a driver over gRPC, and the sources of what its owners of tables want.
 
-The path server sends routes, switches report links that die, the job service asks for jobs, settings say the rest. When
-the daemon ends, the switches keep their tables and traffic goes on.
+The path server sends routes, switches report dead links, the job service requests jobs, and settings define the rest.
+When the daemon ends, the switches keep their tables and traffic continues.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOGGER = logging.getLogger("millrace.controller")
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
-    """What the daemon is about: switches that are right, those that are not and why, and the routes in force."""
+    """Status of the daemon: reconciled switches, the others with the reason, and the routes in force."""
 
     live: tuple[str, ...]
     problems: Mapping[str, str]
@@ -76,7 +76,7 @@ class Daemon:
         )
         table = LinkStatusTable(features.topology, return_after_ns=return_after_ns)
         self.links = LinkMonitor(self.coordinator, table, clock, driver.changed, sleep)
-        """Takes what switches say of their ports."""
+        """Receives switches' port reports."""
         self.jobs: JobReconciler | None = None
         if features.aggregation is not None:
             state = nominal_snapshot(features.topology, clock.now_ns())

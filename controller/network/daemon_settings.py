@@ -34,7 +34,7 @@ DurationNs = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class RetrySettings(Strict, frozen=True):
-    """How the daemon waits."""
+    """Timeouts and waits of the daemon."""
 
     first_wait_ns: PositiveNs = 100_000_000
     """Wait before a switch is tried again; doubled with each failure."""
@@ -52,17 +52,17 @@ class RetrySettings(Strict, frozen=True):
 
 
 class LinkSettings(Strict, frozen=True):
-    """How links that die and return are handled."""
+    """Settings of links that fail and return."""
 
     return_after_ns: DurationNs = RETURN_AFTER_NS
     """A dead link is used again when it has been up for this long without interruption."""
 
 
 class MetricsSettings(Strict, frozen=True):
-    """Where Prometheus finds the controller's metrics."""
+    """Settings of the endpoint that serves the controller's metrics to Prometheus."""
 
     address: str = "127.0.0.1"
-    """The local address; nothing authenticates, so that any but loopback is said: `plain:0.0.0.0`."""
+    """The local address; nothing authenticates, so any other than loopback must be explicit: `plain:0.0.0.0`."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9472
     """The TCP port, 0 for a free one."""
 
@@ -84,7 +84,7 @@ class DaemonSettings(Strict, frozen=True):
     """gRPC address of the collector's feed: jobs are placed by its measurements, and it is sent dead links and jobs'
     names; by default jobs are placed by the topology's delays, and do not move."""
     links: LinkSettings = LinkSettings()
-    """What is done about links that die and come back."""
+    """Handling of links that fail and return."""
     hellos: Hellos = Hellos()
     """Hellos between neighbouring switches, which detect dead links; default: every 50 ms."""
     p4info: str | None = None
@@ -92,11 +92,11 @@ class DaemonSettings(Strict, frozen=True):
     program: str | None = None
     """bmv2 JSON of the program; default: the bundled fabric program."""
     watches: tuple[Watch, ...] = WATCH_ALL
-    """Which flows carry telemetry; the first rule that matches applies; default: all of UDP and TCP."""
+    """Flows that carry telemetry; the first rule that matches applies; default: all of UDP and TCP."""
     int_domain: IntDomain = DEFAULT_DOMAIN
-    """How packets with telemetry are marked, and where telemetry begins and ends; default: by DSCP 0x17, at hosts."""
+    """Marking of packets with telemetry, and where telemetry begins and ends; default: by DSCP 0x17, at hosts."""
     reporting: Reporting = NO_REPORTING
-    """What switches report besides the telemetry of watched flows; default: nothing."""
+    """Reports of switches besides the telemetry of watched flows; default: none."""
     aggregation: AggregationSettings | None = None
     """In-network aggregation; by default switches run the program without it, and there are no jobs."""
     jobs: JobSettings | None = None
@@ -110,17 +110,17 @@ class DaemonSettings(Strict, frozen=True):
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT: of switches, path server and collector, of jobs and status that are served."""
     retry: RetrySettings = RetrySettings()
-    """How the daemon waits."""
+    """Timeouts and waits of the daemon."""
     listen: str | None = None
     """gRPC address where the daemon's status is served; left out, nowhere."""
     metrics: MetricsSettings | None = None
-    """Where Prometheus finds metrics, those of jobs among them; null: nowhere."""
+    """Endpoint that Prometheus scrapes, with job metrics among the rest; null disables it."""
     traces: TraceSettings | None = None
-    """Where OpenTelemetry traces of reroutes go; null: nowhere."""
+    """Destination of OpenTelemetry traces of reroutes; null disables them."""
 
     @property
     def effective_aggregation(self) -> AggregationSettings | None:
-        """How switches add up; None if they do not."""
+        """Settings of aggregation in switches; None if it is off."""
         default = None if self.jobs is None else AggregationSettings()
         return self.aggregation or default
 

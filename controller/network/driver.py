@@ -1,8 +1,8 @@
-"""Drives a fabric's switches over sessions that take time, as a `Coordinator` says; it knows no owner by name.
+"""Drives a fabric's switches over asynchronous sessions, as a `Coordinator` directs; it knows no owner by name.
 
-For each switch there is a task that keeps it connected, reads it and makes it right (`_maintain`), and one for each
-owner that listens to it; one task sends the steps that concern several switches (`_apply_steps`), one for each owner
-whose changes have stages takes all switches through them. A switch that is gone holds up only what needs it.
+Each switch has a task that keeps it connected, reads it and reconciles it (`_maintain`), and one for each owner that
+listens to it; one task sends the steps that concern several switches (`_apply_steps`), and each owner whose changes
+have stages has one that takes all switches through them. A switch that is gone delays only what needs it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Switch:
-    """What the driver keeps of a switch beside its tables."""
+    """State that the driver keeps of a switch, apart from its tables."""
 
     name: str
     backoff: Backoff
@@ -71,7 +71,7 @@ class _Switch:
     doubt: asyncio.Event = field(default_factory=asyncio.Event)
     """Its tables are to be read again."""
     work: asyncio.Event = field(default_factory=asyncio.Event)
-    """An owner may want something else of it."""
+    """An owner may have work for it."""
     problem: str = "not connected yet"
 
 
@@ -122,7 +122,7 @@ class Driver:
 
     @property
     def is_sending(self) -> bool:
-        """Whether a step is on its way."""
+        """Return whether a step is in flight."""
         return self._sending
 
     def held(self, switch: str) -> Entities:
@@ -130,7 +130,7 @@ class Driver:
         return self.coordinator.held(switch)
 
     def problem(self, switch: str) -> str:
-        """Return why a switch is not right, '' if it is or nobody knows."""
+        """Return why a switch is not reconciled, '' if it is or the reason is unknown."""
         return self._switches[switch].problem
 
     def sync(self, switches: Iterable[str]) -> None:
@@ -167,7 +167,7 @@ class Driver:
                     await self._serve(switch, session)
             except SessionError as error:
                 if switch.problem != str(error):
-                    # Once, as long as it is the same: a switch that is away is asked several times a second.
+                    # Once while it stays the same: an absent switch is tried several times a second.
                     LOGGER.warning("%s", error)
                 switch.problem = str(error)
             finally:
@@ -203,7 +203,7 @@ class Driver:
 
     @staticmethod
     async def _wait_for_work(switch: _Switch, ended: asyncio.Task[SessionError]) -> bool:
-        """Wait, and return whether something is to be done at a switch whose tables are known."""
+        """Wait, and return whether there is work at a switch whose tables are known."""
         doubt, work = (asyncio.create_task(event.wait()) for event in (switch.doubt, switch.work))
         try:
             await asyncio.wait((ended, doubt, work), return_when=asyncio.FIRST_COMPLETED)
@@ -213,7 +213,7 @@ class Driver:
         return not ended.done() and not switch.doubt.is_set()
 
     async def _reconcile(self, switch: _Switch, session: SwitchSession) -> bool:
-        """Read a switch and make it right; return whether that was possible, else it is in doubt again."""
+        """Read a switch and reconcile it; return whether that was possible, otherwise it must be read again."""
         exchange = self.coordinator.reconcile(switch.name, await session.read())
         count = await self._carry_out(switch, session, exchange)
         if count is None:
@@ -260,7 +260,7 @@ class Driver:
             event.set()
 
     async def _follow_stages(self, owner: StagedOwner) -> None:
-        """Have every switch read again when a change comes to another stage, and pause where it says so."""
+        """Have every switch read again when a change enters another stage, and pause where the stage requires it."""
         seen, changed = owner.number, self._staged[owner.name]
         while True:
             await changed.wait()
@@ -322,7 +322,7 @@ class Driver:
         self.coordinator.stepped(step, self._clock.now_ns())
 
     async def _write(self, switch: _Switch, updates: tuple[Update, ...]) -> None:
-        """Write a switch's part of a step; stop using a switch whose tables are no longer known for sure."""
+        """Write a switch's part of a step; stop using a switch whose tables are no longer certain."""
         session, problem = switch.session, "the session has ended"
         about: Attributes = {"millrace.switch": switch.name, "millrace.updates": len(updates), **_RPC}
         span = self._traces.begin("write", about, parent=self._applying.traceparent, is_call=True)
@@ -345,7 +345,7 @@ class Driver:
         return [asyncio.create_task(self._listen(switch, session, owner)) for owner in self.coordinator.listening]
 
     async def _listen(self, switch: _Switch, session: LearningSession, owner: ListeningOwner) -> None:
-        """Give an owner what a switch that is right counts and learns, until cancelled."""
+        """Pass the counts and digests of a reconciled switch to an owner, until cancelled."""
         while True:
             try:
                 await self._listen_once(switch, session, owner)

@@ -1,7 +1,7 @@
-"""Which owners of tables a fabric has: the one place where the features of the controller are put together.
+"""Assembly of the owners of a fabric's tables: the one place where the controller's features are put together.
 
-A feature more is an owner more (`controller/network/owners`) and a line in here; coordinator and drivers stay as they
-are.
+A new feature is a new owner (`controller/network/owners`) and a line here; the coordinator and the drivers do not
+change.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Features:
     ) -> None:
         """Raise ControllerError for settings that do not fit the topology or each other.
 
-        Jobs get numbers from the one after `newest_job` on. The program that holds content is the one that adds up, so
-        that with `store` there is aggregation, too. `routed` are networks behind hosts that route; `more` are owners
-        of tables that a program has beside ours.
+        Jobs get numbers after `newest_job`. The program that holds content also does aggregation, so `store` implies
+        it. `routed` are networks behind hosts that route; `more` are owners of tables that a program has in addition to
+        ours.
         """
         self.topology = topology
         self.aggregation: AggregationOwner | None = None
@@ -78,12 +78,12 @@ class Features:
         self.flow_paths.want(routes, paths)
 
     def configure(self, telemetry: Telemetry, routed: Sequence[RoutedNetworks] | None = None) -> None:
-        """Want other telemetry from now on, and other networks behind hosts unless None.
+        """Apply other telemetry, and other networks behind hosts unless None.
 
         Raise ControllerError, and change nothing, if they do not fit the topology.
 
-        A switch that is read next is updated, without touching anything else, or, while the change has another
-        stage before it, to that stage.
+        A switch that is read next is updated, without touching anything else, or, while the change has an earlier
+        stage, to that stage.
         """
         sources = None if routed is None else self.sources.tables_of(routed)
         self.telemetry.want(telemetry)

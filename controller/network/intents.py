@@ -1,4 +1,4 @@
-"""What deciders want, before anything knows how a table looks.
+"""Intents of deciders, independent of the layout of tables.
 
 Frozen values that only controller/network/tables turns into entries.
 """
@@ -20,7 +20,7 @@ class FlowSpec:
 
 
 PROBE_UDP_PORT = 9
-"""Where probes of links go: UDP's discard service (RFC 863), which has no use for them. They stay on base paths."""
+"""Destination port of link probes: UDP's discard service (RFC 863), which ignores them. They stay on base paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class WeightedRoute:
-    """At one switch, what has no explicit route and goes to hosts of another one is spread over these neighbours.
+    """Split at one switch of traffic to hosts of another, without an explicit route, over these neighbours.
 
     `next_hops` are (switch, weight), weights from 1; flows stay together.
     """
@@ -45,11 +45,11 @@ class WeightedRoute:
 
 @dataclass(frozen=True, slots=True)
 class RouteSet:
-    """Every explicit route that is wanted now, and every weighted one; what is absent follows the base routes.
+    """All explicit and weighted routes wanted now; everything else follows the base routes.
 
-    `version` grows by one with each change. `pins` are the paths that flows are held on by hand, whether they are
-    there now, as `routes` says, or had to leave for a dead link. `traceparent` is the W3C trace context of the round
-    that made the set; what is wanted does not depend on it.
+    `version` grows by one with each change. `pins` are the paths to which flows are pinned by hand, whether they are on
+    them now, as `routes` says, or had to leave for a dead link. `traceparent` is the W3C trace context of the round
+    that made the set; it does not affect what is wanted.
     """
 
     version: int
@@ -69,11 +69,11 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class AggregationJob:
-    """Vectors of `workers`, a host each, are to be added up in switches.
+    """A job that adds up vectors of `workers`, one host each, in switches.
 
-    `number` (1 to 65,535) names it in packets; `capacity` is how many of them may be members at a time; of
-    `window` items a worker may wait for results at a time. `server` also gets results that are marked as final.
-    Switches take no packet without `nonce`, a random number of 64 bits that only they and the job's workers know.
+    `number` (1 to 65,535) names it in packets; `capacity` is how many of them may be members at a time; a worker may
+    wait for the results of `window` items at a time. `server` also gets results that are marked as final. Switches
+    accept no packet without `nonce`, a random number of 64 bits that only they and the job's workers know.
     """
 
     number: int
@@ -94,9 +94,9 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class AggregationTree:
-    """Where a job is added up: at `root`, of leaves and of workers (by host) that contribute to it directly.
+    """Placement of a job's sums: at `root`, of leaves and of workers (by host) that contribute to it directly.
 
-    A child's place in `children` is its number in the switch and never changes.
+    A child's position in `children` is its number in the switch and never changes.
     """
 
     root: str
@@ -105,7 +105,7 @@ class AggregationTree:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who must contribute now, by host; each change of it has an epoch of its own (0 to 65,535, then again 0)."""
+    """Workers that must contribute now, by host; each change gets a new epoch (0 to 65,535, then 0 again)."""
 
     epoch: int
     workers: frozenset[str]

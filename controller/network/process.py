@@ -1,4 +1,4 @@
-"""What `millrace controller` runs: the daemon over gRPC until it is to stop."""
+"""Entry point of `millrace controller`: runs the daemon over gRPC until it is stopped."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.controller")
 _RELOADED: Final = ("watches", "reporting", "int_domain", "routed_networks")
-"""The keys that SIGHUP puts in force."""
+"""The keys that SIGHUP applies."""
 _RELIEF: Final = "give the controller a core of its own, or more controllers a part of the fabric each"
 
 
@@ -72,7 +72,7 @@ def run(
 ) -> None:
     """Control until SIGINT or SIGTERM; `on_ready` gets one line. The switches keep their tables afterwards.
 
-    SIGHUP puts the telemetry of `reload` in force: watches, what is reported, the INT domain. The rest stays.
+    SIGHUP applies the telemetry of `reload`: watches, reports, the INT domain. The rest stays.
     """
     topology = load_topology(settings.topology)
     asyncio.run(_until_signalled(settings, topology, on_ready, reload))
@@ -93,9 +93,9 @@ async def _until_signalled(
 
 
 def reconfigure(daemon: Daemon, before: DaemonSettings, read: Callable[[], DaemonSettings]) -> None:
-    """Have a daemon want the telemetry and networks that its settings say now; what cannot be changes nothing.
+    """Apply the telemetry and networks of a daemon's current settings; invalid ones change nothing.
 
-    Keys that differ from `before`, which it has started with, and cannot change while it runs, are said.
+    Keys that differ from `before`, with which it started, and cannot change while it runs, are reported.
     """
     try:
         settings = read()
@@ -120,10 +120,10 @@ async def serve(
     on_store: Callable[[StoreReconciler], None] | None = None,
     more: Sequence[Owner] = (),
 ) -> None:
-    """Control until `stop` is set; raise ControllerError for settings, topology and program that do not fit together.
+    """Control until `stop` is set; raise ControllerError if settings, topology and program do not fit together.
 
-    `on_daemon` gets the daemon before it starts, so that its status can be watched; `on_store` what looks after the
-    store, where the program has one. `more` are owners of tables that the program has beside those of ours.
+    `on_daemon` gets the daemon before it starts, so that its status can be watched; `on_store` the manager of the
+    store, if the program has one. `more` are owners of tables that the program has in addition to ours.
     """
     if settings.tls is not None:
         check_client(settings.tls)
@@ -278,7 +278,7 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
     """Return what opens a session to a switch by name; raise ControllerError for a switch without an address."""
     targets = settings.targets(topology)
     schema = load_schema(*program_files(settings))
-    # Ids grow from start to start: who starts last need not wait until a switch misses one that died without a word.
+    # Ids grow with each start: a new daemon need not wait until a switch notices that the previous one died.
     election_id = settings.election_id or UtcClock().now_ns() // 1000
 
     @asynccontextmanager
@@ -301,7 +301,7 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
 
 
 def port_watchers(settings: DaemonSettings, topology: Topology, observer: PortObserver) -> list[PortWatcher]:
-    """Return what watches each switch's ports, and has them say hello to their neighbours."""
+    """Return the watchers of each switch's ports, which also set their hellos to neighbours."""
     hellos = wanted_hellos(topology, settings.hellos)
     retry, rng, turns = settings.retry, random.Random(), connection_turns()
     return [

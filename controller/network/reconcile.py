@@ -22,7 +22,7 @@ _KINDS = (Kind.MEMBER, Kind.GROUP, Kind.MULTICAST, Kind.CLONE, Kind.DEFAULT, Kin
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Stage:
-    """Where an update stands in the order; updates of one stage may be executed in any order."""
+    """Position of an update in the order; updates of one stage may be executed in any order."""
 
     breaks: bool
     kind: int

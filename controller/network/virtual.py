@@ -99,10 +99,10 @@ class VirtualController:
         ports: Mapping[str, GnmiCore] | None = None,
         hellos: Hellos = NO_HELLOS,
     ) -> None:
-        """Watch the ports of switches by their gNMI services, where `ports` has them, and set their hellos.
+        """Watch the ports of switches by their gNMI services, if given in `ports`, and set their hellos.
 
-        `routed` are the networks behind hosts that route; `more` are owners of tables that the switches' program has
-        beside those of ours.
+        `routed` are the networks behind hosts that route; `more` are owners of tables that the switches' program has in
+        addition to ours.
         """
         missing = [node.name for node in topology.switches if node.name not in sessions]
         if missing:
@@ -133,9 +133,9 @@ class VirtualController:
         return_after_ns: int = RETURN_AFTER_NS,
         hellos: Hellos = HELLOS,
     ) -> VirtualController:
-        """Return a controller with sessions to every switch of a fabric, which are to run the program of ours.
+        """Return a controller with sessions to every switch of a fabric, all of which run our program.
 
-        With `aggregation` or `store` it is the one that adds up and holds content, and `jobs` are to be had.
+        With `aggregation` or `store` it is the one that adds up and holds content, and `jobs` are available.
         """
         schema = load_schema(*fabric_program(FABRIC if aggregation is None and store is None else FABRIC_AGGREGATION))
         sessions = {
@@ -166,7 +166,7 @@ class VirtualController:
             ports.start(self._hellos[switch])
 
     def reconnect(self, switch: str) -> None:
-        """Make one switch right at once, whatever it holds: after a start or a restart."""
+        """Reconcile one switch at once, whatever it holds: after a start or a restart."""
         self._driver.reconnect(switch)
 
     def configure(
@@ -175,10 +175,10 @@ class VirtualController:
         reporting: Reporting = NO_REPORTING,
         domain: IntDomain = DEFAULT_DOMAIN,
     ) -> None:
-        """Want other telemetry while traffic flows; raise ControllerError if it does not fit.
+        """Apply other telemetry while traffic flows; raise ControllerError if it does not fit.
 
-        It is there at once, but where the mark of INT packets changes: then each stage reaches one switch after the
-        other, a write delay apart.
+        It applies at once, unless the mark of INT packets changes: then each stage reaches one switch after the other,
+        a write delay apart.
         """
         self.features.configure(Telemetry(tuple(watches), reporting, domain))
         is_staged = self.features.telemetry.stage is not Stage.IN_FORCE
@@ -235,11 +235,11 @@ class VirtualController:
         self._call_at(time_ns, lambda: self._note_links(note(switch, time_ns)))
 
     def delayed_port(self, switch: str, state: PortState) -> None:
-        """Take what a switch says of one of its ports, one write delay from now."""
+        """Take a switch's report of one of its ports, one write delay from now."""
         self._call_at(self._clock.now_ns() + self._delays.write_delay_ns, lambda: self.port_changed(switch, state))
 
     def port_changed(self, switch: str, state: PortState) -> None:
-        """Take what a switch says of one of its ports: traffic keeps off links that died, after write delays."""
+        """Take a switch's report of one of its ports: traffic avoids dead links, after write delays."""
         self._note_links(self._links.port_changed(switch, state, self._clock.now_ns()))
 
     def on_links(self, listener: LinkListener) -> None:
@@ -262,14 +262,14 @@ class VirtualController:
             self._note_links(self._links.tick(self._clock.now_ns()))
 
     def link_changed(self, link: LinkKey, *, up: bool) -> None:
-        """Have packets avoid a link that is dead, as far as there is another way, one write delay from now."""
+        """Have packets avoid a dead link, if there is another path, one write delay from now."""
         down = self.coordinator.down
         if self.coordinator.avoid(down - {link} if up else down | {link}):
             self._driver.changed()
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be written."""
+        """Return whether nothing is left to be written."""
         return self._driver.settled
 
     def _note_step(self, step: Step) -> None:

@@ -1,6 +1,6 @@
-"""Drives a fabric's switches in virtual time, as a `Coordinator` says; it knows no owner by name.
+"""Drives a fabric's switches in virtual time, as a `Coordinator` directs; it knows no owner by name.
 
-Sessions are in one process, and writes take effect when the fabric's clock says.
+Sessions are in one process, and writes take effect at times of the fabric's clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OnStep = Callable[[Step], None]
 
 
 class WriteDelays(Strict, frozen=True):
-    """How long the control channel takes."""
+    """Delays of the control channel."""
 
     write_delay_ns: Annotated[int, msgspec.Meta(ge=0)] = 1_000_000
     """From sending a step to its effect in the tables and the next step's sending."""
@@ -59,7 +59,7 @@ class VirtualDriver:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be written."""
+        """Return whether nothing is left to be written."""
         is_right = all(self.coordinator.is_right(switch) for switch in self.coordinator.live)
         return is_right and not self._busy and self.coordinator.next_step() is None
 
@@ -70,7 +70,7 @@ class VirtualDriver:
             self.reconnect(switch)
 
     def reconnect(self, switch: str) -> None:
-        """Make one switch right at once, whatever it holds: after a start or a restart."""
+        """Reconcile one switch at once, whatever it holds: after a start or a restart."""
         if self._sessions[switch].install_pipeline():
             self.coordinator.installed(switch)
         self._reconcile(switch)
@@ -104,7 +104,7 @@ class VirtualDriver:
         self._call_at(start_ns + self._delays.write_delay_ns, lambda: self._take_effect(step))
 
     def stages_changed(self, gap_ns: int) -> None:
-        """Take switches, `gap_ns` apart, through the stages that owners have come to."""
+        """Take switches, `gap_ns` apart, through the stages that owners have reached."""
         for owner in self.coordinator.staged:
             if owner.number != self._stages[owner.name]:
                 self._stages[owner.name] = owner.number
@@ -190,7 +190,7 @@ class VirtualDriver:
             raise
 
     def _listen(self, switch: str) -> None:
-        """Give owners what a switch that is right counts and learns, from now on."""
+        """Pass the counts and digests of a reconciled switch to owners, from now on."""
         run = self._listening[switch] = self._listening.get(switch, 0) + 1
         session = self._sessions[switch]
         for owner in self.coordinator.listening:

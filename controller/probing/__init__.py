@@ -1,4 +1,4 @@
 """Probe tasks: small programs of probe kernels that measure what a compute centre really delivers.
 
-Nothing is imported here: what runs a probe task starts anew for each one, and must start quickly.
+This module imports nothing: each probe task runs in a fresh process, which must start quickly.
 """

@@ -36,7 +36,7 @@ from dataplane.topology.values import DeviceKind
 
 _OTHER: Final = re.compile(r"[^a-z0-9.-]+")
 _LONGEST_NAME: Final = 90
-"""Of a probe task, with room for a part's number."""
+"""Longest name of a probe task, with room for a part's number."""
 
 
 _CATEGORY_WORDS: Final[Mapping[str, str]] = {
@@ -49,40 +49,40 @@ _CATEGORY_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("network", "transfer", "download", "pull", "copy", "replication", "allreduce"), "network"),
     **dict.fromkeys(("memory", "stream", "graph", "cache", "index"), "memory"),
 }
-"""Words in the types that users give their tasks, and the library's category that each one names."""
+"""Words in users' task types, and the library category that each one names."""
 _WORDS: Final = re.compile(r"[a-z0-9]+")
 
 
 class Unlinked(StrEnum):
-    """What becomes of parts between which no data flows."""
+    """Treatment of parts between which no data flows."""
 
     TOGETHER = "together"
     """Sub-tasks of one probe task, run one after another."""
     APART = "apart"
-    """A probe task each."""
+    """One probe task each."""
 
 
 class BuildSettings(Strict, frozen=True):
-    """How a probe task is built from a target."""
+    """Settings for building a probe task from a target."""
 
     ratio: Annotated[int, Meta(ge=1, le=1 << 53)] = 1000
-    """Executions in the target for one repetition in the probe task."""
+    """Executions in the target per repetition in the probe task."""
     small: Annotated[int, Meta(ge=1, le=10_000)] = 10
-    """Counts up to this one stay as they are."""
+    """Counts up to this one are not scaled down."""
     unlinked: Unlinked = Unlinked.TOGETHER
     device: DeviceKind = DeviceKind.CPU
-    """For which kind of device kernels are taken."""
+    """Device kind to choose kernels for."""
     limit_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
-    """The longest that a probe task may run on one unit, once."""
+    """Longest time that a probe task may run on one unit, once."""
     is_parallel: bool = False
-    """The target spreads over several cores also where its libraries do not: kernels are divided over processes."""
+    """Divide kernels over processes even where the target's libraries use one core: the target itself is parallel."""
     seed: Annotated[int, Meta(ge=0, le=1 << 53)] = 0
 
 
 def repetitions(executions: int, settings: BuildSettings) -> int:
-    """Return how often a kernel runs for so many executions in the target: their ratio, rounded, at least once.
+    """Return a kernel's repetitions for this many executions in the target: scaled by the ratio, rounded, at least 1.
 
-    A count that is already small stays as it is (3000, 2000, 1000 at 1000:1 are 3, 2, 1; 1 stays 1).
+    Small counts are not scaled (3000, 2000, 1000 at 1000:1 are 3, 2, 1; 1 stays 1).
     """
     if executions <= settings.small:
         return executions
@@ -90,7 +90,7 @@ def repetitions(executions: int, settings: BuildSettings) -> int:
 
 
 def category_of(task_type: str) -> str:
-    """Return the library's category for a type of tasks, by the first of its words that names one; '' if none does."""
+    """Return the library category for a task type, by the first of its words that names one; '' if none does."""
     words = (_CATEGORY_WORDS.get(word) for word in _WORDS.findall(task_type.lower()))
     return next((category for category in words if category is not None), "")
 
@@ -105,10 +105,10 @@ def of_target(
     run_time_s: float | None = None,
     threshold: float = THRESHOLD,
 ) -> tuple[tuple[ProbeTask, ...], tuple[Match, ...]]:
-    """Return the probe tasks of a target, and what each of its operators has matched; as `build`.
+    """Return the probe tasks of a target and the match of each of its operators; see `build`.
 
-    Kernels of the category that the task's type names come first, else of the graph's own; those of others follow where
-    none of these resembles an operator.
+    Kernels of the category that the task type names come first, otherwise those of the graph's own category; kernels of
+    other categories follow where none of these resembles an operator.
     """
     known = tuple(kernels)
     if not known:
@@ -128,11 +128,11 @@ def build(
     seconds: Mapping[str, float] | None = None,
     run_time_s: float | None = None,
 ) -> tuple[ProbeTask, ...]:
-    """Return the probe task of a target, or several where its unlinked parts are to stand apart.
+    """Return the probe task of a target, or several if its unlinked parts are to run apart.
 
-    `seconds` are what the target's operators took in all, by name, where somebody has measured it, and `run_time_s`
-    what the whole target took, else their sum. Raises ProbeError where no operator has matched, where that would be
-    more than a probe task holds, and for matches of other operators.
+    `seconds` are the measured total times of the target's operators by name, if known; `run_time_s` is the time of the
+    whole target, by default their sum. Raises ProbeError if no operator has matched, if a probe task cannot hold all
+    uses, and for matches of other operators.
     """
     settings = settings or BuildSettings()
     costs = _costs(graph, seconds, run_time_s)
@@ -155,7 +155,7 @@ def build(
 
 
 def links_between(graph: OperatorGraph, kept: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of kept operators between which data flows, directly or through others that are not kept."""
+    """Return the pairs of kept operators between which data flows, directly or through operators that are not kept."""
     chosen, found = set(kept), []
     before: dict[str, dict[str, None]] = {}
     for name in graph.order:
@@ -169,7 +169,7 @@ def links_between(graph: OperatorGraph, kept: Iterable[str]) -> tuple[tuple[str,
 
 
 def apart(probe: ProbeTask, costs: Mapping[str, float] | None) -> tuple[ProbeTask, ...]:
-    """Return a probe task for each part of one that no link joins to the others; each knows its share of the target."""
+    """Return one probe task for each part that no link joins to the others, with its share of the target."""
     if len(probe.parts) == 1:
         return (probe,)
     found = []
@@ -188,7 +188,7 @@ def apart(probe: ProbeTask, costs: Mapping[str, float] | None) -> tuple[ProbeTas
 
 
 def _usable(graph: OperatorGraph, matches: Sequence[Match], settings: BuildSettings) -> dict[str, Match]:
-    """Return the matches that have a kernel with code for the wanted kind of device, by operator."""
+    """Return, by operator, the matches whose kernel has code for the wanted device kind."""
     if strange := next((match.operator for match in matches if match.operator not in graph.operator), None):
         raise ProbeError(f"{graph.name}: a match of {strange}, which is none of its operators")
     found = {
@@ -216,7 +216,7 @@ def _why_nothing(graph: OperatorGraph, matches: Sequence[Match], settings: Build
 
 
 def use_names(kernels: Sequence[str]) -> tuple[str, ...]:
-    """Return a name for each use of kernels, by their identifiers: these themselves, numbered where one comes again."""
+    """Return a name for each use of the kernels: the kernel's identifier, numbered if it repeats."""
     often, taken = Counter(kernels), set(kernels)
     names = []
     for kernel in kernels:
@@ -276,13 +276,13 @@ def _code(kernel: ProbeKernel, device: DeviceKind, library: Library | None = Non
 
 
 def _category(matches: Iterable[Match]) -> str:
-    """Return the category of most matched kernels, the first in the alphabet of several."""
+    """Return the category of most matched kernels; of a tie, the first in the alphabet."""
     often = Counter(_kernel(match).category for match in matches)
     return min(often, key=lambda category: (-often[category], category))
 
 
 def _unmatched(graph: OperatorGraph, matched: Iterable[str]) -> tuple[str, ...]:
-    """Return the operators that have no use, as many as a probe task names."""
+    """Return the operators that have no use, at most as many as a probe task can name."""
     known = set(matched)
     names = tuple(operator.name for operator in graph.operators if operator.name not in known)
     if len(names) <= MOST_UNMATCHED:
@@ -291,7 +291,7 @@ def _unmatched(graph: OperatorGraph, matched: Iterable[str]) -> tuple[str, ...]:
 
 
 def _share(costs: Mapping[str, float] | None, matched: Iterable[str]) -> float | None:
-    """Return the matched operators' part of what the target costs, None where nobody knows."""
+    """Return the matched operators' part of the target's cost, None if unknown."""
     if costs is None or not (total := sum(costs.values())):
         return None
     return min(1.0, sum(costs.get(name, 0.0) for name in matched) / total)
@@ -300,7 +300,7 @@ def _share(costs: Mapping[str, float] | None, matched: Iterable[str]) -> float |
 def _costs(
     graph: OperatorGraph, seconds: Mapping[str, float] | None, run_time_s: float | None
 ) -> Mapping[str, float] | None:
-    """Return what each operator costs, and under '' all that is none: seconds, else operations that count the same."""
+    """Return the cost of each operator, and under '' the remainder: seconds, otherwise operation counts of one unit."""
     if seconds is not None:
         return {**seconds, "": max(0.0, (run_time_s or 0.0) - sum(seconds.values()))}
     works = {operator.name: work_of(operator) for operator in graph.operators}
@@ -315,5 +315,5 @@ def _costs(
 
 
 def _name_of(text: str) -> str:
-    """Return a graph's name as a probe task can have it."""
+    """Return a graph's name in the form that a probe task allows."""
     return _OTHER.sub("-", text.lower())[:_LONGEST_NAME].strip("-.") or "probe"

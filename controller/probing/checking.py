@@ -1,7 +1,7 @@
-"""Whether a probe task runs in seconds on one unit, from the seconds of one execution of each of its kernels; pure.
+"""Checks that a probe task runs within seconds on one unit, from the time of one execution of each kernel; pure.
 
-These are tried: `trial` is the probe task with each kernel once. Of one that takes too long the refusal says which
-kernel that is owed to, and which ratio would do.
+The times come from a trial run: `trial` is the probe task with each kernel once. The refusal of a probe task that takes
+too long names the kernel responsible and the ratio that would do.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from controller.probing.values import MAX_SIZE, KernelUse, ProbeTask
 
 
 def trial(probe: ProbeTask) -> ProbeTask:
-    """Return a probe task that runs each of its kernels once, those of equal code and sizes only once for all."""
+    """Return a probe task that runs each of its kernels once; uses of equal code and sizes share one run."""
     found = {_work_of(use): replace(use, repetitions=1) for use in reversed(probe.uses)}
     return replace(probe, name="trial", uses=tuple(reversed(found.values())), links=())
 
 
 def tried_s(probe: ProbeTask, found_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of one execution by use of a probe task, from those of its trial's uses."""
+    """Return the seconds of one execution for each use of a probe task, from those of its trial's uses."""
     by_work = {_work_of(use): found_s[use.name] for use in trial(probe).uses}
     return {use.name: by_work[_work_of(use)] for use in probe.uses}
 
 
 def estimated_s(probe: ProbeTask, execution_s: Mapping[str, float]) -> float:
-    """Return the seconds of a probe task on one unit, the means that it forms left out."""
+    """Return the seconds that a probe task takes on one unit, without forming the means."""
     return sum(use.repetitions * execution_s[use.name] for use in probe.uses)
 
 
 def check(probe: ProbeTask, execution_s: Mapping[str, float], settings: BuildSettings) -> float:
-    """Return the estimated seconds on one unit; raise ProbeError, with what would do, where they are too many."""
+    """Return the estimated seconds on one unit; raise ProbeError, with a remedy, if they exceed the limit."""
     total_s = estimated_s(probe, execution_s)
     if total_s <= settings.limit_s:
         return total_s

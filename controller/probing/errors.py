@@ -1,9 +1,9 @@
 """Errors of probing.
 
 SchedulerError
-└── ProbeError            a probe task, a use of a kernel, or a result is not what it can be
-    └── ProbeKernelError  a probe kernel is not there, cannot run here, or is not what it can be
-        └── ProbeMemoryError  it has less memory than it takes
+└── ProbeError            a probe task, a use of a kernel, or a result is invalid
+    └── ProbeKernelError  a probe kernel is missing, cannot run here, or is invalid
+        └── ProbeMemoryError  it needs more memory than there is
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from controller.common.errors import SchedulerError
 
 
 class ProbeError(SchedulerError):
-    """A probe task cannot be built, read or run; the text names the probe task, the use and what would do.
+    """A probe task cannot be built, read or run; the text names the probe task, the use and the remedy.
 
-    `at` is where in a file that is (`uses[2].sizes`), '' where nobody knows.
+    `at` is the place of the error in a file (`uses[2].sizes`), '' if unknown.
     """
 
     def __init__(self, problem: str, *, at: str = "") -> None:
@@ -23,8 +23,8 @@ class ProbeError(SchedulerError):
 
 
 class ProbeKernelError(ProbeError):
-    """A probe kernel is not there, cannot run here, or is not what it can be; the text names kernel and version."""
+    """A probe kernel is missing, cannot run here, or is invalid; the text names kernel and version."""
 
 
 class ProbeMemoryError(ProbeKernelError):
-    """A probe kernel takes more memory than there is; the text names it and its sizes."""
+    """A probe kernel needs more memory than there is; the text names it and its sizes."""

@@ -1,6 +1,6 @@
-"""Probe tasks that an expert writes: "large dense direct solve" is three dgemm.
+"""Probe tasks written by an expert: "large dense direct solve" is three dgemm.
 
-A file names kernels of the library; what it does not say of them is as the library has it.
+A file names kernels of the library; the library supplies whatever the file leaves out.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class ExpertUse(Strict, frozen=True):
 
     kernel: Identifier
     name: Name | None = None
-    """For links, and for its times in results; else the kernel's own."""
+    """Name in links and in results' times; by default the kernel's own."""
     version: Positive | None = None
     repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 1
     executions: Positive | None = None
     sizes: SizeMap = msgspec.field(default_factory=dict)
-    """Those that are not as by default."""
+    """Sizes that differ from the defaults."""
     device: DeviceKind | None = None
-    """That of whoever reads the file, unless it is said."""
+    """By default the reader's device."""
     library: Library | None = None
 
 
@@ -45,9 +45,9 @@ class ExpertFile(Strict, frozen=True):
     kernels: Annotated[tuple[ExpertUse, ...], Meta(min_length=1, max_length=256)]
     links: Annotated[tuple[LinkSpec, ...], Meta(max_length=4096)] = ()
     category: Word | None = None
-    """That of its first kernel, unless it is said."""
+    """By default that of the first kernel."""
     task_type: Name | None = None
-    """Tasks of this type are taken to be like it."""
+    """The probe stands for tasks of this type."""
     about: Line = ""
     seed: Count = 0
 

@@ -46,7 +46,7 @@ def dumps(probe: ProbeTask, *, as_json: bool = False) -> str:
 
 
 def of_spec(name: str, spec: ProbeTaskSpec) -> ProbeTask:
-    """Return the probe task that a resource of that name holds; raise ProbeError with where in it a value is wrong."""
+    """Return the probe task that a resource of that name holds; raise ProbeError with the place of a wrong value."""
     uses = []
     for index, use in enumerate(spec.uses):
         try:
@@ -103,7 +103,7 @@ def _reference(spec: TargetRunSpec | None) -> TargetRun | None:
 
 
 def _document(probe: ProbeTask) -> dict[str, Any]:
-    """Return a probe task as plain data, without what is as it would be had nobody said anything."""
+    """Return a probe task as plain data, without values that equal the defaults."""
     document = {
         "category": probe.category,
         "task_type": probe.task_type or None,

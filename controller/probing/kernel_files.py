@@ -1,6 +1,6 @@
 """Files of probe kernels, YAML or JSON, and their resource in the API: strict, errors with file, line, key; and back.
 
-A file is the resource's spec with `millrace`, the version of the format, before it; without `version` it is the next.
+A file is the resource's spec preceded by `millrace`, the version of the format; without `version` it is the next one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def dumps(kernel: values.ProbeKernel) -> str:
 
 
 def of_spec(spec: ProbeKernelSpec) -> values.ProbeKernel:
-    """Return the kernel that a resource holds; raise ProbeError with where in it a value is wrong."""
+    """Return the kernel that a resource holds; raise ProbeError with the place of a wrong value."""
     return _kernel(spec, spec.version)
 
 
@@ -84,7 +84,7 @@ def _kernel(spec: ProbeKernelParts, version: int) -> values.ProbeKernel:
 
 
 def _document(kernel: values.ProbeKernel) -> dict[str, Any]:
-    """Return a kernel as plain data, without what is as it would be had nobody said anything."""
+    """Return a kernel as plain data, without values that equal the defaults."""
     document = {
         "identifier": kernel.identifier,
         "version": kernel.version,

@@ -1,6 +1,6 @@
-"""Where the uses of a probe task stand in a picture: columns by the longest way of data, rows so that links cross less.
+"""Layout of a probe task's picture: uses in columns by the longest data path, in rows ordered to reduce crossings.
 
-A link over several columns passes through spots of its own, so that it runs between boxes and not behind them
+A link over several columns passes through spots reserved for it, so that it runs between boxes and not behind them
 (Sugiyama, Tagawa and Toda, 1981: layers, dummy nodes, barycentres).
 """
 
@@ -21,19 +21,19 @@ Node = str | tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Columns of uses and spots from left to right, each from top to bottom, and the way of each link."""
+    """Columns of uses and spots from left to right, each from top to bottom, and the path of each link."""
 
     columns: tuple[tuple[Node, ...], ...]
     ways: Mapping[Link, tuple[Node, ...]]
 
     @property
     def rows(self) -> int:
-        """How many rows the longest column has."""
+        """Number of rows of the longest column."""
         return max(len(column) for column in self.columns)
 
 
 def layers_of(probe: ProbeTask) -> Layers:
-    """Return the columns of a probe task's uses; the same task gives the same ones."""
+    """Return the columns of a probe task's uses; deterministic."""
     column: dict[str, int] = {}
     for name in probe.order:
         column[name] = max((column[source] + 1 for source in probe.sources[name]), default=0)
@@ -67,7 +67,7 @@ def _neighbours(ways: Iterable[Sequence[Node]]) -> tuple[dict[Node, list[Node]],
 
 
 def _sorted(column: list[Node], beside: list[Node], neighbours: Mapping[Node, list[Node]]) -> list[Node]:
-    """Return a column in the order of the mean places of its neighbours; those without any keep theirs."""
+    """Return a column sorted by the mean positions of its neighbours; nodes without neighbours keep their positions."""
     place = {node: at / max(1, len(beside) - 1) for at, node in enumerate(beside)}
     own = {node: at / max(1, len(column) - 1) for at, node in enumerate(column)}
 

@@ -1,7 +1,7 @@
-"""The library of probe kernels: those that come with Millrace, and those of the API's store over them.
+"""The library of probe kernels: the built-in ones, overlaid with those of the API's store.
 
-The built-in ones are there without any store. A stored kernel of the same identifier and version takes the place of a
-built-in one; another version stands beside it, and the newest is what a name without a version means.
+The built-in ones need no store. A stored kernel of the same identifier and version replaces a built-in one; another
+version is added, and a name without a version means the newest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KernelLibrary:
         return tuple(kernel for kernel in newest if category is None or kernel.category == category)
 
     def versions(self, identifier: str) -> tuple[ProbeKernel, ...]:
-        """Return all versions of a kernel, the oldest first; raise ProbeKernelError where there is none."""
+        """Return all versions of a kernel, the oldest first; raise ProbeKernelError if there is none."""
         if not self._kernels:
             raise ProbeKernelError(f"there is no kernel {identifier}: the library is empty")
         if identifier not in self._kernels:
@@ -41,7 +41,7 @@ class KernelLibrary:
         return tuple(versions[version] for version in sorted(versions))
 
     def kernel(self, identifier: str, version: int | None = None) -> ProbeKernel:
-        """Return a kernel, its newest version if none is named; raise ProbeKernelError where there is none."""
+        """Return a kernel, its newest version if none is named; raise ProbeKernelError if there is none."""
         versions = self.versions(identifier)
         if version is None:
             return versions[-1]
@@ -56,7 +56,7 @@ class KernelLibrary:
         return version in self._kernels.get(identifier, {})
 
     def named(self, name: str) -> ProbeKernel:
-        """Return the kernel of a name such as dgemm, its newest version, or dgemm.2; raise ProbeKernelError."""
+        """Return the kernel of a name: dgemm (its newest version) or dgemm.2; raise ProbeKernelError."""
         identifier, dot, version = name.partition(".")
         if dot and not (version.isascii() and version.isdecimal()):
             raise ProbeKernelError(f"{name!r} names no kernel: IDENTIFIER or IDENTIFIER.VERSION")
@@ -91,7 +91,7 @@ def prepare(
     library: Library | None = None,
     memory_bytes: int | None = None,
 ) -> loading.Checked:
-    """Return a kernel with its data at sizes, its own where none are given; raise ProbeKernelError in one line.
+    """Return a kernel with its data at sizes, by default its own; raise ProbeKernelError in one line.
 
     `memory_bytes` is what a unit has; None for what this process may take.
     """

@@ -1,4 +1,4 @@
-"""A probe task as a picture and as text: uses in columns by the way of data, links with the means that they carry."""
+"""A probe task as a picture: uses in columns along the data flow, links with the means that they carry."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from controller.probing.values import KernelUse, ProbeTask
 
 _BOX_IN: Final = (2.2, 0.84)
 _PITCH_IN: Final = (3.35, 1.2)
-"""From the middle of a box to that of the next, sideways and down."""
+"""Distance between the centres of neighbouring boxes, horizontal and vertical."""
 _SPOT_IN: Final = 0.35
-"""Down to the next from the spot of a link."""
+"""Vertical distance from the spot of a link to the next."""
 _MARGIN_IN: Final = 0.3
 _TITLE_IN: Final = 0.62
 _LEAST_IN: Final = 7.0
 _DPI: Final = 110
 _FILLS: Final = ("#dbe9f6", "#e5f2df", "#fdeed8", "#efe3f3", "#fbe0e0", "#e6e6e6", "#d9f0ee", "#f6f3cf")
 _LETTERS: Final = 30
-"""Of a line in a box."""
+"""Most characters in a line of a box."""
 
 Point = tuple[float, float]
 
 
 def draw(probe: ProbeTask, path: Path) -> None:
-    """Write a probe task's graph to a .png or .svg file; raise ProbeError for another name, or if it cannot be."""
+    """Write a probe task's graph to a .png or .svg file; raise ProbeError for another name, or if writing fails."""
     if path.suffix not in {".png", ".svg"}:
         raise ProbeError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time; names are no formulas.
+    # The same picture each time; names are not formulas.
     with mpl.rc_context({"svg.hashsalt": "millrace", "text.parse_math": False}):
         canvas = _drawn(probe)
         try:
@@ -66,7 +66,7 @@ def _drawn(probe: ProbeTask) -> Figure:
 
 
 def _places(layers: Layers) -> tuple[dict[Node, Point], float, float]:
-    """Return the middle of each box and spot in inches from the top left, and the size of it all."""
+    """Return the centre of each box and spot in inches from the top left, and the overall size."""
     heights = [sum(_height_in(node) for node in column) for column in layers.columns]
     tallest_in = max(heights)
     places: dict[Node, Point] = {}
@@ -99,7 +99,7 @@ def _draw_use(axes: Axes, use: KernelUse, place: Point, fill: str) -> None:
 
 
 def _draw_link(axes: Axes, way: tuple[Node, ...], places: Mapping[Node, Point]) -> None:
-    """Draw a link from box to box, straight on through the columns between."""
+    """Draw a link from box to box, straight through the columns between."""
     half_in = _BOX_IN[0] / 2
     (x, y), *between, end = (places[node] for node in way)
     x += half_in
@@ -118,7 +118,7 @@ def _draw_link(axes: Axes, way: tuple[Node, ...], places: Mapping[Node, Point]) 
 
 
 def _draw_mean(axes: Axes, use: KernelUse, place: Point) -> None:
-    """Say beside a box whose output others read what that is."""
+    """Label a box whose output others read with its mean."""
     if use.repetitions > 1:
         x, y = place[0] + _BOX_IN[0] / 2 + 0.06, place[1] - 0.11
         behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}

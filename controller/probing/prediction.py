@@ -1,11 +1,11 @@
-"""How long a target task takes where a probe of it ran: the probe's times, as often as the target executes them.
+"""Predicts a target task's run time where a probe of it ran: the probe's times scaled to the target's executions.
 
-Each use of a kernel stands for an operator of the target: seconds of one execution, times the executions in the
-target, times the work of one of these over that of the kernel's. What was not matched is taken to cost what the matched
-share costs; the start of a process counts once. With a reference, a real run of the target and the probe's runs in one
-place, only the ratio of the probe's times is used: an error that the kernels make everywhere then cancels, as in
-Habitat (Yu et al., ATC 2021), which scales operators' times between GPUs. A probe task that was built from a traced
-program has such a reference with it: what both took where it was built.
+Each use of a kernel stands for an operator of the target: seconds of one execution, times the executions in the target,
+times the ratio of their work to that of the kernel's. Unmatched operators are assumed to cost what the matched share
+costs; the start of a process counts once. With a reference, a real run of the target and the probe's runs in one place,
+only the ratio of the probe's times is used: an error that the kernels make everywhere then cancels, as in Habitat (Yu
+et al., ATC 2021), which scales operators' times between GPUs. A probe task built from a traced program carries such a
+reference: what both took where it was built.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from controller.cluster.estimates import Basis, Estimate
 from controller.probing.values import ProbeTask, TargetRun
 
 FIRM_SHARE: Final = 0.9
-"""The matched part of a target from which on its time counts as measured; below, the rest is a model of it."""
+"""Matched part of a target from which its time counts as measured; below, the rest is modelled."""
 LEAST_SHARE: Final = 0.5
-"""With less of it matched nothing is said: most of the time would be a guess."""
+"""Least matched part for a prediction: with less, most of the time would be a guess."""
 _SUCCEEDED: Final = frozenset({"", "succeeded"})
 _DEVIATIONS: Final = 2.0
-"""Standard errors on either side of a mean: 95 % of a normal distribution's."""
+"""Standard errors on either side of a mean: 95 % of a normal distribution."""
 _FAR: Final = 3.0
-"""A target that takes so many times as long as its kernels, or the reverse, is no longer measured by them."""
+"""Factor between a target's time and its kernels', either way, from which the kernels no longer measure it."""
 _STEADY_ERROR: Final = 0.05
-"""What a quarter of a second errs at least about minutes: 19 of 20 windows kept within it, with and without a quota."""
+"""Least relative error of a quarter of a second against minutes: 19 of 20 windows kept it, with or without quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A place where both are known: how long the target took, and the probe's runs, on the same units."""
+    """A place with known times of both: the target's run time, and the probe's runs, on the same units."""
 
     run_time_s: float
     runs: tuple[ProbeRun, ...]
@@ -43,7 +43,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What the probe says of the target's matched operators: seconds, those of each repetition, and the start."""
+    """The matched operators' work by the probe: seconds, those of each repetition, and the start."""
 
     seconds: float
     samples: tuple[float, ...]
@@ -51,7 +51,7 @@ class _Work:
 
     @property
     def error_s(self) -> float:
-        """How far the true mean may be from it."""
+        """Bound on the distance to the true mean."""
         least = self.seconds * _STEADY_ERROR
         if len(self.samples) < 2:
             return least
@@ -63,9 +63,9 @@ class _Work:
 def predicted(probe: ProbeTask, runs: Sequence[ProbeRun], *, reference: Reference | None = None) -> Estimate:
     """Return how long the probe's target takes on the units that the runs were on, between bounds.
 
-    Runs that failed, that lack a use, or whose figures are no times or no right values, count for nothing, and the
-    reasons say so. The estimate is unknown where no run is left, where runs are on different numbers of units, and
-    where less than LEAST_SHARE of the target is matched.
+    Ignores, with a reason, runs that failed, that lack a use, or whose figures are no times or wrong values. The
+    estimate is unknown if no run is left, if runs are on different numbers of units, and if less than LEAST_SHARE of
+    the target is matched.
     """
     refusals = [(run, _refusal(probe, run)) for run in runs]
     good = [run for run, refusal in refusals if refusal is None]
@@ -110,7 +110,7 @@ def _scaled(probe: ProbeTask, work: _Work, reference: Reference, left_out: tuple
 
 
 def _by_building(probe: ProbeTask, work: _Work, known: TargetRun, left_out: tuple[str, ...]) -> Estimate:
-    """Return the estimate by what target and kernels took where the probe was built; starts are the place's own."""
+    """Return the estimate from the times of target and kernels where the probe was built; start times are local."""
     there_s = _seconds(probe, dict(known.kernels_s))
     factor = known.cpu_time_s / there_s
     reasons = [
@@ -149,7 +149,7 @@ def _work(probe: ProbeTask, runs: Sequence[ProbeRun]) -> _Work:
 
 
 def _seconds(probe: ProbeTask, execution_s: Mapping[str, float]) -> float:
-    """Return what all uses together take in the target, of the seconds of one execution of each."""
+    """Return the time that all uses together take in the target, from the seconds of one execution of each."""
     return math.fsum(execution_s[use.name] * use.executions * use.scale for use in probe.uses)
 
 
@@ -167,7 +167,7 @@ def _samples(probe: ProbeTask, run: ProbeRun) -> list[float]:
 
 
 def _refusal(probe: ProbeTask, run: ProbeRun) -> str | None:
-    """Return in a line why a run counts for nothing, None if it counts."""
+    """Return in one line why a run is ignored, None if it counts."""
     if run.outcome not in _SUCCEEDED:
         return f"a run that ended with {run.outcome}{': ' if run.problem else ''}{run.problem}"
     for use in probe.uses:

@@ -1,4 +1,4 @@
-"""What a target and its probe take where the probe task is built: the reference that other places are compared with."""
+"""The reference that other places are compared with: times of a target and its probe where the probe task is built."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from controller.probing.running.report import Order, Outcome
 from controller.probing.values import ProbeTask, TargetRun
 
 _AT_LEAST_S: Final = 0.5
-"""Each of two times, twice as long as at a centre: it is measured once, and errs in all predictions."""
+"""Least duration of each of two measurements, twice that at a centre: its error enters all predictions."""
 
 
 def with_reference(probe: ProbeTask, target_s: Callable[[], float | None], *, deadline_s: float) -> ProbeTask:
-    """Return a probe task with the CPU time of its kernels here, on one core, and of the target, on one core, too.
+    """Return a probe task with the CPU time here, on one core, of its kernels and of the target.
 
-    Both are CPU times, so that what others do on this machine meanwhile is in neither. `target_s` runs the target and
-    returns the CPU time of all its executions in seconds, without the start of its process; None leaves the probe as it
-    is. Kernels run before it and after it: how fast a machine is changes within minutes. ProbeError if the probe fails.
+    Both are CPU times, so that other load on this machine is in neither. `target_s` runs the target and returns the CPU
+    time of all its executions in seconds, without the start of its process; None leaves the probe as it is. Kernels run
+    before and after it, because a machine's speed changes within minutes. Raises ProbeError if the probe fails.
     """
     before = _kernels_s(probe, deadline_s)
     cpu_time_s = target_s()

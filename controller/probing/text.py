@@ -12,7 +12,7 @@ _ALIGNED: Final = 5
 
 
 def heading(probe: ProbeTask) -> str:
-    """Return in a line what a probe task is built for, and how much of that it stands for."""
+    """Return in one line what a probe task is built for, and how much of that it covers."""
     words = [probe.category]
     if probe.task_type:
         words.append(f"for tasks of type {probe.task_type}")
@@ -33,7 +33,7 @@ def heading(probe: ProbeTask) -> str:
 
 
 def lines_of(probe: ProbeTask) -> Iterator[str]:
-    """Yield a probe task's lines: its heading, each part's uses in the order in which they run, and its kernels."""
+    """Yield a probe task's lines: its heading, each part's uses in run order, and its kernels."""
     yield f"{probe.name}: {heading(probe)}"
     cells = {name: _cells(probe, probe.use[name]) for name in probe.order}
     widths = [max(len(row[at]) for row in cells.values()) for at in range(_ALIGNED)]
@@ -58,12 +58,12 @@ def counted(executions: int) -> str:
 
 
 def sizes_line(use: KernelUse) -> str:
-    """Return a use's sizes in a line."""
+    """Return a use's sizes in one line."""
     return " ".join(f"{name}={size}" for name, size in use.sizes) or "no sizes"
 
 
 def _cells(probe: ProbeTask, use: KernelUse) -> tuple[str, ...]:
-    """Return what stands in a use's line: _ALIGNED cells in columns, and where its mean goes."""
+    """Return the contents of a use's line: _ALIGNED cells in columns, and the targets of its mean."""
     code = use.implementation
     target = f"for {counted(use.executions)} of {use.operator}" if use.operator else ""
     if use.scale != 1:

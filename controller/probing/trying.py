@@ -1,4 +1,4 @@
-"""A probe kernel is tried before others rely on it: each implementation that can run here runs once, rightly."""
+"""Trial of a probe kernel before others rely on it: each implementation that can run here must run once correctly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def code_of(kernel: ProbeKernel, entry: str) -> str:
 
 
 def tried(kernel: ProbeKernel, seed: int = 0) -> Iterator[str]:
-    """Yield a line for each implementation that has run with a right output; raise ProbeKernelError for one that fails.
+    """Yield a line for each implementation that gave a correct output; raise ProbeKernelError for one that fails.
 
     Implementations for devices other than processors are loaded, not run.
     """

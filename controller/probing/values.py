@@ -30,10 +30,10 @@ MOST_LINKS: Final = 4096
 MOST_SIZES: Final = 64
 MOST_UNMATCHED: Final = 4096
 LONGEST_LINE: Final = 1024
-"""Of what people and targets call things."""
+"""Longest line, for names that people and targets give."""
 MOST_REPETITIONS: Final = 100_000
 MAX_SIZE: Final = 1 << 53
-"""What JSON of any language keeps."""
+"""Largest integer that JSON keeps exactly in any language."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?")
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -42,11 +42,11 @@ _MOST_SCALE: Final = 1e18
 _LONGEST_S: Final = 1e9
 _SIZE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 CATEGORIES: Final = ("hpc", "ai", "sql", "io", "network", "memory")
-"""Of the kernels that come with Millrace; users' kernels may have others."""
+"""Categories of the kernels that come with Millrace; users' kernels may have others."""
 
 
 class Library(StrEnum):
-    """What an implementation computes with; a container's entry is an image, all others' a `module:function`."""
+    """Library that an implementation uses; a container's entry is an image, all others' a `module:function`."""
 
     NUMPY = "numpy"
     SCIPY = "scipy"
@@ -73,8 +73,8 @@ class Prepared(Protocol):
 class Implementation:
     """A kernel's code for a kind of device; `entry` is `module:function` of `make(sizes, seed)`, or an image.
 
-    `threads` is said of code that itself uses all threads that it is given (BLAS, torch); other code is divided over
-    processes where its kernel says how (`ProbeKernel.splits`).
+    `threads` marks code that itself uses all threads available to it (BLAS, torch); other code is divided over
+    processes if its kernel says how (`ProbeKernel.splits`).
     """
 
     device: DeviceKind
@@ -87,10 +87,10 @@ class Implementation:
 class ProbeKernel:
     """An operator that dominates the cost of some class of tasks.
 
-    `operator` is the kind in controller.cluster.operators.KINDS that it stands for, or a word of its own. `sizes` are
-    those it runs at unless a use says others. `tolerance` is the relative error against the true value up to which an
-    output counts as right, and `truth` says in a line what that value is. `splits` are the sizes, apart by
-    blanks, that are divided where several processes share the work, '' where it cannot be. `code` is a normalised
+    `operator` is the kind in controller.cluster.operators.KINDS that it stands for, or another word. `sizes` are those
+    it runs at unless a use overrides them. `tolerance` is the relative error against the true value up to which an
+    output counts as right, and `truth` describes that value in one line. `splits` are the sizes, separated by blanks,
+    that are divided where several processes share the work, '' if the work cannot be divided. `code` is a normalised
     syntax tree, for matching.
     """
 
@@ -123,18 +123,18 @@ class ProbeKernel:
             raise ProbeKernelError(f"kernel {self.identifier}: splits {min(strange)}, no size of its own", at="splits")
 
     def implementation(self, device: DeviceKind, library: Library | None = None) -> Implementation | None:
-        """Return the implementation of a library for a kind of device, the first one without it; None without any."""
+        """Return a library's implementation for a kind of device, by default the first; None if there is none."""
         of_device = [one for one in self.implementations if one.device is device]
         return next((one for one in of_device if one.library is library), of_device[0] if of_device else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a target's operator has matched in the library: `kernel` is None for no match, which is an answer.
+    """Match of a target's operator in the library: `kernel` is None for no match, which is a valid answer.
 
-    `similarity` is of the best kernel, 0 to 1. `sizes` are the kernel's that stand for the operator's shape. `scale` is
-    the work of an execution in the target over that of one at these sizes (1 where the sizes are the target's).
-    `reason` says in a line what it was decided by, `library` what the target computes with, where that is known.
+    `similarity` is that of the best kernel, 0 to 1. `sizes` are the kernel's that stand for the operator's shape.
+    `scale` is the work of an execution in the target over that of one at these sizes (1 if the sizes are the target's).
+    `reason` gives the basis of the decision in one line, `library` is what the target computes with, if known.
     """
 
     operator: str
@@ -151,8 +151,8 @@ class KernelUse:
     """A kernel within a probe task: `repetitions` runs at `sizes`, for `executions` of `operator` in the target.
 
     It carries all that a runner needs: `implementation`, the `tolerance` above which its output is wrong, and the sizes
-    that `splits` names. `scale` is as in Match. `operator` is '' and `executions` equals `repetitions` where an
-    expert wrote it without a target.
+    that `splits` names. `scale` is as in Match. `operator` is '' and `executions` equals `repetitions` if an expert
+    wrote it without a target.
     """
 
     name: str
@@ -191,13 +191,13 @@ class KernelUse:
 
     @property
     def device(self) -> DeviceKind:
-        """The kind of device that it runs on."""
+        """Device kind that it runs on."""
         return self.implementation.device
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Use `src`'s mean output is an input of use `dst`."""
+    """Link that makes use `src`'s mean output an input of use `dst`."""
 
     src: str
     dst: str
@@ -205,9 +205,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class TargetRun:
-    """CPU time of both in one place, on one core: of the target, all executions, and of the probe's kernels.
+    """CPU time of target and kernels in one place, on one core: all executions of the target, and the probe's kernels.
 
-    `cpu_time_s` is without the start of a process, `kernels_s` are seconds of one execution by use, sorted by name.
+    `cpu_time_s` excludes the start of a process, `kernels_s` are seconds of one execution by use, sorted by name.
     """
 
     cpu_time_s: float
@@ -223,12 +223,12 @@ class TargetRun:
 
 @dataclass(frozen=True)
 class ProbeTask:
-    """A probe task: uses of kernels and the links between them, without circles; ProbeError for one that is not so.
+    """A probe task: uses of kernels and the acyclic links between them; raises ProbeError if invalid.
 
-    `target` is the graph that it was built from, '' if an expert wrote it. `ratio` are executions in the target for one
-    repetition. `unmatched` are the target's operators that no kernel resembles, and `share_matched` the others' part of
-    the target's time (or work), None where nobody knows. `seed` makes every kernel's data. `reference` is what was
-    measured where it was built, of the target and of the probe itself.
+    `target` is the graph that it was built from, '' if an expert wrote it. `ratio` are executions in the target per
+    repetition. `unmatched` are the target's operators that no kernel resembles, and `share_matched` is the others' part
+    of the target's time (or work), None if unknown. `seed` makes every kernel's data. `reference` are the times of
+    target and probe measured where it was built.
     """
 
     name: str
@@ -293,7 +293,7 @@ class ProbeTask:
 
     @cached_property
     def sources(self) -> Mapping[str, tuple[str, ...]]:
-        """What feeds each use, in the order of the links."""
+        """Sources of each use, in the order of the links."""
         found: dict[str, list[str]] = {name: [] for name in self.use}
         for link in self.links:
             found[link.dst].append(link.src)
@@ -301,7 +301,7 @@ class ProbeTask:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The uses, each after all that feed it, else in the task's order; those in a circle are left out."""
+        """The uses, each after all that feed it, otherwise in the task's order; those in a cycle are left out."""
         waiting = {name: len(names) for name, names in self.sources.items()}
         readers: dict[str, list[str]] = {name: [] for name in self.use}
         for link in self.links:
@@ -334,7 +334,7 @@ class ProbeTask:
 
 
 def sizes_of(sizes: Mapping[str, int]) -> Sizes:
-    """Return sizes by name as the values here hold them."""
+    """Return sizes by name in the form that these values hold."""
     return tuple(sorted(sizes.items()))
 
 

@@ -1,1 +1,1 @@
-"""Schedulers: which node a task or a pod runs on (framework), and the same decisions in virtual time (simulation)."""
+"""Schedulers: the node of a task or a pod (framework), and the same decisions in virtual time (simulation)."""

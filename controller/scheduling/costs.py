@@ -1,4 +1,4 @@
-"""What lies between nodes, for who decides over and over: as telemetry says now, else the topology's figures."""
+"""Cost maps for repeated decisions: current telemetry, else the topology's nominal figures."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from controller.common.errors import CostMapError, PathError, SchedulerError
 from dataplane.topology.file import load_topology
 
 Costs = Callable[[], CostMap | None]
-"""What lies between nodes now, None where nothing is known."""
+"""Returns the current cost map, None if nothing is known."""
 
 
 class CostSource:
-    """Costs, and where hosts' own measurements of their links go in: no switch measures these."""
+    """A source of cost maps that also takes the hosts' own measurements of their links, which no switch measures."""
 
     def __init__(self, current: Costs, follower: CostMapFollower | None = None) -> None:
         self._current, self._follower = current, follower
 
     def __call__(self) -> CostMap | None:
-        """Return what lies between nodes now."""
+        """Return the current cost map."""
         return self._current()
 
     def take_nodes(self, nodes: Iterable[Node]) -> None:
-        """Take what nodes report of their hosts' links; those that are no hosts of the topology are left out."""
+        """Take what nodes report about their hosts' links; skip nodes that are not hosts of the topology."""
         if self._follower is None:
             return
         for node in nodes:
@@ -46,9 +46,9 @@ class CostSource:
 async def costs_of(
     topology: str | None, network: NetworkStateSettings | None, logger: logging.Logger
 ) -> AsyncIterator[CostSource]:
-    """Give what lies between a topology's hosts: as telemetry says now, else nominal figures, which say so themselves.
+    """Provide the costs between a topology's hosts: from telemetry, else nominal figures, marked as such.
 
-    The log says once that telemetry does not count, and why.
+    Logs once that telemetry is ignored, and why.
     """
     if topology is None:
         if network is not None:

@@ -1,8 +1,8 @@
-"""Whose turn it is: each project, and each user without one, holds a share of what there is, for its weight; pure.
+"""Fair shares: each project, and each user without one, gets a weighted share of the resources; pure.
 
-A share is that of the resource of which an account holds most (dominant resource fairness: Ghodsi et al., NSDI 2011),
-over its weight. Of accounts that wait at the same priority the one with the smallest share is next, so that what one
-leaves goes to the others, and each comes to its part as room is given back. Nothing is taken from anybody for it.
+An account's share is that of the resource of which it holds most (dominant resource fairness: Ghodsi et al., NSDI
+2011), over its weight. Of accounts that wait at the same priority, the one with the smallest share is next, so unused
+shares go to the others, and each gets its part as room is released. Nothing is taken away from an account.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 
 class Weights:
-    """The weights of projects, as their resources say; everybody else has 1."""
+    """The weights of projects, from their resources; all other accounts have weight 1."""
 
     def __init__(self) -> None:
         self._of: dict[str, float] = {}
 
     def take_all(self, projects: Iterable[Project]) -> None:
-        """Take all projects, in place of those known."""
+        """Replace all known projects."""
         self._of = {account_of(one.metadata): one.spec.weight for one in projects}
 
     def take(self, project: Project) -> None:
-        """Take a project as it is now."""
+        """Add or update a project."""
         self._of[account_of(project.metadata)] = project.spec.weight
 
     def remove(self, name: str) -> None:
-        """Forget a project that has gone."""
+        """Remove a project."""
         self._of.pop(account_of(Metadata(name=name, project=name)), None)
 
     def of(self, account: str) -> float:
@@ -43,7 +43,7 @@ class Weights:
 
 
 class PodShares:
-    """What the pods of each account hold of all nodes, kept up pod by pod and node by node."""
+    """Resources held by the pods of each account over all nodes, updated pod by pod and node by node."""
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
@@ -51,11 +51,11 @@ class PodShares:
         self._total = Counter[str]()
 
     def replace_pod(self, before: Pod | None, now: Pod | None) -> None:
-        """Count a pod as it is now instead of as it was."""
+        """Replace a pod's previous state with its current one."""
         was = None if before is None or before.status.node is None else before
         holds = None if now is None or now.status.node is None else now
         if was is not None and holds is not None and _is_same(was, holds):
-            return  # a report of it, mostly
+            return  # usually just a report
         if was is not None:
             self._add(account_of(was.metadata), _request_of(was), -1)
         if holds is not None:
@@ -69,7 +69,7 @@ class PodShares:
             del self._held[account]
 
     def replace_node(self, before: Node | None, now: Node | None) -> None:
-        """Count a node as it is now instead of as it was."""
+        """Replace a node's previous state with its current one."""
         if before is not None and now is not None and before.hardware == now.hardware:
             return
         if before is not None:
@@ -78,7 +78,7 @@ class PodShares:
             self._total.update(_hardware_of(now))
 
     def of(self, account: str) -> float:
-        """Return an account's share for its weight."""
+        """Return an account's share over its weight."""
         held = self._held.get(account)
         if held is None:
             return 0.0
@@ -89,9 +89,9 @@ class PodShares:
 def in_turn(
     subjects: Iterable[T], account_of_one: Callable[[T], str], size_of: Callable[[T], float], held: Mapping[str, float]
 ) -> list[T]:
-    """Return subjects in the order in which accounts take turns, each account's in the order given.
+    """Return subjects in the order in which accounts take turns, keeping each account's given order.
 
-    `held` is what accounts hold for their weights, and `size_of` what a subject adds to that.
+    `held` is what accounts hold over their weights, and `size_of` what a subject adds to that.
     """
     waiting: dict[str, list[T]] = {}
     for one in subjects:

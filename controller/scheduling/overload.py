@@ -1,4 +1,4 @@
-"""What overloads a scheduler, and what helps."""
+"""Signs of an overloaded scheduler, with advice."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dataplane.load.values import QueueLoad
 _SHARE_OUT: Final = "give pods of some profiles to a second scheduler, or this one a faster core: it decides on one"
 _LONG_ROUND_NS: Final = 1_000_000_000
 _LATE_NS: Final = 1_000_000_000
-"""A pod that could be decided about waits no longer than this for its turn."""
+"""A pod that could be decided should wait no longer than this for its turn."""
 
 
 def monitor_of(scheduler: Scheduler, tasks: TaskScheduler | None, log: logging.Logger) -> LoadMonitor:
-    """Return a monitor of a scheduler's process; `tasks` is the scheduler of tasks in it."""
+    """Return a monitor of a scheduler's process; `tasks` is its task scheduler."""
     monitor = LoadMonitor(log, loop_advice=_SHARE_OUT)
     queue = scheduler.queue
 

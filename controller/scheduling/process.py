@@ -1,4 +1,4 @@
-"""What `millrace scheduler serve` runs: a scheduler over the API server, until it is to stop."""
+"""The `millrace scheduler serve` process: a scheduler over the API server, until it is stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOGGER = logging.getLogger("millrace.scheduler")
 
 
 def load_settings(path: Path) -> SchedulerSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
+    """Return the content of a settings file; raise ConfigError with file, line and key."""
     return load(path, SchedulerSettings)
 
 
@@ -42,7 +42,7 @@ def run(
     *,
     reload: Callable[[], SchedulerSettings] | None = None,
 ) -> None:
-    """Schedule until SIGINT or SIGTERM; SIGHUP puts the profiles of `reload` in force, the rest stays."""
+    """Schedule until SIGINT or SIGTERM; SIGHUP applies the profiles of `reload`, nothing else."""
     collect_seldom()
     asyncio.run(_until_signalled(settings, on_ready, reload))
 
@@ -61,9 +61,9 @@ async def _until_signalled(
 
 
 def take_profiles(scheduler: Scheduler, before: SchedulerSettings, read: Callable[[], SchedulerSettings]) -> None:
-    """Have a scheduler decide by the profiles that its settings name now; what cannot be leaves them as they are.
+    """Apply the profiles of a scheduler's current settings; invalid ones change nothing.
 
-    Other keys that differ from `before`, which it has started with, are said: they wait for its next start.
+    Logs the other keys that differ from `before`, the settings at its start: they take effect at the next start.
     """
     try:
         settings = read()
@@ -84,9 +84,9 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     on_scheduler: Callable[[Scheduler], None] | None = None,
 ) -> None:
-    """Schedule until `stop` is set; raise MillraceError for settings that cannot be.
+    """Schedule until `stop` is set; raise MillraceError for invalid settings.
 
-    The API server need not be there yet. `on_ready` gets one line, once policies are made.
+    The API server may still be down. `on_ready` gets one line, once the policies are constructed.
     """
     profiles = profiles_of(settings.profiles)
     metrics = Metrics(time.time_ns)

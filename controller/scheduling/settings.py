@@ -1,4 +1,4 @@
-"""Settings of the scheduler's daemon."""
+"""Settings of the scheduler daemon."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dataplane.config import Strict
 
 
 class MetricsSettings(Strict, frozen=True):
-    """Where Prometheus finds the scheduler's metrics."""
+    """Settings of the scheduler's Prometheus metrics."""
 
     address: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 9467
 
 
 class QueueSettings(Strict, frozen=True):
-    """How pods wait. One that was refused is looked at again when something changes, at the soonest after a wait.
+    """Settings of the queue of pods. A refused pod is tried again when something changes, but only after a wait.
 
-    The wait doubles with each refusal from `first_wait_ns` to `longest_wait_ns`; after the longest it is looked at
-    without a change, too. Of more than `most` pods that wait, the others are looked at when these are fewer.
+    The wait doubles with each refusal from `first_wait_ns` to `longest_wait_ns`; after the longest, the pod is tried
+    even without a change. Beyond `most` waiting pods, the others are considered when there are fewer.
     """
 
     most: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
@@ -35,7 +35,7 @@ class QueueSettings(Strict, frozen=True):
 
 
 class SchedulerSettings(Strict, frozen=True):
-    """What `millrace scheduler serve` is given."""
+    """Settings of `millrace scheduler serve`."""
 
     api: str | None = None
     """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
@@ -44,15 +44,15 @@ class SchedulerSettings(Strict, frozen=True):
     )
     """Ways to decide; a pod names its own. Pods of other profiles are left to other schedulers."""
     topology: str | None = None
-    """A topology file or a bundled one's name: what lies between nodes; null: nothing is known of the network."""
+    """A topology file or the name of a bundled one: the network between nodes; null: the network is unknown."""
     network: NetworkStateSettings | None = None
-    """Where the network's state comes from; null: the topology's nominal figures are what is known."""
+    """Source of the network's state; null: the topology's nominal figures."""
     queue: QueueSettings = msgspec.field(default_factory=QueueSettings)
     metrics: MetricsSettings | None = None
-    """Where Prometheus finds metrics; null: nowhere."""
+    """Address of the Prometheus metrics; null: none."""
     tasks: TaskSettings | None = None
-    """How tasks are dispatched to compute centres; null: tasks are left to other schedulers."""
+    """Settings for dispatching tasks to compute centres; null: tasks are left to other schedulers."""
     name: str = field(default_factory=socket.gethostname)
-    """Who stands in decisions as the scheduler."""
+    """Name of the scheduler in decisions."""
     explained_nodes: Annotated[int, Meta(ge=1, le=256)] = 8
-    """Of so many nodes, refused and scored ones, a decision keeps the reasons."""
+    """Number of nodes, refused and scored, whose reasons a decision keeps."""

@@ -1,1 +1,1 @@
-"""What runs workloads: managers of nodes, agents of compute centres, the workload controller."""
+"""Workload execution: node managers, agents of compute centres, and the workload controller."""

@@ -1,1 +1,1 @@
-"""The worker's side of sums that switches make: protocol, packet engine, number formats, PyTorch hook."""
+"""Worker side of in-network all-reduce: protocol, packet engine, number formats, PyTorch hook."""

@@ -1,4 +1,4 @@
-"""Barriers at which a worker waits while its job changes: before an all-reduce, or where the caller ends a round."""
+"""Barriers that hold a worker while its job changes: before an all-reduce, or where the caller ends a round."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from dataplane.allreduce.membership_state import Resume
 from dataplane.errors import AllReduceError
 
 Report = Callable[[int], None]
-"""Gets the item that the next all-reduce begins with."""
+"""Receives the item that the next all-reduce begins with."""
 
 
 class Barrier(Protocol):
     """Holds and releases a worker; counts are since the job began."""
 
     def enter(self, limit_s: float) -> int:
-        """Begin no more for now, and return how many were begun; not released in time, the worker fails."""
+        """Stop starting work, and return how much was started; unless released within the limit, the worker fails."""
         ...
 
     def run_until(self, count: int, report: Report) -> None:
-        """Let so many begin in all, and report when they are done."""
+        """Run until `count` have been started in all, and report when they are done."""
         ...
 
     def resume(self, command: Resume) -> None:
-        """Begin again; raise AllReduceError if the job has moved away meanwhile."""
+        """Resume; raise AllReduceError if the job has moved away meanwhile."""
         ...
 
     def fail(self, error: AllReduceError) -> None:
-        """Fail those that wait."""
+        """Fail the waiters."""
         ...
 
 
@@ -59,7 +59,7 @@ class AllReduceBarrier:
 
 
 class RoundBarrier:
-    """Stops where the caller's rounds end; `passed` and `newcomers` are as the job stood when this worker came."""
+    """Stops where the caller's rounds end; `passed` and `newcomers` are the job's state when this worker joined."""
 
     def __init__(self, reducer: JobEngine, passed: int, newcomers: tuple[str, ...]) -> None:
         self._reducer = reducer
@@ -72,14 +72,14 @@ class RoundBarrier:
         self._failure: AllReduceError | None = None
 
     def enter(self, limit_s: float) -> int:
-        """Let the present round end."""
+        """Let the current round end."""
         with self._changed:
             self._limit, self._wanted = self._passed, None
             self._limit_s, self._until_s = limit_s, time.monotonic() + limit_s
             return self._passed
 
     def run_until(self, count: int, report: Report) -> None:
-        """Let so many rounds end."""
+        """Run until `count` rounds have ended."""
         with self._changed:
             self._limit, self._wanted = count, (count, report)
             self._changed.notify_all()
@@ -93,13 +93,13 @@ class RoundBarrier:
             self._changed.notify_all()
 
     def fail(self, error: AllReduceError) -> None:
-        """Have `next_round` fail."""
+        """Make `next_round` fail."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()
 
     def next_round(self) -> tuple[str, ...]:
-        """Begin the next round, when all may; return who has come in here."""
+        """Start the next round as soon as permitted; return the workers that joined here."""
         with self._changed:
             while self._failure is None and self._limit is not None and self._passed >= self._limit:
                 self._arrive()
@@ -118,7 +118,7 @@ class RoundBarrier:
             return newcomers
 
     def _arrive(self) -> None:
-        """Report, once, that the last round is done that all were to do."""
+        """Report, once, that the last requested round is done."""
         if self._wanted is None or self._wanted[0] > self._passed:
             return
         _, report = self._wanted
@@ -137,7 +137,7 @@ def _release(reducer: JobEngine, command: Resume) -> None:
 
 
 def report_when_done(future: Future[int], report: Report) -> None:
-    """Report a future's result when there is one; a failure is the reducer's own, and known by other ways."""
+    """Report a future's result when it has one; the reducer reports its own failures otherwise."""
 
     def done(finished: Future[int]) -> None:
         if finished.exception() is None:

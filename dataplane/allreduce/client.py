@@ -1,4 +1,4 @@
-"""All-reduces that the caller does not wait for: one thread carries them out in the order of their submission."""
+"""Asynchronous all-reduces: one thread runs them in the order of their submission."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BFLOAT16: Final = np.dtype(np.uint16)
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """What was submitted."""
+    """A submitted all-reduce."""
 
     values: Values
     target: Values
@@ -48,12 +48,12 @@ class AllReducer(JobEngine):
         bfloat16: bool = False,
         final: bool = False,
     ) -> Future[Values]:
-        """Begin to add up float32, float16, int32, or the bits of bfloat16 in uint16, over all workers.
+        """Start adding up float32, float16, int32, or the bits of bfloat16 in uint16, over all workers.
 
-        The sums go to `target`, which may be `values`, or to a new array; the values stay as they are until then.
-        `final` sums go to the main server as well (`Engine.read`).
-        Raises AllReduceError for arrays that cannot be added up. What fails later fails with AllReduceError, and so do
-        all that follow, except that SaturatedError concerns one all-reduce only. A future cannot be cancelled.
+        The sums go to `target`, which may be `values`, or to a new array; do not change the values until then. `final`
+        sums also go to the main server (`Engine.read`). Raises AllReduceError for arrays that cannot be added up. Later
+        failures set AllReduceError on this future and all that follow, except that SaturatedError concerns one
+        all-reduce only. A future cannot be cancelled.
         """
         _check(values, mean=mean, bfloat16=bfloat16)
         chosen: Values = np.empty_like(values) if target is None else target
@@ -66,7 +66,7 @@ class AllReducer(JobEngine):
         return future
 
     def retire(self) -> int:
-        """Begin nothing more, and have all futures fail that have no result."""
+        """Stop starting all-reduces, and fail all futures without a result."""
         item = super().retire()
         self._queue.close(AllReduceError(f"{self.who}: the all-reducer is closed"))
         self._thread.join()
@@ -77,7 +77,7 @@ class AllReducer(JobEngine):
             error: BaseException | None = None
             try:
                 self.reduce(submission.values, submission.target, mean=submission.mean, final=submission.final)
-            except Exception as failure:  # noqa: BLE001 - whatever it is: no caller may wait for a thread that ended
+            except Exception as failure:  # noqa: BLE001 - in any case: no caller may wait for a thread that ended
                 error = failure
             self._queue.settle(submission)
             if error is None:

@@ -51,53 +51,55 @@ _FLOATS: Final = np.dtype(np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Rings:
-    """Frames by rings of our own on a device, instead of the kernel's UDP; needs root."""
+    """Frames through our own rings on a device, instead of the kernel's UDP; needs root."""
 
     kind: PortKind = PortKind.PACKET_V2
-    """PACKET_V2 or PACKET_V3 leave the device to the kernel as well; XDP and DPDK take it for themselves."""
+    """PACKET_V2 or PACKET_V3 share the device with the kernel; XDP and DPDK take it exclusively."""
     next_hop: NextHop | None = None
-    """Device and MAC addresses; None: those that the routing table and the neighbours of the kernel say."""
+    """Device and MAC addresses; None: those in the kernel's routing and neighbour tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What a worker has to know of its job; the controller knows it."""
+    """A worker's view of its job, as configured by the controller."""
 
     aggregator: str
     """The aggregator's IPv4 address."""
     job: int
     window: int
-    """Items on their way at most: half of the job's cells, a power of two."""
+    """Maximum number of items in flight: half of the job's cells, a power of two."""
     capacity: int
-    """How many workers the job may have at most, which sets how exact floats are."""
+    """Maximum number of workers in the job, which determines the precision of floats."""
     epoch: int
     nonce: int = field(default=0, repr=False)
-    """The job's random number of 64 bits: packets with another one are not the job's."""
+    """The job's 64-bit random number: packets with another one do not belong to the job."""
     contributors: int | None = None
-    """How many contribute in this epoch: a result of fewer is not taken; None: nobody knows, up to `capacity`."""
+    """Number of contributors in this epoch: a result of fewer is rejected; None: unknown, up to `capacity`."""
     first_item: int = 0
     first_all_reduce: int = 0
-    """How many all-reduces the others had done when this worker came."""
+    """All-reduces that the others had completed when this worker joined."""
     port: int = UDP_PORT
     local: tuple[str, int] = ("", 0)
-    """The address and UDP port to send from; empty and 0 leave it to the kernel."""
+    """The address and UDP port to send from; empty and 0 leave the choice to the kernel."""
     rings: Rings | None = None
-    """None: a UDP socket of the kernel's."""
+    """None: a kernel UDP socket."""
     patience_s: float = 30.0
-    """An all-reduce fails when no result has come for so long."""
+    """Time without a result after which an all-reduce fails."""
     least_timeout_s: float = 0.001
     longest_timeout_s: float = 0.2
-    """Bounds of the time without a result after which a packet is sent again; what seems lost is sent sooner."""
+    """Bounds of the time without a result after which a packet is resent; a packet deemed lost is resent sooner."""
     first_window: int = 16
-    """Packets sent before the first result comes."""
+    """Packets sent before the first result arrives."""
     hears_refusals: bool = True
-    """Adopt a newer epoch as soon as a switch reports it. False where a service sets it (`set_epoch`): who was taken
-    for dead must not send for its host in an epoch in which another worker does."""
+    """Adopt a newer epoch as soon as a switch reports it. False where a service sets it (`set_epoch`).
+
+    A worker taken for dead must not send for its host in an epoch in which another worker does.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStatistics:
-    """What an engine has counted since it was made."""
+    """Counters of an engine since its creation."""
 
     sent: int
     repeated: int
@@ -106,29 +108,29 @@ class EngineStatistics:
     useless: int
     malformed: int
     forged: int
-    """Packets with another nonce than the job's."""
+    """Packets with a nonce other than the job's."""
     corrupt: int
-    """Results that did not fit their check, or were not of all workers; none was used."""
+    """Results that failed their check, or were not of all workers; none was used."""
     congested: int
     cuts: int
-    """Of the congestion window, for marks and for what seemed to be lost."""
+    """Cuts of the congestion window, because of marks and presumed losses."""
     undone: int
-    """Cuts that were taken back, because nothing had been lost."""
+    """Cuts that were undone, because nothing had been lost."""
     spurious: int
-    """Repetitions of what had not been lost."""
+    """Retransmissions of packets that had not been lost."""
     stalls: int
-    """Repetitions because nothing came any more."""
+    """Retransmissions because nothing arrived any more."""
     round_trip_ns: int
-    """Smoothed; until the slowest worker has contributed."""
+    """Smoothed; measured until the slowest worker has contributed."""
     congestion_window: float
     """In packets."""
 
 
 class Engine(Closing):
-    """All-reduces of one worker, one after the other, each carried out by the thread that calls `all_reduce`."""
+    """All-reduces of one worker, one at a time, each run by the thread that calls `all_reduce`."""
 
     def __init__(self, settings: EngineSettings, transport: Transport | None = None) -> None:
-        """Open what carries packets, unless it is given; it is the engine's from here on. Raises AllReduceError."""
+        """Open the transport unless one is given; the engine owns it from here on. Raises AllReduceError."""
         self._check(settings)
         self.settings = settings
         self._native = _library()
@@ -185,7 +187,7 @@ class Engine(Closing):
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """Return the address and UDP port that this worker is known by."""
+        """Return the address and UDP port that other programs know this worker by."""
         return self._transport.local_address
 
     @property
@@ -196,12 +198,12 @@ class Engine(Closing):
 
     @property
     def next_item(self) -> int:
-        """Return the number that the next all-reduce begins with, if none is going on."""
+        """Return the number that the next all-reduce begins with, if none is running."""
         return self._state.next_item
 
     @property
     def statistics(self) -> EngineStatistics:
-        """Return the counters as they stand."""
+        """Return the current counters."""
         state = self._state
         names = [each.name for each in fields(EngineStatistics)][:-1]
         counts = {name: int(getattr(state, name)) for name in names}
@@ -218,19 +220,19 @@ class Engine(Closing):
     ) -> None:
         """Write sums, or means of floats, over all workers to `target`, which may be `values`.
 
-        Both are contiguous, of one type and size; `final` sums go to the main server as well. `poll` is called every
-        POLL_S. Raises AllReduceError, and what `poll` raises; with SaturatedError the results are there, stopped at the
-        bounds, and the next all-reduce may follow; after any other one the engine is of no more use.
+        Both are contiguous, of the same type and size; `final` sums also go to the main server. `poll` is called every
+        POLL_S. Raises AllReduceError, and what `poll` raises. With SaturatedError the results are written, clamped at
+        the bounds, and the next all-reduce may follow; after any other error the engine is unusable.
         """
         self._begin(values, target, mean=mean)
         self._state.is_final, self._state.reading = int(final), Reading.NO
         self._finish(poll)
 
     def read(self, target: NDArray[np.float32] | NDArray[np.int32], *, mean: bool = False) -> None:
-        """Write what workers add up, or added up last, to `target`, without taking part: the main server's part.
+        """Read the sums of the current or last all-reduce into `target` without contributing, as the main server does.
 
-        The all-reduce begins with `next_item`. Final ones come of themselves; of others, the switch has the last
-        2 W items. Raises AllReduceError.
+        The all-reduce begins with `next_item`. Results of final ones arrive unrequested; of others, the switch keeps
+        the last 2 W items. Raises AllReduceError.
         """
         self._begin(target, target, mean=mean)
         self._state.is_final, self._state.reading = 0, Reading.LISTENING
@@ -252,26 +254,26 @@ class Engine(Closing):
                 raise self._error(status)
 
     def offer_again(self, item: int) -> None:
-        """Send a few contributions to items before this one once more, each time others; no all-reduce may be going on.
+        """Resend a few contributions to items before this one, different ones each time; call it between all-reduces.
 
-        A switch that has restarted adds them up again for workers without the results; others answer, which is
-        ignored.
+        A switch that has restarted adds them up again for workers without the results; other switches answer, and the
+        answers are ignored.
         """
         self._offer(self._state, item)
 
     def stop(self) -> None:
-        """Have `all_reduce` of another thread fail soon."""
+        """Make `all_reduce` in another thread fail soon."""
         self._state.stop = 1
 
     def set_epoch(self, epoch: int, contributors: int | None = None) -> None:
-        """Have the worker continue in this epoch, of so many, if it is newer; from any thread, at any time."""
+        """Continue in this epoch, with so many contributors, if it is newer; callable from any thread at any time."""
         with self._epochs:
             if is_newer(epoch, self.epoch):
                 self._note_contributors(epoch, contributors)
                 self._state.wanted_epoch = epoch
 
     def move(self, settings: EngineSettings) -> None:
-        """Continue with another aggregator, number, nonce, epoch or contributors; all else stays as it is.
+        """Continue with another aggregator, number, nonce, epoch or contributors; everything else stays the same.
 
         No all-reduce may be running. Raises AllReduceError.
         """
@@ -284,18 +286,18 @@ class Engine(Closing):
             self._state.epoch, self._state.wanted_epoch = epoch, epoch
 
     def hold(self, until_ns: int) -> None:
-        """Be patient until then, whatever is late, and then give up; 0: be as patient as the settings say from now on.
+        """Tolerate any delay until then, and then give up; 0: return to the patience of the settings.
 
-        Any thread may call this at any time; the time is the machine's monotonic clock's.
+        Any thread may call this at any time; the time is that of the machine's monotonic clock.
         """
         self._state.held_until_ns = until_ns
 
     def close(self) -> None:
-        """Close what carries packets; no all-reduce may be going on."""
+        """Close the transport; no all-reduce may be running."""
         self._transport.close()
 
     def recent(self, item: int) -> Aggregation | None:
-        """Return the result of an item, if it is one of the last that came: twice the window are kept."""
+        """Return the result of an item if it is recent: two windows of results are kept."""
         place = item & (2 * self.settings.window - 1)
         data = ctypes.string_at(self._state.recent.address + place * STRIDE, PACKET_BYTES)
         if not data[0]:
@@ -380,13 +382,13 @@ class Engine(Closing):
 
 
 def is_newer(epoch: int, than: int) -> bool:
-    """Return whether an epoch comes after another in the circle of 16 bits."""
+    """Return whether an epoch comes after another, modulo 2^16."""
     return 0 < (epoch - than) % 2**16 < 2**15
 
 
 @cache
 def load() -> None:
-    """Have the machine code loaded: processes forked after this have it, too."""
+    """Load the machine code now, so that processes forked later share it."""
     _library()
 
 
@@ -414,5 +416,5 @@ def _connect(transport: Transport, settings: EngineSettings) -> None:
 
 
 def pointer_of(values: NDArray[np.generic]) -> Array[Any]:
-    """Return where an array's values begin."""
+    """Return a pointer to an array's first value."""
     return Array(ctypes.c_uint32, values.ctypes.data, values)

@@ -1,10 +1,10 @@
-"""What can go wrong with an all-reduce.
+"""Errors of all-reduces.
 
 AllReduceError (dataplane/errors.py)
-├── NoResultError     no result came for longer than the caller is patient
-├── SaturatedError    a sum of integers left int32
-├── CorruptedError    results are not what the workers have sent
-├── RefusedError      the aggregator does not take what this worker sends
+├── NoResultError     no result arrived within the caller's patience
+├── SaturatedError    a sum of integers overflowed int32
+├── CorruptedError    results differ from what the workers sent
+├── RefusedError      the aggregator rejects what this worker sends
 ├── JobRefusedError   the worker is not admitted to a job
 └── RemovedError      the job continues without this worker
 """
@@ -15,24 +15,24 @@ from dataplane.errors import AllReduceError
 
 
 class NoResultError(AllReduceError):
-    """Nothing came for too long: a worker or the aggregator is gone, or the path to it."""
+    """Nothing arrived for too long: a worker, the aggregator, or the path to it is gone."""
 
 
 class SaturatedError(AllReduceError):
-    """A sum of integers is beyond int32; all workers get this error."""
+    """A sum of integers overflows int32; all workers get this error."""
 
 
 class CorruptedError(AllReduceError):
-    """Results do not fit their check: a switch, or what is on the way to it, changes bits; none of it was used."""
+    """Results fail their check: a switch, or something on the way to it, changes bits; none of them was used."""
 
 
 class RefusedError(AllReduceError):
-    """An item was refused: workers do not do the same all-reduces in the same order."""
+    """An item was refused: the workers' all-reduces differ or come in a different order."""
 
 
 class JobRefusedError(AllReduceError):
-    """The worker is not admitted: there are no cells, or too few workers came, or it does not fit the job."""
+    """The worker is not admitted: no cells are free, too few workers came, or it does not match the job."""
 
 
 class RemovedError(AllReduceError):
-    """The worker was taken for dead, or has left; the others continue without it."""
+    """The worker was presumed dead, or has left; the others continue without it."""

@@ -1,4 +1,4 @@
-"""A worker's engine in a job: the job's service says when all-reduces begin; 16-bit floats are widened and rounded."""
+"""A worker's engine in a job, paced by the job's service; 16-bit floats are widened and rounded."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Values = NDArray[Any]
 
 
 class JobEngine(Closing):
-    """All-reduces of one worker of a job, each carried out by the one thread that calls `reduce`.
+    """All-reduces of one worker of a job, each run by the only thread that calls `reduce`.
 
     All workers call it with arrays of the same sizes and types in the same order.
     """
 
     def __init__(self, settings: EngineSettings) -> None:
-        """Open what carries packets; raises AllReduceError."""
+        """Open the transport; raises AllReduceError."""
         self._engine = Engine(settings)
         self._turns = Turns(f"job {settings.job}", settings.first_all_reduce)
         self._done_item = settings.first_item
@@ -39,12 +39,12 @@ class JobEngine(Closing):
 
     @property
     def who(self) -> str:
-        """Return what messages call it."""
+        """Return the worker's name in messages."""
         return f"job {self._engine.settings.job}"
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """Return the address and UDP port that this worker is known by."""
+        """Return the address and UDP port that other programs know this worker by."""
         return self._engine.local_address
 
     @property
@@ -54,17 +54,17 @@ class JobEngine(Closing):
 
     @property
     def begun(self) -> int:
-        """Return how many all-reduces the job has begun, as this worker counts them."""
+        """Return the number of all-reduces the job has started, as counted by this worker."""
         return self._turns.begun
 
     @property
     def next_item(self) -> int:
-        """Return the number that the next all-reduce begins with; of use while none is going on."""
+        """Return the number that the next all-reduce begins with; meaningful while none is running."""
         return self._engine.next_item
 
     @property
     def statistics(self) -> EngineStatistics:
-        """Return the counters as they stand."""
+        """Return the current counters."""
         return self._engine.statistics
 
     @property
@@ -73,16 +73,16 @@ class JobEngine(Closing):
         return not self._is_closed
 
     def recent(self, item: int) -> Aggregation | None:
-        """Return the result of an item if it is one of the last; to be asked when no all-reduce is going on."""
+        """Return the result of an item if it is recent; call it between all-reduces."""
         return self._engine.recent(item)
 
     def reduce(
         self, values: Values, target: Values, *, mean: bool = False, final: bool = False, poll: Poll | None = None
     ) -> None:
-        """Write sums, or means of floats, over all workers to `target`, which may be `values`; not while it is held.
+        """Write sums, or means of floats, over all workers to `target`, which may be `values`; waits while held.
 
-        Both are contiguous, of one size, and float32, float16, int32, or bits of bfloat16 in uint16; `final` sums go
-        to the main server as well. `poll` is called from time to time meanwhile. Raises AllReduceError, and whatever
+        Both are contiguous, of the same size, and float32, float16, int32, or bits of bfloat16 in uint16; `final` sums
+        also go to the main server. `poll` is called from time to time meanwhile. Raises AllReduceError, and whatever
         `poll` raises; so do all calls that follow, except that SaturatedError concerns one all-reduce only.
         """
         self._turns.begin(poll)
@@ -101,20 +101,20 @@ class JobEngine(Closing):
         self._finish()
 
     def hold(self, deadline_s: float = 60.0) -> int:
-        """Begin no more all-reduces, and return how many were begun since the job began.
+        """Stop starting all-reduces, and return how many were started since the job began.
 
-        The patience with the switch does not run out meanwhile. Not released for `deadline_s` (from the last call
-        on), all that has no result fails. Raises what this worker has failed with.
+        The patience with the switch is suspended meanwhile. Unless released within `deadline_s` (of the last call),
+        everything without a result fails. Raises the error that this worker has failed with.
         """
         begun = self._turns.hold(deadline_s)
         self._engine.hold(time.monotonic_ns() + int(deadline_s * 1e9))
         return begun
 
     def run_until(self, count: int) -> Future[int]:
-        """Let so many all-reduces begin in all; the result is the next one's first item, once they are done.
+        """Run until `count` all-reduces have started; once they are done, the result is the next one's first item.
 
-        To be called between `hold` and `release`, else it raises AllReduceError. What fails, also because the hold is
-        overdue, fails with AllReduceError.
+        Call it between `hold` and `release`, else it raises AllReduceError. Failures, an overdue hold among them, set
+        AllReduceError on the future.
         """
         future: Future[int] = Future()
         future.set_running_or_notify_cancel()
@@ -137,10 +137,10 @@ class JobEngine(Closing):
         job: int | None = None,
         nonce: int | None = None,
     ) -> None:
-        """Continue after `hold`, in this epoch if it is newer, in which so many contribute.
+        """Continue after `hold`, in this epoch and with so many contributors if it is newer.
 
-        With an aggregator or a number, and its nonce, the job has moved there, and begins with that epoch, whatever it
-        was before. That is possible once what was begun is done (`run_until`); raises AllReduceError.
+        An aggregator or a number, with its nonce, means that the job has moved there and starts in that epoch, whatever
+        it was before. That is possible once everything started is done (`run_until`); raises AllReduceError.
         """
         if aggregator is not None or job is not None:
             settings = self._engine.settings
@@ -159,33 +159,33 @@ class JobEngine(Closing):
         self._turns.release()
 
     def set_epoch(self, epoch: int, contributors: int | None = None) -> None:
-        """Continue in this epoch if it is newer, also in the middle of an all-reduce: membership has changed.
+        """Continue in this epoch if it is newer, even in the middle of an all-reduce: membership has changed.
 
-        `contributors` is how many are members in it, if that is known.
+        `contributors` is the number of its members, if known.
         """
         self._engine.set_epoch(epoch, contributors)
 
     def fail(self, error: AllReduceError) -> None:
-        """Have all that has no result, and all that follows, fail with this error; soon, from any thread."""
+        """Soon fail everything without a result, and all that follows, with this error; callable from any thread."""
         self._turns.fail(error)
         self._engine.stop()
 
     def when_complete(self, item: int, on_done: Callable[[], None]) -> None:
-        """Call `on_done`, in whatever thread, once there are all results before an item, or nothing more is to come."""
+        """Call `on_done`, in any thread, once all results before an item exist, or no more will come."""
         self._turns.when(lambda: age(self._done_item, than=item) >= 0, lambda _: on_done())
 
     def retire(self) -> int:
-        """Begin nothing more: all-reduces without a result fail; return the item before which there are all results."""
+        """Stop: all-reduces without a result fail; return the item before which all results exist."""
         self.fail(AllReduceError(f"{self.who}: the all-reducer is closed"))
         self._turns.wait_until_idle()
         return self._done_item
 
     def offer_again(self) -> None:
-        """Send some of what others may still need, each time other items; to be called between `retire` and `close`."""
+        """Resend some items that others may still need, different ones each time; call between `retire` and `close`."""
         self._engine.offer_again(self._done_item)
 
     def close(self) -> None:
-        """Stop: all-reduces without a result fail. May be called again."""
+        """Stop: all-reduces without a result fail. Idempotent."""
         self.retire()
         if not self._is_closed:
             self._is_closed = True

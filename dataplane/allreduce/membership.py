@@ -1,4 +1,4 @@
-"""A worker's place in a job: it meets the others by the job's name, is held and released, and hears how the job fares.
+"""A worker's membership in a job: it meets the others by the job's name and follows the job's state.
 
 with Membership.join("10.9.0.1:9560", job="resnet", host="h1", workers=4) as membership:
     sums = membership.reducer.all_reduce(gradients).result()
@@ -64,19 +64,19 @@ LOGGER = logging.getLogger("millrace.allreduce")
 MakeEngine = Callable[[EngineSettings], JobEngine]
 
 _FIRST_HEARTBEAT_S: Final = 0.5
-"""How often a worker speaks that does not know yet how often it should."""
+"""Heartbeat interval of a worker that has not been told one yet."""
 _RETRY_S: Final = 0.2
 _LONGEST_RETRY_S: Final = 2.0
 _MARGIN_S: Final = 5.0
-"""A worker stays held for so much longer than the service says, continues by itself, and after as long again fails."""
+"""Extra hold time beyond the service's limit; the worker then continues, and fails after as long again."""
 _CREATE_S: Final = 30.0
-"""How long the switches may take to have a job whose workers have come."""
+"""Maximum time for the switches to set up a job whose workers have come."""
 _LEAVE_S: Final = 2.0
-"""How long a farewell may take, where no worker needs anything any more."""
+"""Maximum time for a farewell when no worker needs anything any more."""
 _CALM_S: Final = 0.1
-"""Who waits to leave for so long begins to send again what others may lack."""
+"""Wait before a leaving worker starts to resend what others may lack."""
 _OFFER_S: Final = 0.01
-"""How often it sends a few packets of that."""
+"""Interval between small batches of that."""
 _NS: Final = 1e9
 
 
@@ -124,14 +124,14 @@ class Membership(Closing):
     ) -> Self:
         """Meet the other workers of a job at its service, and return once the switches add up for them.
 
-        `host` is this machine's name in the topology. The first `workers` make the job; who comes later joins it
-        between two all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the
-        service's choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails:
-        longer than it takes to do without a worker that has died. `server`, a host and its UDP port, gets final sums:
-        see `for_server`. `local_address` is where results come to, if the machine has several. `make` returns what
-        adds up: without its own thread, a JobEngine. `tls` has the certificate of a worker of this host, for HOST:PORT
-        beyond loopback; None: the environment's. Raises JobRefusedError, with the reason that all workers get,
-        AllReduceError when no answer comes in time, ConfigError or AccessError for certificates that cannot be used.
+        `host` is this machine's name in the topology. The first `workers` form the job; later ones join it between two
+        all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the service's
+        choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails: longer than
+        it takes to drop a worker that has died. `server`, a host and its UDP port, gets final sums: see `for_server`.
+        `local_address` is where results arrive, if the machine has several addresses. `make` returns the engine:
+        without its own thread, a JobEngine. `tls` has the certificate of a worker of this host, for HOST:PORT beyond
+        loopback; None: the environment's. Raises JobRefusedError, with the reason that all workers get, AllReduceError
+        when no answer comes in time, ConfigError or AccessError for unusable certificates.
         """
         problem = uncallable(address, tls)
         if problem is not None:
@@ -151,14 +151,14 @@ class Membership(Closing):
 
     @property
     def engine(self) -> JobEngine:
-        """Return what adds up; the membership holds it, releases it, and fails it when there is no job any more."""
+        """Return the engine; the membership holds it, releases it, and fails it when the job is gone."""
         if self._engine is None:
             raise self._failure or AllReduceError(f"job {self._hello.job}: {self._hello.host} is not admitted")
         return self._engine
 
     @property
     def reducer(self) -> AllReducer:
-        """Return the engine, where it was made with its own thread, as it is by default."""
+        """Return the engine, if it was made with its own thread, which is the default."""
         engine = self.engine
         if not isinstance(engine, AllReducer):
             raise AllReduceError(f"job {self._hello.job}: its engine has no thread of its own")
@@ -166,7 +166,7 @@ class Membership(Closing):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Return who is in the job, by host."""
+        """Return the hosts of the job's members."""
         return self._state.members
 
     @property
@@ -181,18 +181,18 @@ class Membership(Closing):
 
     @property
     def first_count(self) -> int:
-        """Return how many all-reduces (or rounds) the others had done when this worker came; 0 from the beginning."""
+        """Return how many all-reduces (or rounds) the others had done when this worker joined; 0 for founders."""
         return self._admitted.first_count
 
     @property
     def failure(self) -> AllReduceError | None:
-        """Return why there is no job for this worker any more."""
+        """Return why this worker has no job any more, or None."""
         return self._failure
 
     def boundary(self) -> bool:
-        """Say that a round is over and the next one begins, and wait while the job is held; return who is new.
+        """End a round and begin the next one, waiting while the job is held; return whether a worker joins.
 
-        True: a worker joins here, and all must make their states the same, as with `share`. Raises AllReduceError.
+        If True, all must synchronise their state, as with `share`. Raises AllReduceError.
         """
         if not isinstance(self._barrier, RoundBarrier):
             raise AllReduceError(f"job {self._hello.job}: it was joined without boundaries")
@@ -200,11 +200,11 @@ class Membership(Closing):
         return bool(self._newcomers)
 
     def share(self, values: NDArray[Any], add_up: Callable[[Values], Values] | None = None) -> NDArray[Any]:
-        """Return the values of a worker that was there before the newcomers, the same bits at all workers.
+        """Return the values of a worker that was there before the newcomers, bit-identical at all workers.
 
-        To be called by all after `boundary` has returned True, with arrays of the same shape and type. They go through
-        the switches as integers; where the worker that gives them is lost meanwhile, the next one does. `add_up`
-        returns sums of int32 over all workers, for engines without a thread of their own.
+        All must call it after `boundary` has returned True, with arrays of the same shape and type. The values go
+        through the switches as integers; if the worker that gives them is lost meanwhile, the next one takes over.
+        `add_up` returns sums of int32 over all workers, for engines without a thread.
         """
         data = np.ascontiguousarray(values).tobytes()
         words = np.frombuffer(data + bytes(-len(data) % 4), np.int32)
@@ -219,10 +219,10 @@ class Membership(Closing):
         raise AllReduceError(f"job {self._hello.job}: no worker is left that has the state for newcomers")
 
     def for_server(self) -> EngineSettings:
-        """Return what the main server needs to read the next all-reduce, on the UDP port given to `join`.
+        """Return the settings with which the main server reads the next all-reduce, on the UDP port given to `join`.
 
-        To be called while none is going on. How it comes to the server is the caller's business, and so is that it has
-        come before an all-reduce with `final`: `Engine(settings).read(target)` there gets the sums.
+        Call it between all-reduces. The caller must transfer the settings to the server before an all-reduce with
+        `final`: `Engine(settings).read(target)` there gets the sums.
         """
         admitted = self._admitted
         return EngineSettings(
@@ -237,7 +237,7 @@ class Membership(Closing):
         )
 
     def close(self) -> None:
-        """Leave the job, which continues without this worker; all-reduces without a result fail. May be called again.
+        """Leave the job, which continues without this worker; all-reduces without a result fail. Idempotent.
 
         Returns when the others have all results that this worker has, or have given up: until then it helps them, in
         case a switch has forgotten what they lack.
@@ -280,12 +280,13 @@ class Membership(Closing):
         return self._state.admitted
 
     def _start(self, deadline_s: float) -> None:
-        """Return when the worker is admitted; raise AllReduceError."""
+        """Wait until the worker is admitted; raise AllReduceError."""
         self._thread.start()
         with self._changed:
             self._changed.wait_for(self._is_decided, deadline_s)
             if not self._is_decided() and self._state.present:
-                # The service refuses who waits for others for too long; who has met them waits for switches.
+                # The service refuses a worker that waits for others too long; once they have met, only switches are
+                # awaited.
                 self._changed.wait_for(self._is_decided, _CREATE_S)
         if self._engine is not None:
             return
@@ -317,14 +318,14 @@ class Membership(Closing):
                     self._changed.wait_for(self._is_finished, backoff.next_s())
         except AllReduceError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is: no caller may wait for a thread that has ended
+        except Exception as error:  # noqa: BLE001 - in any case: no caller may wait for a thread that has ended
             self._fail(AllReduceError(f"job {self._hello.job}: {error!r}"))
 
     def _is_finished(self) -> bool:
         return self._failure is not None or self._is_closing
 
     def _run_connection(self) -> bool:
-        """Talk to the service over one connection until it ends; return whether the service said anything."""
+        """Talk to the service over one connection until it ends; return whether the service sent anything."""
         outbox = self._outbox = queue.SimpleQueue()
         self._call = self._channel.stream_stream(ATTEND, None, None)(self._outgoing(outbox))
         was_heard = False
@@ -355,7 +356,7 @@ class Membership(Closing):
         self._connection_problem = trouble
 
     def _outgoing(self, outbox: queue.SimpleQueue[Upward]) -> Iterator[bytes]:
-        """Yield what there is to say, and often enough that the worker lives."""
+        """Yield pending messages, and heartbeats often enough to stay alive."""
         admitted = self._state.admitted
         number = None if admitted is None else admitted.number
         yield encode(replace(self._hello, number=number))
@@ -456,7 +457,7 @@ def _error_of(command: Fail) -> AllReduceError:
 
 
 def _free_port(address: str) -> int:
-    """Return a UDP port that is free now."""
+    """Return a currently free UDP port."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
         try:
             probe.bind((address, 0))

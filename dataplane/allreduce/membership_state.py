@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from dataplane.allreduce.jobs.messages import Admitted, Downward, Ended, Refused, View, Waiting
 
 _MOST_NAMED: Final = 8
-"""Hosts that a line of the log names at most."""
+"""Maximum number of hosts named in a log line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class EnterBarrier:
-    """Begin no more, for `limit_ns` at most, and say how many were begun."""
+    """Stop starting all-reduces, for at most `limit_ns`, and report how many were started."""
 
     barrier: int
     limit_ns: int
@@ -28,7 +28,7 @@ class EnterBarrier:
 
 @dataclass(frozen=True, slots=True)
 class RunUntil:
-    """Finish so many, and say where the next one begins."""
+    """Finish so many, and report where the next one begins."""
 
     barrier: int
     count: int
@@ -36,7 +36,7 @@ class RunUntil:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Begin again; the aggregator, number and nonce are given where they are others than before."""
+    """Resume; the aggregator, number and nonce are given if they have changed."""
 
     epoch: int
     contributors: int
@@ -44,12 +44,12 @@ class Resume:
     number: int | None = None
     nonce: int | None = None
     newcomers: tuple[str, ...] = ()
-    """Who has come in."""
+    """Workers that have joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetEpoch:
-    """Members have changed: continue in this epoch, in which so many contribute."""
+    """Membership has changed: continue in this epoch, with so many contributors."""
 
     epoch: int
     contributors: int
@@ -57,14 +57,14 @@ class SetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ReportWhenComplete:
-    """Say when there are all results before an item, or nothing more is to come."""
+    """Report when all results before an item exist, or nothing more will come."""
 
     item: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """There is no job for the worker; `admitted`: there was one, `removed`: it continues for the others."""
+    """The worker has no job; `admitted`: it had one, `removed`: the job continues for the others."""
 
     reason: str
     admitted: bool
@@ -72,7 +72,7 @@ class Fail:
 
 
 def describe_members(before: tuple[str, ...], after: tuple[str, ...]) -> str | None:
-    """Return in words who has come and gone, and how many a mean is over; None where nobody has."""
+    """Describe who joined and left, and how many workers a mean covers; None if nobody did."""
     gone, come = sorted(set(before) - set(after)), sorted(set(after) - set(before))
     if not gone and not come:
         return None
@@ -91,20 +91,20 @@ Command: TypeAlias = Begin | EnterBarrier | RunUntil | Resume | SetEpoch | Repor
 
 @dataclass(slots=True)
 class MembershipState:
-    """A worker's view of its job; repeated messages, as after a broken connection, are repeated orders at most."""
+    """A worker's view of its job; repeated messages, as after a broken connection, at most repeat commands."""
 
     present: tuple[str, ...] = ()
-    """The workers that have joined a job that has not begun."""
+    """Workers that have joined a job that has not started."""
     members: tuple[str, ...] = ()
     admitted: Admitted | None = None
-    """How the worker was admitted, with number, aggregator and epoch as they are now."""
+    """Terms of the worker's admission, with current number, aggregator and epoch."""
     place: tuple[int, str] = (0, "")
-    """The number and the aggregator that the worker sends to."""
+    """The number and aggregator that the worker sends to."""
     barrier: int | None = None
     is_over: bool = False
 
     def take(self, message: Downward) -> list[Command]:
-        """Return what is to be done about a message, in order."""
+        """Return the commands that follow from a message, in order."""
         if self.is_over:
             return []
         match message:
@@ -121,9 +121,9 @@ class MembershipState:
                 return self._fail(message.reason, removed=message.removed)
 
     def overdue(self) -> list[Command]:
-        """Return what is to be done when a barrier was not ended in time.
+        """Return the commands that follow when a barrier was not ended in time.
 
-        Going on does no harm: nothing that is begun alone can be complete before the others come to it.
+        Continuing does no harm: nothing that is started alone can be complete before the others reach it.
         """
         if self.barrier is None or self.admitted is None:
             return []
@@ -167,7 +167,7 @@ class MembershipState:
         return commands
 
     def _leave_hold(self, view: View) -> list[Command]:
-        """Return how to continue after the barrier that the worker is at, or where the job has moved to."""
+        """Return how to continue after the worker's barrier, or where the job has moved to."""
         place = view.number, view.aggregator
         is_moved, self.place = place != self.place, place
         if is_moved:

@@ -1,4 +1,4 @@
-"""How frames of our own get to an aggregator: what the kernel's routing table and neighbours say (rtnetlink)."""
+"""Next hop of our own frames to an aggregator, from the kernel's routing and neighbour tables (rtnetlink)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dataplane.nic.run_off_loop import run_off_loop
 _UNICAST: Final = 1
 """RTN_UNICAST; an address of this machine is RTN_LOCAL, 2."""
 _UNKNOWN: Final = 0x01 | 0x20
-"""NUD_INCOMPLETE and NUD_FAILED: no answer has come."""
+"""NUD_INCOMPLETE and NUD_FAILED: no answer has arrived."""
 _DISCARD: Final = 9
 _LOOK_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class NextHop:
-    """Where frames go from: the device, this machine's address there, and 48-bit MAC addresses of both ends."""
+    """Origin of frames: the device, this machine's address there, and 48-bit MAC addresses of both ends."""
 
     interface: str
     source: IPv4Address
@@ -31,11 +31,11 @@ class NextHop:
 
 @run_off_loop
 def find_next_hop(destination: str, source: str = "", deadline_s: float = 3.0) -> NextHop:
-    """Return the way that the kernel's own packets take; ask for the next hop's MAC address if it is not known.
+    """Return the route of the kernel's own packets; resolve the next hop's MAC address if it is unknown.
 
     An empty `source` leaves the choice to the kernel. Raises AllReduceError.
     """
-    # Only Linux has netlink; UDP sockets do without.
+    # Only Linux has netlink; UDP sockets work without it.
     from pyroute2 import IPRoute  # noqa: PLC0415
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
 
@@ -60,7 +60,7 @@ def find_next_hop(destination: str, source: str = "", deadline_s: float = 3.0) -
 
 
 def _neighbour(netlink: Any, index: int, interface: str, hop: str, deadline_s: float) -> int:  # noqa: ANN401 - untyped
-    """Return the MAC address of a next hop, which a packet to it makes the kernel ask for."""
+    """Return the MAC address of a next hop; send it a packet so that the kernel resolves it."""
     until = time.monotonic() + deadline_s
     while (found := _known(netlink, index, hop)) is None:
         if time.monotonic() > until:

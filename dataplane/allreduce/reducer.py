@@ -1,4 +1,4 @@
-"""What adds up vectors over all workers of a job, as the PyTorch hook sees it."""
+"""Reducer of vectors over all workers of a job, as the PyTorch hook sees it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dataplane.allreduce.turns import Poll
 
 
 class Reducer(Protocol):
-    """Adds up vectors; all workers give the same lengths in the same order, and get the same results to the bit."""
+    """Adds up vectors; all workers give the same lengths in the same order, and get bit-identical results."""
 
     def reduce(
         self, values: NDArray[Any], target: NDArray[Any], *, mean: bool, final: bool = False, poll: Poll | None = None
     ) -> None:
         """Write the sums of float32, float16, int32, or bits of bfloat16 in uint16, to `target`.
 
-        A mean is over those whose values are in it. Calls `poll` from time to time while it waits. What fails, fails
-        with AllReduceError; SaturatedError is raised where a sum has left int32, the same at all workers, and the
-        reducer continues. What `poll` raises ends it.
+        A mean is over the workers whose values it includes. Calls `poll` from time to time while it waits. Failures
+        raise AllReduceError; SaturatedError is raised if a sum has overflowed int32, at all workers alike, and the
+        reducer continues. An exception from `poll` ends it.
         """
         ...
 
     def close(self) -> None:
-        """Send no more; have `reduce` of another thread fail. May be called again."""
+        """Stop sending, and make `reduce` in another thread fail. Idempotent."""
         ...

@@ -1,8 +1,8 @@
-"""The order of an all-reduce's items, which every worker works out from the same results and so comes to the same.
+"""Order of an all-reduce's items, which every worker derives from the same results and so identically.
 
-Blocks of 256 values make groups of 256. For each group one item agrees on exponents, and on which blocks have values
-that are not finite; then come its blocks that are not all zero, and an item of classes for each that is not finite. The
-exponents of the next group but one are asked for behind a group's blocks, so that no worker waits for them.
+Blocks of 256 values form groups of 256. For each group one item agrees on exponents, and on which blocks have
+non-finite values; then come its blocks that are not all zero, and an item of classes for each with non-finite values.
+The exponents of the next group but one are requested behind a group's blocks, so that no worker waits for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AHEAD: Final = 2
 
 
 class ItemKind(Enum):
-    """What an item carries."""
+    """Content of an item."""
 
     EXPONENTS = "exponents"
     BLOCK = "block"
@@ -30,14 +30,14 @@ class ItemKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One item: of group `at` where it carries exponents, else of block `at`."""
+    """One item: of group `at` if it carries exponents, else of block `at`."""
 
     what: ItemKind
     at: int
 
 
 class Schedule:
-    """The items of `blocks` blocks, as far as they are known: more with each group of exponents that is settled."""
+    """The items of `blocks` blocks known so far; each settled group of exponents adds more."""
 
     def __init__(self, blocks: int) -> None:
         self._groups = -(-blocks // GROUP)
@@ -48,11 +48,11 @@ class Schedule:
 
     @property
     def is_known(self) -> bool:
-        """Whether `parts` are all that there will be."""
+        """True if `parts` is complete."""
         return self._next == self._groups
 
     def settle(self, group: int, exponents: NDArray[np.uint16], marks: NDArray[np.uint16]) -> None:
-        """Take the agreed exponents and marks of a group's blocks; groups may be settled in any order, each once."""
+        """Record the agreed exponents and marks of a group's blocks; groups may be settled in any order, each once."""
         self._settled[group] = exponents, marks
         while self._next in self._settled:
             self._append(self._next, *self._settled[self._next])

@@ -1,4 +1,4 @@
-"""What carries a worker's packets: the kernel's UDP, or frames in rings of our own."""
+"""Transports of a worker's packets: the kernel's UDP, or frames in our own rings."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ class Transport(Protocol):
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """The address and UDP port that the worker is known by."""
+        """The address and UDP port that other programs know the worker by."""
         ...
 
     def attach(self, state: EngineState) -> None:
-        """Give the engine what its kernels need."""
+        """Hand the engine the state its kernels need."""
         ...
 
     def connect(self, aggregator: str, port: int) -> None:
-        """Send to this aggregator from now on; raise AllReduceError where there is no route."""
+        """Send to this aggregator from now on; raise AllReduceError if there is no route."""
         ...
 
     def close(self) -> None:
-        """Give everything back; the engine must not run any more."""
+        """Release everything; the engine must not run any more."""
         ...
 
 
 class UdpTransport:
-    """A UDP socket of the kernel's; raises AllReduceError."""
+    """A kernel UDP socket; raises AllReduceError."""
 
     def __init__(self, local: tuple[str, int]) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -58,12 +58,12 @@ class UdpTransport:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """The socket's own."""
+        """The socket's own address."""
         host, port = self._socket.getsockname()
         return host, port
 
     def attach(self, state: EngineState) -> None:
-        """Give the engine the socket and vectors for several packets a call."""
+        """Hand the engine the socket and vectors for several packets per call."""
         state.fd = self._socket.fileno()
         state.rx_buffers = buffers = zeros(BURST * STRIDE)
         state.rx_vector = _vector([buffers.address + at * STRIDE for at in range(BURST)])
@@ -82,7 +82,7 @@ class UdpTransport:
 
 
 class RingTransport:
-    """Frames in the rings of a port of ours; the port, and a guard, are the transport's from here on."""
+    """Frames in the rings of one of our ports; the transport owns the port and a guard from here on."""
 
     def __init__(self, port: NicPort, next_hop: NextHop, udp_port: int, guard: socket.socket | None = None) -> None:
         self._port, self._next_hop, self._udp_port, self._guard = port, next_hop, udp_port, guard
@@ -90,17 +90,17 @@ class RingTransport:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """The address and UDP port that frames say."""
+        """The address and UDP port in its frames."""
         return str(self._next_hop.source), self._udp_port
 
     def attach(self, state: EngineState) -> None:
-        """Give the engine the port's first queue."""
+        """Hand the engine the port's first queue."""
         state.queue = self._port.queues[0]
         state.link = self._link
         state.frames, state.lengths = zeros(8 * BURST), zeros(4 * BURST)
 
     def connect(self, aggregator: str, port: int) -> None:
-        """Write the headers that all frames have; the next hop stays what it was."""
+        """Write the headers common to all frames; the next hop stays the same."""
         next_hop, length = self._next_hop, SIZE + PACKET_BYTES
         datagram = Udp(self._udp_port, port, length).encode() + bytes(PACKET_BYTES)
         packet = ip_packet(next_hop.source, IPv4Address(aggregator), PROTOCOL_UDP, datagram, ecn=_ECN_CAPABLE)
@@ -115,9 +115,9 @@ class RingTransport:
 
 
 def open_rings(kind: PortKind, next_hop: NextHop, udp_port: int) -> RingTransport:
-    """Open rings on a device; UDP port 0 leaves it to the kernel. Raises AllReduceError."""
-    # The kernel sees the frames, too. It shall neither keep them nor answer the aggregator that the port is closed,
-    # nor give the port to another process.
+    """Open rings on a device; UDP port 0 leaves the choice to the kernel. Raises AllReduceError."""
+    # The kernel sees the frames, too. It must neither keep them, nor tell the aggregator that the port is closed, nor
+    # give the port to another process.
     guard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     attach_filter(guard, DROP_ALL)
     _bind(guard, (str(next_hop.source), udp_port))
@@ -130,7 +130,7 @@ def open_rings(kind: PortKind, next_hop: NextHop, udp_port: int) -> RingTranspor
 
 
 def zeros(nbytes: int) -> Array[Any]:
-    """Return memory for kernels."""
+    """Allocate zeroed memory for kernels."""
     return pointer_to(bytearray(nbytes))
 
 
@@ -143,7 +143,7 @@ def _bind(opened: socket.socket, local: tuple[str, int]) -> None:
 
 
 def _vector(buffers: list[int]) -> Array[Any]:
-    """Return a struct mmsghdr for each packet, with an iovec of its own behind all."""
+    """Return a struct mmsghdr per packet, followed by an iovec for each."""
     size, piece = ctypes.sizeof(MessageHeader), ctypes.sizeof(InputOutputVector)
     memory = zeros(len(buffers) * (size + piece))
     pieces = memory.address + len(buffers) * size

@@ -1,4 +1,4 @@
-"""Whose turn it is: all-reduces begin one after the other, unless the job's service holds them."""
+"""Turns of all-reduces: they start one after the other, unless the job's service holds them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataplane.errors import AllReduceError
 
 OnDone: TypeAlias = Callable[[AllReduceError | None], None]
 Poll: TypeAlias = Callable[[], None]
-"""What a waiting caller runs from time to time; an exception from it ends the waiting."""
+"""Callback that a waiting caller runs from time to time; an exception from it ends the wait."""
 
 POLL_S: Final = 0.25
-"""How often."""
+"""Interval of those calls."""
 
 
 class Turns:
-    """How many all-reduces were begun and finished, and how many may be; one thread begins them, others hold it."""
+    """Counts of all-reduces started, finished and permitted; one thread starts them, others hold it."""
 
     def __init__(self, who: str, begun: int = 0) -> None:
-        """`who` stands in messages; `begun` is how many the others had done before this worker came."""
+        """Take the name `who` for messages; `begun` is the number done before this worker joined."""
         self._who = who
         self._changed = threading.Condition()
         self._begun = self._finished = begun
@@ -34,30 +34,30 @@ class Turns:
 
     @property
     def failure(self) -> AllReduceError | None:
-        """Why nothing more is begun."""
+        """The error because of which nothing more is started."""
         return self._failure
 
     @property
     def begun(self) -> int:
-        """How many were begun."""
+        """Number of all-reduces started."""
         return self._begun
 
     @property
     def is_drained(self) -> bool:
-        """Whether all that may begin have begun and are done, and no more may."""
+        """True if all permitted all-reduces have started and finished."""
         with self._changed:
             return self._limit is not None and self._begun == self._finished == self._limit
 
     def begin(self, poll: Poll | None = None) -> None:
-        """Wait until one may begin, and count it; raise what the job has failed with, or what `poll` raises."""
+        """Wait until one may start, and count it; raise the job's failure, or what `poll` raises."""
         while not self._try_begin(None if poll is None else POLL_S):
             if poll is not None:
                 poll()
 
     def pause(self, poll: Poll) -> None:
-        """Look at something else in the middle of one, which `wait_until_idle` does not wait for.
+        """Call `poll` in the middle of an all-reduce, without making `wait_until_idle` wait for it.
 
-        Raises what the job has failed with meanwhile, or what `poll` raises.
+        Raises the job's failure meanwhile, or what `poll` raises.
         """
         with self._changed:
             self._is_running = False
@@ -68,7 +68,7 @@ class Turns:
             self._is_running = True
 
     def finish(self) -> None:
-        """Say that the one begun last is done."""
+        """Mark the one started last as done."""
         with self._changed:
             self._finished += 1
             self._is_running = False
@@ -76,27 +76,27 @@ class Turns:
             self._notify()
 
     def abort(self, error: AllReduceError) -> None:
-        """Say that the one begun last will not be done, and begin nothing more; the first error counts."""
+        """Mark the one started last as failed, and start nothing more; the first error counts."""
         with self._changed:
             self._is_running = False
             self.fail(error)
 
     def fail(self, error: AllReduceError) -> None:
-        """Begin nothing more; the first error counts."""
+        """Start nothing more; the first error counts."""
         with self._changed:
             self._failure = self._failure or error
             self._set_alarm(None)
             self._notify()
 
     def wait_until_idle(self) -> None:
-        """Wait while one is going on that will soon be done or given up."""
+        """Wait while one is running that will soon be done or given up."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_running)
 
     def hold(self, deadline_s: float) -> int:
-        """Begin no more for now, and return how many were begun; raise what the job has failed with.
+        """Stop starting all-reduces, and return how many were started; raise the job's failure.
 
-        Without `release` within `deadline_s`, or another `hold`, it fails.
+        Unless `release` or another `hold` follows within `deadline_s`, it fails.
         """
         with self._changed:
             self._check()
@@ -105,13 +105,13 @@ class Turns:
             return self._begun
 
     def when(self, condition: Callable[[], bool], on_done: OnDone) -> None:
-        """Call `on_done` when a condition holds, looked at whenever something is done, or with the job's failure."""
+        """Call `on_done` when a condition holds, checked whenever something is done, or with the job's failure."""
         with self._changed:
             self._watchers.append((condition, on_done))
             self._notify()
 
     def run_until(self, count: int, on_done: OnDone) -> None:
-        """Begin up to so many although they are held; call `on_done` once they are done, or with what it fails with.
+        """Run up to `count` although held; call `on_done` once they are done, or with their failure.
 
         Raises AllReduceError if they are not held.
         """
@@ -124,7 +124,7 @@ class Turns:
             self._notify()
 
     def release(self) -> None:
-        """Continue."""
+        """Release the hold."""
         with self._changed:
             self._limit = None
             self._set_alarm(None)
@@ -154,7 +154,7 @@ class Turns:
             self._alarm.start()
 
     def _fail_if_overdue(self) -> None:
-        """Fail if the hold was not ended in time; a running all-reduce knows the time, and can say more."""
+        """Fail if the hold was not ended in time; a running all-reduce checks the time itself, with more detail."""
         with self._changed:
             if self._limit is None or time.monotonic() < self._held_until_s or self._begun > self._finished:
                 return

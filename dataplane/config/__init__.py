@@ -1,4 +1,4 @@
-"""Strict settings: YAML, TOML and JSON files to frozen values, with the place of whatever is wrong."""
+"""Strict settings: YAML, TOML and JSON files to frozen values, with the location of each error."""
 
 from dataplane.config.reading import (
     DecodeHook,

@@ -1,4 +1,4 @@
-"""What differs between two settings of a kind: whoever reads them again says what is not in force."""
+"""Difference between two settings, to report after a reload which changes are not in effect."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 
 def changed_keys(before: msgspec.Struct, after: msgspec.Struct) -> tuple[str, ...]:
-    """Return the keys whose values differ, as deep as both sides have the same sections (`feed.address`)."""
+    """Return the keys whose values differ, descending into sections that both sides have (`feed.address`)."""
     return tuple(_changed(before, after, ""))
 
 
 def not_in_force(before: msgspec.Struct, after: msgspec.Struct, *, reloaded: Collection[str]) -> str:
-    """Return a line that names the changed keys that wait for a new start, '' if there are none.
+    """Return a line naming the changed keys that require a restart, '' if there are none.
 
-    `reloaded` are the keys that are in force at once, each with all below it.
+    `reloaded` are the keys that take effect at once, each with everything below it.
     """
     waiting = [
         key

@@ -1,4 +1,4 @@
-"""The sentences under a schema's fields, read from its source: what `millrace config` says of each key."""
+"""Field descriptions of a schema, read from its source, as `millrace config` shows them for each key."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from functools import cache
 
 @cache
 def descriptions(schema: type) -> dict[str, str]:
-    """Return the sentence under each field of a class, and of those that it inherits from, as one line each.
+    """Return the description of each field of a class and its bases, on one line each.
 
-    Empty for a class without source at hand.
+    Empty for a class without available source.
     """
     found: dict[str, str] = {}
     for base in reversed(schema.__mro__):

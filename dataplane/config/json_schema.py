@@ -1,4 +1,4 @@
-"""A schema of settings as a JSON schema, for editors that complete and check."""
+"""Settings schemas as JSON schemas, for editors that complete and validate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataplane.config.quantities import Unit, unit_of
 
 
 def json_schema(schema: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON schema (2020-12) of a settings file, with our sentences and, where numbers have units, text."""
+    """Return the JSON schema (2020-12) of a settings file, with our descriptions and text for numbers with units."""
     (root,), components = msgspec.json.schema_components([schema], schema_hook=_text, ref_template="#/$defs/{name}")
     classes = _classes(schema)
     for name, definition in components.items():
@@ -20,7 +20,7 @@ def json_schema(schema: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _text(_: type) -> dict[str, Any]:
-    """Return what a type of our own is in a file: text."""
+    """Return the schema of one of our own types in a file: text."""
     return {"type": "string"}
 
 
@@ -37,7 +37,7 @@ def _tell(definition: dict[str, Any], schema: type | None) -> None:
 
 
 def _take_text(field: dict[str, Any], unit: Unit) -> None:
-    """Let a number be written with its unit."""
+    """Allow a number to be written with its unit."""
     kinds = field.get("anyOf", [field])
     if not any(kind.get("type") in {"integer", "number"} for kind in kinds) or any(
         kind.get("type") == "string" for kind in kinds
@@ -52,7 +52,7 @@ def _take_text(field: dict[str, Any], unit: Unit) -> None:
 
 
 def _classes(schema: type) -> dict[str, type]:
-    """Return the structs below a type, by the names that they have in its JSON schema."""
+    """Return the structs below a type, by their names in its JSON schema."""
     found: dict[str, type] = {}
     waiting: list[Any] = [msgspec.inspect.type_info(schema)]
     while waiting:

@@ -1,6 +1,6 @@
-"""Quantities as people write them, a number and its unit: `500ms`, `10G`, `64 KiB`.
+"""Human-readable quantities, a number and its unit: `500ms`, `10G`, `64 KiB`.
 
-A name says which unit a plain number of it has: `interval_ns: 5`, `rate_bps: 1000`. Text is converted to that unit.
+A name implies the unit of its plain numbers: `interval_ns: 5`, `rate_bps: 1000`. Text is converted to that unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _QUANTITY: Final = re.compile(r"(?P<number>\d{1,18}(\.\d{1,18})?) ?(?P<unit>[A-Z
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """A kind of quantity: what it is called, an example, and its units by name, in multiples of a common one."""
+    """A kind of quantity: its name, an example, and its units by name, in multiples of a common one."""
 
     name: str
     example: str
@@ -25,7 +25,7 @@ class Kind:
 
 
 def _decimal(stem: str, letters: str) -> dict[str, Fraction]:
-    """Return a unit with its multiples of 1000, or with an empty stem these alone: `bit/s`, `kbit/s`, ..., or `k`."""
+    """Return a unit with its multiples of 1000, or with an empty stem only these: `bit/s`, `kbit/s`, ..., or `k`."""
     powers = enumerate(["", *letters])
     return {f"{letter}{stem}": Fraction(1000) ** power for power, letter in powers if letter or stem}
 
@@ -83,7 +83,7 @@ _SUFFIXES: Final[Mapping[str, tuple[Kind, str]]] = MappingProxyType(
 
 
 def read_quantity(text: str, units: Mapping[str, Fraction]) -> Fraction | None:
-    """Return a number and a unit, with or without a space between, as a multiple of 1; None for what is not that."""
+    """Parse a number and a unit, with or without a space between, as a multiple of 1; None for anything else."""
     found = _QUANTITY.fullmatch(text)
     if found is None or found["unit"] not in units:
         return None
@@ -92,13 +92,13 @@ def read_quantity(text: str, units: Mapping[str, Fraction]) -> Fraction | None:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a plain number of a name counts."""
+    """Unit of a name's plain numbers."""
 
     kind: Kind
     name: str
 
     def parse(self, text: str) -> Fraction:
-        """Return `500ms` in this unit; raise ValueError that says how it is to be written."""
+        """Convert `500ms` to this unit; raise ValueError that shows the correct format."""
         found = read_quantity(text.strip(), self.kind.units)
         if found is None:
             raise ValueError(
@@ -108,7 +108,7 @@ class Unit:
         return found / self.kind.units[self.name]
 
     def parse_whole(self, text: str) -> int:
-        """Return `500ms` as a whole number of this unit; raise ValueError for what is none."""
+        """Convert `500ms` to a whole number of this unit; raise ValueError for a fraction."""
         value = self.parse(text)
         if value.denominator != 1:
             raise ValueError(f"{text!r} is not a whole number of {self.name}")
@@ -116,7 +116,7 @@ class Unit:
 
 
 def unit_of(name: str) -> Unit | None:
-    """Return the unit that a key's or option's name ends with, None if it ends with none: `_per_s` is no time."""
+    """Return the unit that a key's or option's name ends with, None if there is none: `_per_s` is not a time."""
     words = name.replace("-", "_").lower().split("_")
     found = _SUFFIXES.get(words[-1])
     if found is None or len(words) < 2 or "per" in words[-3:-1]:

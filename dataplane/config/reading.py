@@ -1,4 +1,4 @@
-"""Strict reading of the user's YAML and TOML files into frozen values: unknown keys are errors, places are named.
+"""Strict parsing of the user's YAML and TOML files into frozen values: unknown keys are errors, errors name locations.
 
 A schema is a `msgspec.Struct` declared with `frozen=True, forbid_unknown_fields=True` (the base class `Strict`), or any
 type that msgspec converts to. Errors name file, line (YAML) and key.
@@ -32,7 +32,7 @@ _ANY_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _QUOTED = re.compile(r"expected `str`(?P<null> \| null)?, got `(int|float|bool)`")
 
 DecodeHook = Callable[[type, Any], Any]
-"""Makes values of types that msgspec does not know; raises ValueError."""
+"""Constructs values of types that msgspec does not know; raises ValueError."""
 
 
 class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,31 +41,31 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True, slots=True)
 class Document(Generic[T]):
-    """A value read from text, that still knows where in the text its parts stand."""
+    """A value parsed from text, with the locations of its parts."""
 
     value: T
     file: str
     line_of: Callable[[str], int | None] = field(repr=False)
     raw: Any = field(repr=False, default=None)
-    """The text as plain data, without what is there by default."""
+    """The text as plain data, without defaults."""
 
     def error(self, problem: str, path: str) -> ConfigError:
-        """Return the error to raise for what stands at `path` (`links[3].rate`), whatever a schema cannot express."""
+        """Return an error for the value at `path` (`links[3].rate`), for checks that a schema cannot express."""
         return ConfigError(problem, file=self.file, line=self.line_of(path), key=path)
 
 
 def load(path: Path, schema: type[T]) -> T:
-    """Return the file's content as a `schema`; raise ConfigError with file, line and key."""
+    """Load a file as a `schema`; raise ConfigError with file, line and key."""
     return load_document(path, schema).value
 
 
 def loads(text: str, schema: type[T], *, file: str = "<text>", toml: bool = False) -> T:
-    """Return YAML (or TOML) text as a `schema`; raise ConfigError with file, line and key."""
+    """Parse YAML (or TOML) text as a `schema`; raise ConfigError with file, line and key."""
     return loads_document(text, schema, file=file, toml=toml).value
 
 
 def load_document(path: Path, schema: type[T]) -> Document[T]:
-    """Return the file's content as a `schema` with its places; raise ConfigError with file, line and key."""
+    """Load a file as a `schema` with locations; raise ConfigError with file, line and key."""
     try:
         text = read_given_text(path)
     except OSError as error:
@@ -78,9 +78,9 @@ def load_document(path: Path, schema: type[T]) -> Document[T]:
 def loads_document(
     text: str, schema: type[T], *, file: str = "<text>", toml: bool = False, as_json: bool = False
 ) -> Document[T]:
-    """Return YAML (or TOML, or JSON) text as a `schema` with its places; raise ConfigError with file, line and key.
+    """Parse YAML (or TOML, or JSON) text as a `schema` with locations; raise ConfigError with file, line and key.
 
-    YAML reads most of JSON, but not all of its numbers: 1e-9 is a word there.
+    YAML accepts most of JSON, but not all of its numbers: 1e-9 is a string there.
     """
     if as_json:
         return _json_document(text, schema, file)
@@ -93,7 +93,7 @@ def loads_document(
 def loads_documents(
     text: str, schema: type[T], *, file: str = "<text>", decode: DecodeHook | None = None
 ) -> tuple[Document[T], ...]:
-    """Return each document of YAML text, empty ones left out; raise ConfigError with the file's line and key."""
+    """Parse each document of YAML text, skipping empty ones; raise ConfigError with the file's line and key."""
     roots, raws = _parse_all_yaml(text, file)
     pairs = ((root, raw) for root, raw in zip(roots, raws, strict=True) if raw is not None)
     return tuple(_document(raw, root, schema, file, decode) for root, raw in pairs)
@@ -113,7 +113,7 @@ def _document(
 
 
 def _json_document(text: str, schema: type[T], file: str) -> Document[T]:
-    """As `_document`; where in the text a part stands is looked for only when somebody asks."""
+    """Like `_document`; locations are computed only on demand."""
     raw = _parse_json(text, file)
 
     def refuse(problem: str, path: str) -> ConfigError:
@@ -147,15 +147,15 @@ def _parse_json(text: str, file: str) -> Any:  # noqa: ANN401 - a JSON document 
 
 
 def _composed(text: str) -> yaml.Node | None:
-    """Return text as YAML's nodes, None where it is none: nearly all of JSON is."""
+    """Parse text to YAML nodes, None if it is invalid: nearly all of JSON is valid."""
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
 
 
-def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - as msgspec's hooks are
-    """Return a file's or folder's name as a Path, where a schema has one."""
+def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's hook signature
+    """Convert a file's or folder's name to a Path, if the schema has one."""
     if kind is Path and isinstance(value, str) and value:
         return Path(value)
     raise ValueError("expected the name of a file or folder" if kind is Path else f"{kind} cannot be read")
@@ -185,7 +185,7 @@ def _parse_all_yaml(text: str, file: str) -> tuple[list[yaml.Node], list[Any]]:
 
 @contextmanager
 def _refused_yaml(file: str) -> Iterator[None]:
-    """Have what YAML's parser refuses be a ConfigError."""
+    """Turn YAML syntax errors into a ConfigError."""
     try:
         yield
     except yaml.MarkedYAMLError as error:
@@ -196,9 +196,9 @@ def _refused_yaml(file: str) -> Iterator[None]:
 
 
 def _refuse_repeated_keys(node: yaml.Node | None, file: str, visited: set[int] | None = None) -> None:
-    """YAML lets a later key silently win; here it is an error.
+    """Reject repeated keys, where YAML lets the later one silently win.
 
-    What aliases share is visited once: a few lines of aliases can stand for more nodes than memory holds.
+    Aliased nodes are visited once: a few lines of aliases can expand to more nodes than memory holds.
     """
     visited = set() if visited is None else visited
     if id(node) in visited:
@@ -236,7 +236,7 @@ def _explain(message: str, root: yaml.Node | None, file: str, schema: Any) -> Co
 
 
 def _line_of(path: str, node: yaml.Node | None) -> int | None:
-    """Return the line, counted from 1, where `path` (msgspec's `$.a[0].b`) stands, as deep as it can be followed."""
+    """Return the line, counted from 1, of `path` (msgspec's `$.a[0].b`), followed as deep as possible."""
     if node is None:
         return None
     line: int = node.start_mark.line
@@ -273,7 +273,7 @@ def _known_keys(schema: Any, path: str) -> tuple[str, ...]:  # noqa: ANN401 - an
 
 
 def _type_at(schema: Any, path: str) -> msgspec.inspect.Type | None:  # noqa: ANN401 - any type
-    """Return the type of what stands at msgspec's `path`, None where that is not one."""
+    """Return the type at msgspec's `path`, None unless there is exactly one."""
     found: msgspec.inspect.Type | None = _alone(msgspec.inspect.type_info(schema))
     for name, _ in _ANY_STEP.findall(path):
         match found:
@@ -289,7 +289,7 @@ def _type_at(schema: Any, path: str) -> msgspec.inspect.Type | None:  # noqa: AN
 
 
 def _alone(found: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
-    """Return a type without what is said about it, and without null beside it."""
+    """Return a type without its metadata, and without a null alternative."""
     if isinstance(found, msgspec.inspect.Metadata):
         return _alone(found.type)
     if isinstance(found, msgspec.inspect.UnionType):

@@ -1,4 +1,4 @@
-"""All settings of a file one by one: what each is, whether the file says it or it is the default, and what it means."""
+"""All settings of a file, one by one: value, origin (file or default), and description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUIRED: Final = "required"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A key, its value as plain data, where it comes from (`FILE:LINE`, `default` or `required`), and its sentence."""
+    """A key, its value as plain data, its origin (`FILE:LINE`, `default` or `required`), and its description."""
 
     key: str
     value: Any

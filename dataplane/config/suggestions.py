@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a word that is none of those that are known."""
+"""Suggestions for unknown words."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _NEAR = 0.6
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that comes nearest, None where none is near."""
+    """Return the closest known word, None if none is close."""
     return next(iter(difflib.get_close_matches(word, list(known), 1, _NEAR)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence on an unknown word: what comes near, and all there are; '' if there are none."""
+    """Return the end of an error about an unknown word: close matches, and all known words; '' if there are none."""
     words = list(known)
     if not words:
         return ""

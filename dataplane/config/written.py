@@ -1,4 +1,4 @@
-"""Numbers that a file's author wrote with a unit, as the plain numbers that a schema wants."""
+"""Conversion of numbers written with a unit to the plain numbers that a schema requires."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import inspect
 from dataplane.config.quantities import Unit, unit_of
 
 Refuse = Callable[[str, str], Exception]
-"""Makes the error for a problem at a path (`$.feed.interval_ns`)."""
+"""Creates the error for a problem at a path (`$.feed.interval_ns`)."""
 
 
 def plain_numbers(raw: Any, schema: Any, refuse: Refuse) -> Any:  # noqa: ANN401 - a document, and any type
-    """Return a document in which `500ms` is the number that its key counts, where the schema wants a number there.
+    """Return a document in which `500ms` is a number in its key's unit, where the schema requires a number.
 
-    The document is changed in place. Raises what `refuse` makes for text that is no quantity.
+    The document is changed in place. Raises the error from `refuse` for text that is no quantity.
     """
     return _Reading(refuse).plain(raw, inspect.type_info(schema), "$", None)
 
@@ -26,7 +26,7 @@ class _Reading:
         self._refuse = refuse
 
     def plain(self, raw: Any, kind: inspect.Type, path: str, unit: Unit | None) -> Any:  # noqa: ANN401
-        """Return a part of the document; `unit` is what numbers of the key that it belongs to count."""
+        """Return a part of the document; `unit` is that of its key's numbers."""
         match raw:
             case str():
                 return raw if unit is None else self._number(raw, kind, path, unit)
@@ -66,7 +66,7 @@ class _Reading:
 
 
 def _members(kind: inspect.Type) -> Iterator[inspect.Type]:
-    """Yield what a value may be."""
+    """Yield the possible types of a value."""
     if isinstance(kind, inspect.Metadata):
         yield from _members(kind.type)
     elif isinstance(kind, inspect.UnionType):
@@ -77,7 +77,7 @@ def _members(kind: inspect.Type) -> Iterator[inspect.Type]:
 
 
 def _is_meant(kind: inspect.StructType | inspect.DataclassType, raw: dict[Any, Any]) -> bool:
-    """Return whether a mapping is of this kind, of several that are told apart by a tag."""
+    """Return whether a mapping is of this type, among several distinguished by a tag."""
     if isinstance(kind, inspect.DataclassType) or kind.tag_field is None:
         return True
     return raw.get(kind.tag_field) == kind.tag

@@ -1,1 +1,1 @@
-"""Fabrics: a topology value, realised in virtual time or in the kernel."""
+"""Fabrics: a topology realised in virtual time or in the kernel."""

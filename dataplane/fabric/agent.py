@@ -1,11 +1,12 @@
-"""A host of the kernel fabric: sends its flows through UDP sockets and logs every probe that arrives.
+"""Host agent of the kernel fabric: sends its flows through UDP sockets and logs every probe that arrives.
 
-Runs as a process in the host's namespace: `python -m dataplane.fabric.agent PLAN`. It opens its sockets, says `ready`
-on its standard output, and waits for a line on its standard input with the time at which the run begins: no agent
-sends before all can receive (`dataplane.fabric.kernel.agents` is the other end). The log is a file of fixed records,
-so that the measuring code (`dataplane.fabric.hosts.Receiver`) is the same as in virtual time.
+Runs as a process in the host's namespace: `python -m dataplane.fabric.agent PLAN`. It opens its sockets, prints `ready`
+to standard output, and reads the start time of the run from standard input: no agent sends before all can receive
+(`dataplane.fabric.kernel.agents` is the other end). The log is a file of fixed-size records, so the measuring code
+(`dataplane.fabric.hosts.Receiver`) is the same as in virtual time.
 
-It does not belong to the package `kernel`, because a fabric starts many: what that imports takes a second of CPU time.
+It is not part of the package `kernel` because a fabric starts many agents, and importing that package takes a second of
+CPU time.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from dataplane.fabric.load import LATE_NS, SentLoad
 from dataplane.malformed import MALFORMED
 
 READY: Final = "ready"
-"""What an agent says when its sockets are open."""
+"""Line that an agent prints once its sockets are open."""
 
 _RECORD: Final = struct.Struct("!IQQQIB")
 _HOP_LIMIT: Final = struct.Struct("@i")
 _IP_RECVTTL: Final = 12
-"""Of linux/in.h; Python names it from 3.14 on."""
+"""From linux/in.h; Python defines it from 3.14 on."""
 _NS_PER_S: Final = 1_000_000_000
 _MAX_WAIT_S: Final = 0.2
 _BURST: Final = 64
@@ -45,7 +46,7 @@ _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(4)
 
 
 class AgentFlow(Strict, frozen=True):
-    """A flow in a plan file; the fields of `dataplane.fabric.hosts.Flow` that a socket needs."""
+    """A flow in a plan file: the fields of `dataplane.fabric.hosts.Flow` that a socket needs."""
 
     flow_id: int
     src: str
@@ -60,19 +61,18 @@ class AgentFlow(Strict, frozen=True):
 
 
 class AgentPlan(Strict, frozen=True):
-    """What one host does; times count from the start that the agent is given when it is ready."""
+    """Plan of one host; times count from the start that the agent is given once it is ready."""
 
     end_ns: int
-    """When the agent stops, in run time."""
+    """Run time at which the agent stops."""
     seed: int
     """Seed of the Poisson arrivals."""
     log: str
     """File that the arrivals are written to."""
     load: str
-    """File that holds at the end what was sent of each flow: JSON, by the flow's number."""
+    """File that receives the load sent per flow at the end: JSON, keyed by flow number."""
     skip_after_ns: int = 100_000_000
-    """Packets that are late by more than this are left out (and counted): sent at once they would be a burst that
-    no scenario planned, which fills queues."""
+    """Packets later than this are skipped and counted: sending them at once would be an unplanned burst."""
     send: tuple[AgentFlow, ...] = ()
     receive_ports: tuple[int, ...] = ()
     address: str = "0.0.0.0"  # noqa: S104 - the namespace holds one interface
@@ -80,9 +80,9 @@ class AgentPlan(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One line of the log: a probe, when it arrived (ns of run time), the frame's size and the hops that it had left.
+    """One log record: a probe, its arrival time (ns of run time), the frame's size and its remaining hops.
 
-    `hop_limit` is 0 where the kernel did not report it.
+    `hop_limit` is 0 if the kernel did not report it.
     """
 
     probe: Probe
@@ -92,7 +92,7 @@ class Arrival:
 
 
 def plan_flow(flow: Flow) -> AgentFlow:
-    """Return a flow as a plan file holds it; raise FabricError for a flow without an end."""
+    """Convert a flow to its form in a plan file; raise FabricError for a flow without an end."""
     if flow.stop_ns is None:
         raise FabricError(f"flow {flow.flow_id} has no end; an agent's flows have one")
     return AgentFlow(
@@ -110,7 +110,7 @@ def plan_flow(flow: Flow) -> AgentFlow:
 
 
 def read_log(path: Path) -> Iterator[Arrival]:
-    """Yield the arrivals in a log, in the order of time; raise FabricError if it is cut off or missing."""
+    """Yield the arrivals in a log in time order; raise FabricError if it is truncated or missing."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -131,7 +131,7 @@ def replay(path: Path) -> Receiver:
 
 @dataclass(slots=True)
 class _Sending:
-    """A flow on its way out, through its own socket."""
+    """An outgoing flow with its own socket."""
 
     sender: Sender
     socket: socket.socket
@@ -151,7 +151,7 @@ class _Sending:
 
 
 class Agent:
-    """Sends and logs from a start to the plan's end; can receive as soon as it is made."""
+    """Sends and logs from a start time to the plan's end; can receive as soon as it is constructed."""
 
     def __init__(self, plan: AgentPlan, clock: Clock, log: BinaryIO) -> None:
         self._plan, self._clock, self._log = plan, clock, log
@@ -168,7 +168,7 @@ class Agent:
             self._selector.register(opened, selectors.EVENT_READ)
 
     def run(self, origin_ns: int) -> None:
-        """Send and receive until the plan's end; the run's time is zero at `origin_ns` of the clock."""
+        """Send and receive until the plan's end; run time is zero at `origin_ns` of the clock."""
         self._origin_ns = origin_ns
         while (now_ns := self._now_ns()) < self._plan.end_ns:
             due_ns = self._send_due(now_ns)
@@ -177,11 +177,11 @@ class Agent:
                 self._receive(key.fileobj)  # type: ignore[arg-type]  # only sockets are registered
 
     def load(self) -> dict[int, SentLoad]:
-        """Return what was sent of each flow, by its number; packets that were due later are not planned."""
+        """Return the load sent per flow, by flow number; packets due after the end are not planned."""
         return {sending.sender.flow.flow_id: sending.load() for sending in self._sending}
 
     def skip_the_rest(self) -> None:
-        """Count what the plan still has as left out: its end has come first."""
+        """Count the packets that remain in the plan as skipped: the end came first."""
         for sending in self._sending:
             while sending.sender.next_send_ns() is not None:
                 sending.sender.skip()
@@ -224,7 +224,7 @@ class Agent:
         return _Sending(Sender(flow, random.Random(f"{self._plan.seed}/{planned.flow_id}")), opened)
 
     def _send_due(self, now_ns: int) -> int:
-        """Send what is due, each flow at most a burst; return when the next packet is, or the plan's end."""
+        """Send the packets that are due, at most one burst per flow; return when the next is due, or the plan's end."""
         next_ns = self._plan.end_ns
         for sending in self._sending:
             for _ in range(_BURST):
@@ -244,7 +244,7 @@ class Agent:
         try:
             sending.socket.send(sending.sender.payload(self._now_ns()))
         except OSError:
-            # A full socket buffer or an ICMP answer: the network lost it, and the sequence number shows it.
+            # Full socket buffer or ICMP answer: the packet counts as lost, and its sequence number shows the loss.
             sending.refused += 1
         else:
             sending.late += late_ns > LATE_NS
@@ -266,7 +266,7 @@ class Agent:
 
 
 def _hop_limit(ancillary: list[tuple[int, int, bytes]]) -> int:
-    """Return the hops that a packet had left, of what the kernel said beside it; 0 where it did not."""
+    """Return a packet's remaining hops from the ancillary data; 0 if the kernel did not report them."""
     for level, kind, data in ancillary:
         is_it = (level, kind) in {(socket.IPPROTO_IP, socket.IP_TTL), (socket.IPPROTO_IPV6, socket.IPV6_HOPLIMIT)}
         if is_it and len(data) >= _HOP_LIMIT.size:
@@ -275,7 +275,7 @@ def _hop_limit(ancillary: list[tuple[int, int, bytes]]) -> int:
 
 
 def read_load(path: Path) -> dict[int, SentLoad]:
-    """Return what an agent sent of each flow, by its number; raise FabricError if it left no word of it."""
+    """Return the load an agent sent per flow, by flow number; raise FabricError if it left no record."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[int, SentLoad])
     except OSError as error:
@@ -285,7 +285,7 @@ def read_load(path: Path) -> dict[int, SentLoad]:
 
 
 def main(argv: list[str]) -> int:
-    """Run the plan in the file that `argv` names; one line on stderr and status 1 if it cannot."""
+    """Run the plan in the file that `argv` names; on failure print one line on stderr and return status 1."""
     try:
         plan = load(Path(argv[0]), AgentPlan)
         with Path(plan.log).open("wb") as log:
@@ -304,7 +304,7 @@ def main(argv: list[str]) -> int:
 
 
 def _read_start(lines: TextIO) -> int:
-    """Return the time at which the run begins, on the machine's monotonic clock."""
+    """Return the start time of the run, on the machine's monotonic clock."""
     line = lines.readline().strip()
     if not line.isdecimal():
         raise FabricError(f"{line!r} is not the time of a start" if line else "got no start time")

@@ -1,9 +1,9 @@
-"""What hosts send and measure, without sockets or clocks: the same code runs in virtual time and in the kernel.
+"""Host traffic and measurements without sockets or clocks: the same code runs in virtual time and in the kernel.
 
 A flow is a series of UDP datagrams whose payload begins with a probe (all numbers big-endian, 28 bytes):
-Magic64 'millrace' | Flow32 | Sequence64 | SentNs64, then zeros. Sequences count from 0; times are of the sender's
-clock, so one-way delay means something where both hosts read the same clock (as all of ours do).
-Rates and throughputs count whole frames, from the Ethernet header to the payload's end.
+    Magic64 'millrace' | Flow32 | Sequence64 | SentNs64, followed by zeros.
+Sequences count from 0. Times are of the sender's clock, so one-way delay is meaningful only if both hosts read the same
+clock (as all of ours do). Rates and throughputs count whole frames, from the Ethernet header to the payload's end.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dataplane.wire.packet import decode_udp_frame, udp_frame
 MAGIC: Final = b"millrace"
 PROBE_BYTES: Final = 28
 FLOW_UDP_PORT: Final = 20000
-"""Flow n is sent from this port plus n modulo 10000 to the same port, so that flows differ in their 5-tuple."""
+"""Flow n uses this port plus n modulo 10000 as source and destination, so that flows differ in their 5-tuple."""
 KEEP_PACKETS: Final = 1 << 18
-"""How many packets of a flow a receiver remembers; older ones leave the measurements, not the totals."""
+"""Number of packets per flow that a receiver remembers; older ones leave the measurements but not the totals."""
 MAX_FLOWS: Final = 1 << 16
 _REMEMBERED_GAPS: Final = 4096
 _PROBE: Final = struct.Struct("!8sIQQ")
@@ -41,7 +41,7 @@ _FLOW_PORTS: Final = 10_000
 
 
 class Arrivals(StrEnum):
-    """When packets of a flow leave: at equal distances, or with exponentially distributed ones."""
+    """Spacing of a flow's packets: constant or exponentially distributed."""
 
     CONSTANT = "constant"
     POISSON = "poisson"
@@ -94,7 +94,7 @@ def flow_between(
     dscp: int = 0,
     ip_version: int = 4,
 ) -> Flow:
-    """Return a flow from one host of a topology to another by way of the switch that the sender hangs on."""
+    """Return a flow between two hosts of a topology, by way of the switch that the sender is attached to."""
     for name in (src, dst):
         if name not in topology.host:
             raise FabricError(f"{topology.name}: there is no host {name!r}")
@@ -122,7 +122,7 @@ def flow_between(
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a packet of a flow says about itself."""
+    """Header that each packet of a flow carries in its payload."""
 
     flow_id: int
     sequence: int
@@ -134,7 +134,7 @@ class Probe:
 
 
 def decode_probe(payload: bytes) -> Probe | None:
-    """Return the probe at the start of a UDP payload, or None if it holds something else."""
+    """Return the probe at the start of a UDP payload, or None if there is none."""
     if len(payload) < PROBE_BYTES or not payload.startswith(MAGIC):
         return None
     _, flow_id, sequence, sent_ns = _PROBE.unpack_from(payload)
@@ -142,7 +142,7 @@ def decode_probe(payload: bytes) -> Probe | None:
 
 
 def find_probe(frame: bytes) -> Probe | None:
-    """Return the probe anywhere in a frame: behind an INT stack the payload does not stand where UDP says."""
+    """Find the probe anywhere in a frame: after an INT stack, the payload does not start where UDP says."""
     place = frame.find(MAGIC)
     return None if place < 0 else decode_probe(frame[place:])
 
@@ -150,8 +150,8 @@ def find_probe(frame: bytes) -> Probe | None:
 class Sender:
     """Makes the packets of one flow; `rng` draws the gaps of Poisson arrivals.
 
-    The caller sends `frame(now_ns)` (or `payload`, through a UDP socket) whenever `next_send_ns()` has come; who is
-    late sends several at once and keeps the rate, or leaves packets out (`skip`).
+    The caller sends `frame(now_ns)` (or `payload`, through a UDP socket) whenever `next_send_ns()` is reached. A late
+    caller sends several at once to keep the rate, or skips packets (`skip`).
     """
 
     def __init__(self, flow: Flow, rng: random.Random) -> None:
@@ -172,38 +172,38 @@ class Sender:
         return None if stop_ns is not None and self._next_ns >= stop_ns else self._next_ns
 
     def payload(self, now_ns: int) -> bytes:
-        """Return the next packet's UDP payload, stamped with the present time."""
+        """Return the next packet's UDP payload, stamped with the current time."""
         probe = Probe(self.flow.flow_id, self.sent_frames, now_ns)
         self.sent_frames += 1
         self._advance()
         return probe.encode() + self._padding
 
     def skip(self) -> None:
-        """Leave the next packet out; it gets no sequence number, because no network has lost it."""
+        """Skip the next packet; it gets no sequence number, because no network lost it."""
         self.skipped_frames += 1
         self._advance()
 
     def frame(self, now_ns: int) -> bytes:
-        """Return the next packet as an Ethernet frame, stamped with the present time."""
+        """Return the next packet as an Ethernet frame, stamped with the current time."""
         payload = self.payload(now_ns)
         if self._headers is None:
             self._headers = self._make_headers(len(payload))
-        # All but the checksum is the same in every packet of a flow.
+        # Everything but the checksum is the same in all packets of a flow.
         headers = self._headers
         checksum = update(int.from_bytes(headers[-2:], "big"), b"", payload) or 0xFFFF
         return b"".join((headers[:-2], checksum.to_bytes(2, "big"), payload))
 
     def _advance(self) -> None:
-        """Let the packet after the present one be the next."""
+        """Move on to the next packet."""
         if self.flow.arrivals is Arrivals.POISSON:
             self._next_ns += self._gap_ns()
             return
-        # From the start and not from the last packet: rounding must not add up.
+        # Compute from the start, not from the last packet, so that rounding errors do not accumulate.
         packets = self.sent_frames + self.skipped_frames
         self._next_ns = self.flow.start_ns + packets * self._frame_bits * _NS_PER_S // self.flow.rate_bps
 
     def _make_headers(self, payload_bytes: int) -> bytes:
-        """Return the headers of a packet whose payload is all zeros; they end with UDP's checksum."""
+        """Return the headers of a packet with an all-zero payload, ending with the UDP checksum."""
         flow = self.flow
         frame = udp_frame(
             src_mac=flow.src_mac,
@@ -223,10 +223,10 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class FlowMeasurement:
-    """What a receiver saw of a flow in [start_ns, end_ns); delays are None when nothing arrived.
+    """Measurements of a flow at a receiver in [start_ns, end_ns); delays are None when nothing arrived.
 
-    `missing` counts sequence numbers that were jumped over, `late` those that came after a higher one (reordered, RFC
-    4737 section 3; each was counted missing before), `duplicates` those that came again.
+    `missing` counts sequence numbers that were skipped, `late` those that arrived after a higher one (reordered, RFC
+    4737 section 3; each was counted missing before), `duplicates` those that arrived again.
     """
 
     flow_id: int
@@ -244,24 +244,24 @@ class FlowMeasurement:
 
     @property
     def throughput_bps(self) -> float:
-        """Received bits over the time measured."""
+        """Received bits per second over the measured interval."""
         return self.bytes * 8 * _NS_PER_S / (self.end_ns - self.start_ns)
 
     @property
     def lost(self) -> int:
-        """Packets that were jumped over and have not come since."""
+        """Packets that were missing and have not arrived since."""
         return max(0, self.missing - self.late)
 
     @property
     def loss(self) -> float:
-        """Lost packets as a share of all that should have come, 0 to 1."""
+        """Lost packets as a share of all expected packets, 0 to 1."""
         due = self.packets - self.duplicates + self.lost
         return self.lost / due if due else 0.0
 
 
 @dataclass(slots=True)
 class _Received:
-    """Packets of one flow, oldest first: when each came, its delay and size, and what it said about others."""
+    """Packets of one flow, oldest first: arrival times, delays, sizes, and changes to the sequence counts."""
 
     arrived_ns: array[int] = field(default_factory=lambda: array("q"))
     delay_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -305,10 +305,10 @@ class _Received:
 
 
 class Receiver:
-    """Measures the flows that arrive at one host; calls must come in the order of time.
+    """Measures the flows that arrive at one host; calls must come in time order.
 
-    `ignored` counts frames that are not ours, `malformed` those that break a header's rules, `corrupt` those whose
-    UDP checksum is wrong.
+    `ignored` counts foreign frames, `malformed` those that violate a header's rules, `corrupt` those with a wrong UDP
+    checksum.
     """
 
     def __init__(self) -> None:
@@ -318,7 +318,7 @@ class Receiver:
         self._flows: dict[int, _Received] = {}
 
     def receive(self, frame: bytes, now_ns: int) -> Probe | None:
-        """Take a frame from the network; return its probe, or None (counted) if it carries none."""
+        """Process a frame from the network; return its probe, or None (counted) if it carries none."""
         try:
             datagram = decode_udp_frame(frame)
         except WireError:
@@ -330,7 +330,7 @@ class Receiver:
         return self.receive_payload(b"" if datagram is None else datagram.payload, len(frame), now_ns)
 
     def receive_payload(self, payload: bytes, frame_bytes: int, now_ns: int) -> Probe | None:
-        """Take the payload of a UDP socket, with the size of the frame that carried it; see `receive`."""
+        """Process the payload of a UDP socket, given the size of the frame that carried it; see `receive`."""
         probe = decode_probe(payload)
         if probe is None or (probe.flow_id not in self._flows and len(self._flows) >= MAX_FLOWS):
             self.ignored += 1
@@ -340,22 +340,22 @@ class Receiver:
 
     @property
     def flow_ids(self) -> tuple[int, ...]:
-        """The flows that were seen, first come first."""
+        """The flows seen so far, in order of first arrival."""
         return tuple(self._flows)
 
     def received_frames(self, flow_id: int) -> int:
-        """Return how many packets of a flow have come since the start, duplicates included."""
+        """Return the number of packets of a flow received since the start, duplicates included."""
         received = self._flows.get(flow_id)
         return 0 if received is None else received.total
 
     def longest_gap_ns(self, flow_id: int, start_ns: int, end_ns: int) -> int:
-        """Return the longest time in [start_ns, end_ns) in which nothing of a flow arrived."""
+        """Return the longest interval in [start_ns, end_ns) in which nothing of a flow arrived."""
         arrived = self._flows.get(flow_id, _Received()).arrived_ns
         part = arrived[bisect_left(arrived, start_ns) : bisect_left(arrived, end_ns)]
         return max(after - before for before, after in pairwise((start_ns, *part, end_ns)))
 
     def measure(self, flow_id: int, start_ns: int, end_ns: int) -> FlowMeasurement:
-        """Return what arrived of a flow in [start_ns, end_ns); a flow never seen measures as no packets."""
+        """Measure a flow in [start_ns, end_ns); a flow that was never seen measures as no packets."""
         if end_ns <= start_ns:
             raise FabricError(f"nothing can be measured from {start_ns} ns to {end_ns} ns")
         seen = self._flows.get(flow_id, _Received())

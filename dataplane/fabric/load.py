@@ -1,4 +1,4 @@
-"""What a sender was to send and what it sent: whether the load on a network was the one that was planned."""
+"""Planned and actual load of a sender, to check that a network carried the planned load."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 LATE_NS: Final = 20_000_000
-"""A packet that leaves later than this after its time is counted as late."""
+"""A packet that leaves later than this after its due time counts as late."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentLoad:
     """Packets of one or several flows at their sender.
 
-    `planned` were due and `sent` have left, `late` of them more than `LATE_NS` after their time. The rest is `skipped`,
-    left out by a sender that was too far behind, or `refused` by its own machine (a full queue or socket buffer).
+    `planned` were due and `sent` have left, `late` of them more than `LATE_NS` after their due time. The rest was
+    `skipped` by a sender that was too far behind, or `refused` by its own machine (a full queue or socket buffer).
     """
 
     planned: int = 0
@@ -32,7 +32,7 @@ class SentLoad:
 
 
 def total_load(loads: Iterable[SentLoad]) -> SentLoad:
-    """Return several loads as one."""
+    """Return the sum of several loads."""
     every = tuple(loads)
     return SentLoad(
         planned=sum(load.planned for load in every),

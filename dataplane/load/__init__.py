@@ -1,1 +1,1 @@
-"""Load of a daemon as it measures it itself: processor time, event loop, queues, drops, and causes of overload."""
+"""A daemon's own measurement of its load: processor time, event loop, queues, drops, and causes of overload."""

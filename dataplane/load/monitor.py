@@ -1,7 +1,7 @@
-"""Watches a daemon's own load and says once when it is overloaded, by what, and what would help; and once when it ends.
+"""Monitors a daemon's own load and logs the start of an overload, with cause and remedy, and its end, once each.
 
 A cause has to hold for two samples in a row before it counts, and to be absent for five before it ends, so that a burst
-fills no log.
+does not fill the log.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dataplane.load.values import DaemonLoad, DropRate, Overload, QueueLoad, Thr
 INTERVAL_S: Final = 1.0
 """Time between two samples."""
 _LOOKS: Final = 10
-"""Timers set in an interval, by which the event loop's lag is measured."""
+"""Timers per interval, with which the event loop's lag is measured."""
 BEGIN_AFTER: Final = 2
 END_AFTER: Final = 5
 LONG_LAG_NS: Final = 500_000_000
-"""An event loop that is this late answers nobody in time."""
+"""An event loop that is this late answers nothing in time."""
 BUSY_SHARE: Final = 0.95
 """A thread that runs for this share of the time has no reserve."""
 LONG_WAIT: Final = 0.3
-"""A lag counts as the machine's if the main thread waited this share of the time for a processor."""
+"""A lag is attributed to the machine if the main thread waited this share of the time for a processor."""
 _MACHINE: Final = "other processes use the processors: give this daemon its own, or move it to another machine"
 _NS: Final = 1_000_000_000
 _LEAST_NS: Final = 100_000_000
@@ -36,7 +36,7 @@ _LEAST_NS: Final = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A reason why a daemon is overloaded now, and what helps; `key` names it, whatever its figures are."""
+    """A current reason for overload, and its remedy; `key` identifies it, independent of its figures."""
 
     key: str
     text: str
@@ -50,7 +50,7 @@ Look = Callable[[], Cause | None]
 
 @dataclass(slots=True)
 class _Known:
-    """A cause as it was seen last: since when, and for how many samples in a row it was there or not."""
+    """A cause as last seen: its start, and for how many consecutive samples it has been present or absent."""
 
     cause: Cause
     since_ns: int
@@ -63,7 +63,7 @@ class _Known:
 
 
 class LoadMonitor:
-    """Samples one daemon's load; the event loop's thread only. `load` may be read at any time."""
+    """Samples one daemon's load, in the event loop's thread only. `load` may be read at any time."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class LoadMonitor:
         clock: Clock | None = None,
         times: ReadTimes = processor_times,
     ) -> None:
-        """Log to `log`; `loop_advice` says what relieves a busy event loop or thread of this daemon."""
+        """Log to `log`; `loop_advice` is the remedy for a busy event loop or thread of this daemon."""
         self._log, self._loop_advice = log, loop_advice
         self._clock, self._times = clock or MonotonicClock(), times
         self._queues: list[tuple[ReadQueue, str, float, int | None]] = []
@@ -90,16 +90,16 @@ class LoadMonitor:
         self._queues.append((read, advice, full_from, oldest_ns))
 
     def watch_counters(self, read: ReadCounters, advice: Mapping[str, str]) -> None:
-        """Watch counters of dropped items: each that grows is a cause, with the advice that its name has here."""
+        """Watch counters of dropped items: each that grows is a cause, with the advice under its name."""
         self._counters.append((read, advice, {name: read().get(name, 0) for name in advice}))
 
     def watch(self, look: Look) -> None:
-        """Ask `look` at each sample for a cause of its own."""
+        """Call `look` at each sample for an additional cause."""
         self._looks.append(look)
 
     @property
     def load(self) -> DaemonLoad:
-        """The load of the last interval; of overloads how long they have lasted now."""
+        """The load of the last interval; overloads have their duration so far."""
         return self._load
 
     async def run(self) -> None:
@@ -114,7 +114,7 @@ class LoadMonitor:
             self.sample(max(late_ns))
 
     def sample(self, lag_ns: int) -> DaemonLoad:
-        """Return the load since the last sample, in which the event loop was `lag_ns` late at most; log transitions."""
+        """Return the load since the last sample, given the event loop's maximum lag of `lag_ns`; log transitions."""
         now_ns, times = self._clock.now_ns(), self._times()
         spent_ns = max(now_ns - self._last_ns, 1)
         threads = self._threads(times, spent_ns)
@@ -124,7 +124,7 @@ class LoadMonitor:
         drops, drop_causes = self._drops(spent_ns)
         self._last_ns, self._last_times = now_ns, times
         causes = [
-            # A share of a moment says nothing.
+            # Shares over a very short time are meaningless.
             *(self._processor_causes(threads, waiting, lag_ns) if spent_ns >= _LEAST_NS else ()),
             *self._queue_causes(queues),
             *drop_causes,

@@ -17,7 +17,7 @@ _AS_SCHEDULED, _OF_A_THREAD = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTimes:
-    """Processor time so far, in ns: of the process, of each thread, and the main thread's time without a processor."""
+    """Processor time so far, in ns: of the process, of each thread, and the main thread's time without a CPU."""
 
     process_ns: int
     waited_ns: int = 0
@@ -33,24 +33,24 @@ class ReadTimes(Protocol):
 
 
 def processor_times() -> ProcessorTimes:
-    """Return the times of this process; no waiting where the kernel does not say."""
+    """Return the times of this process; no waiting time if the kernel does not report it."""
     threads: dict[str, int] = {}
     for thread in threading.enumerate():
         if thread.native_id is None:
             continue
         try:
             spent_ns = time.clock_gettime_ns(_clock_of(thread.native_id))
-        except OSError:  # the thread has ended since it was listed, or this is no Linux
+        except OSError:  # the thread has ended since it was listed, or this is not Linux
             continue
         threads[thread.name] = threads.get(thread.name, 0) + spent_ns
     return ProcessorTimes(time.process_time_ns(), _waited_ns(), threads)
 
 
 def _clock_of(thread: int) -> int:
-    """Return the clock of a thread's processor time, by the number that the kernel gave to the thread.
+    """Return the clock of a thread's processor time, by the thread's kernel ID.
 
-    pthread_getcpuclockid reads the memory of the thread, which may have ended: then the process is gone.
-    Source: Linux, include/linux/posix-timers.h, make_thread_cpuclock.
+    pthread_getcpuclockid reads the memory of the thread, which may have ended: that would crash the process. Source:
+    Linux, include/linux/posix-timers.h, make_thread_cpuclock.
     """
     return ~thread << 3 | _OF_A_THREAD | _AS_SCHEDULED
 
@@ -58,5 +58,5 @@ def _clock_of(thread: int) -> int:
 def _waited_ns() -> int:
     try:
         return int(_SCHEDULING.read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError, ValueError):  # a kernel without scheduler statistics, or no Linux
+    except (OSError, IndexError, ValueError):  # a kernel without scheduler statistics, or not Linux
         return 0

@@ -1,4 +1,4 @@
-"""Load of a daemon over the last interval, as it reports it to others."""
+"""Load of a daemon over the last interval, as reported to others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ThreadLoad:
 
 @dataclass(frozen=True, slots=True)
 class QueueLoad:
-    """Items that wait in a queue, how many it holds (None: unbounded), and how long the oldest has waited (ns)."""
+    """Items waiting in a queue, its capacity (None: unbounded), and the age of the oldest (ns)."""
 
     name: str
     length: int
@@ -34,13 +34,13 @@ class DropRate:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """A cause of overload, what helps, and for how long it has lasted (ns)."""
+    """A cause of overload, its remedy, and its duration so far (ns)."""
 
     cause: str
     advice: str
     for_ns: int = 0
     name: str = ""
-    """Of the cause, without figures."""
+    """Name of the cause, without figures."""
 
     def __str__(self) -> str:
         return f"overloaded for {self.for_ns / 1e9:.0f} s: {self.cause}; {self.advice}"
@@ -51,7 +51,7 @@ class DaemonLoad:
     """Load of a daemon over the last interval.
 
     `cores` is the processor time of the process in cores; `waiting` the share of time that its main thread was ready to
-    run and had no processor; `loop_lag_ns` the longest that the event loop kept a timer waiting.
+    run and had no processor; `loop_lag_ns` the longest delay of a timer by the event loop.
     """
 
     cores: float = 0.0

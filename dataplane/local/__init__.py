@@ -1,1 +1,1 @@
-"""Programs of this machine, and deadlines that its load stretches."""
+"""Local programs, and deadlines that adapt to the machine's load."""

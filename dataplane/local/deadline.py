@@ -1,11 +1,11 @@
-"""Deadlines for programs and services of this machine, which a busy machine does not use up.
+"""Deadlines for local programs and services that a busy machine does not exhaust.
 
-Such a deadline is there to notice what hangs. A program that merely shares the CPUs with many others is slow, and what
-it was asked for is worth waiting for. So time counts by the share of a CPU that each runnable thread gets: with ten of
-them on two CPUs, five seconds count as one. Time in which this process itself stood still (stopped, suspended, an event
-loop that was blocked) hardly counts. No deadline is stretched beyond ten times its length.
+Such a deadline exists to detect hangs. A program that merely shares the CPUs with many others is slow, and its result
+is worth waiting for. So time is weighted by the share of a CPU that each runnable thread gets: with ten of them on two
+CPUs, five seconds count as one. Time in which this process itself stood still (stopped, suspended, a blocked event
+loop) hardly counts. No deadline is stretched beyond ten times its length.
 
-Peers across a network have plain deadlines: their slowness has nothing to do with the load of this machine.
+Peers across a network have plain deadlines: their slowness is unrelated to the load of this machine.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from typing import IO, Any, Final
 LOGGER: Final = logging.getLogger("millrace.deadline")
 
 MOST_TIMES: Final = 10
-"""How many times its length a deadline takes at most."""
+"""Maximum stretch of a deadline, as a multiple of its length."""
 _STEPS: Final = 20
 _LONGEST_STEP_S: Final = 0.5
 _LOADAVG: Final = Path("/proc/loadavg")
 
 
 def runnable_threads() -> int:
-    """Return how many threads of this machine run or could run at this moment; 1 where it does not say."""
+    """Return the number of runnable threads on this machine at the moment; 1 if unknown."""
     try:
-        # "0.20 0.18 0.12 1/80 11206": the fourth word has those that can run, and all (proc(5)).
+        # "0.20 0.18 0.12 1/80 11206": the fourth field has runnable and total threads (proc(5)).
         return max(1, int(_LOADAVG.read_text().split()[3].partition("/")[0]))
     except (OSError, ValueError, IndexError):
         return 1
 
 
 class LocalDeadline:
-    """A time limit for something of this machine to happen; asked again and again, as it counts between two questions.
+    """A time limit for a local event; poll it regularly, as it counts the time between polls.
 
-    `doing` begins the line that says once, after `limit_s`, that a busy machine is waited for.
+    `doing` begins the line that is logged once, after `limit_s`, about waiting for a busy machine.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class LocalDeadline:
         self.limit_s, self._doing = limit_s, doing
         self._monotonic, self._runnable, self._cpus = monotonic, runnable, cpus or os.cpu_count() or 1
         self.step_s = min(limit_s / _STEPS, _LONGEST_STEP_S)
-        """How often to ask at least: a longer time between two questions counts as our own standstill."""
+        """Maximum polling interval: a longer one counts as a standstill of our own."""
         self._began_s = self._seen_s = monotonic()
         self._left_s, self._has_said = limit_s, False
 
     def has_passed(self) -> bool:
-        """Count the time since the last question, once it is worth it, and return whether the limit has passed."""
+        """Count the time since the last poll, if it is long enough, and return whether the limit has passed."""
         now_s = self._monotonic()
         if now_s - self._seen_s < self.step_s:
             return False
         wanted = self._runnable()
-        # Twice the step: a timer fires a little late on any machine.
+        # Twice the step: timers fire slightly late on any machine.
         elapsed_s = min(now_s - self._seen_s, 2 * self.step_s)
         self._left_s -= elapsed_s * min(1.0, self._cpus / wanted)
         self._seen_s = now_s
@@ -85,7 +85,7 @@ class LocalDeadline:
 
 @asynccontextmanager
 async def local_timeout(limit_s: float, doing: str) -> AsyncIterator[None]:
-    """Limit the block as `asyncio.timeout` does, by a LocalDeadline; raise TimeoutError when it has passed."""
+    """Limit the block like `asyncio.timeout`, by a LocalDeadline; raise TimeoutError when it has passed."""
     loop, deadline = asyncio.get_running_loop(), LocalDeadline(limit_s, doing)
     timeout = asyncio.timeout(None)
     timer: asyncio.TimerHandle
@@ -106,7 +106,7 @@ async def local_timeout(limit_s: float, doing: str) -> AsyncIterator[None]:
 
 
 def wait_for_exit(process: subprocess.Popen[Any], limit_s: float, doing: str) -> bool:
-    """Wait until a process has ended, at most for a LocalDeadline; return whether it has."""
+    """Wait for a process to end, at most for a LocalDeadline; return whether it has."""
     deadline = LocalDeadline(limit_s, doing)
     while True:
         try:
@@ -119,7 +119,7 @@ def wait_for_exit(process: subprocess.Popen[Any], limit_s: float, doing: str) ->
 
 
 def wait_readable(file: IO[Any], deadline: LocalDeadline) -> bool:
-    """Wait until a pipe of a process has something to read, or its end; return whether it has before the deadline."""
+    """Wait until a process's pipe is readable or at its end; return whether it is before the deadline."""
     while not select.select([file], [], [], deadline.step_s)[0]:
         if deadline.has_passed():
             return False

@@ -1,4 +1,4 @@
-"""Programs that are run with a deadline, each in a process group of its own that is killed when it passes."""
+"""Programs run with a deadline, each in its own process group, which is killed when the deadline passes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.local.deadline import local_timeout
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A program that has ended: its exit code (-N: signal N killed it), its standard output and error."""
+    """Result of a program that has ended: its exit code (-N: signal N killed it), its standard output and error."""
 
     exit_code: int
     output: bytes
@@ -31,7 +31,7 @@ async def run(
     sent: bytes | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Ended:
-    """Run a program to its end, `sent` on its standard input; `environment` None is ours.
+    """Run a program to its end, with `sent` on its standard input; `environment` None is ours.
 
     Raises OSError if it cannot be started and TimeoutError after the deadline, which a busy machine stretches
     (`local_deadline`; `doing` is for its line). Its group is killed then, and when the caller is cancelled.
@@ -64,7 +64,7 @@ async def end_group(process: Process) -> None:
 
 
 def close_pipes(process: Process) -> None:
-    """Close our ends of a process's pipes: it is not waited for while something in them is not read."""
+    """Close our ends of a process's pipes: waiting for it would otherwise require reading them to the end."""
     transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
     for number in (0, 1, 2):
         if (pipe := transport.get_pipe_transport(number)) is not None:
@@ -72,6 +72,6 @@ def close_pipes(process: Process) -> None:
 
 
 def kill_group(leader: int) -> None:
-    """Kill a process group; one that is gone is fine."""
+    """Kill a process group; a missing one is fine."""
     with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)

@@ -23,22 +23,23 @@ kernel_library(push).bind(push)(ring, 5)
 
 The rules, beyond Python's own:
 - Types are u8, u16, u32, u64, i32, i64, bool, structs (references, as in Python) and Array[...]. A local has the type
-  of its first assignment or annotation; a bare literal begins a u64. Widths and signs do not mix: cast with as_u32().
-  Literals and constants of the module (also of an enum, or of the function around) adapt to what stands beside them.
-- Arithmetic wraps; // and % round down as in Python; by 0 the quotient is 0 and the rest the dividend (no trap, as in
-  BPF, but an answer that says nothing: look before you divide by what a packet says). Shifts by the width or more
-  give 0, or the sign. The operand of a shift and its amount are of one type.
+  of its first assignment or annotation; a bare literal defaults to u64. Widths and signs do not mix: cast with
+  as_u32(). Literals and constants of the module (also of an enum, or of the enclosing function) adapt to the other
+  operand.
+- Arithmetic wraps; // and % round down as in Python; by 0 the quotient is 0 and the remainder the dividend (no trap, as
+  in BPF, but a meaningless result: check a divisor that comes from a packet). Shifts by the width or more give 0, or
+  the sign. The operand of a shift and its amount have the same type.
 - Statements: assignment, if, while, for over range() with a constant step, break, continue, return, pass. Expressions:
   operators, comparisons, and/or/not (they give bool), the conditional expression, calls of kernels, externals and
   operations (dataplane/native/intrinsics.py), and min, max, and len of a constant table.
-- A function of which only the address is known, in a u64, has its type declared by `@signature` and is called with
-  C's convention: `invoke(FrameFunction, address, context, frame)`. From Python, `Library.call_address` is an address.
-- Module-level tuples of ints, and `constant_table(u32, ...)`, are read-only arrays. A condition that is known, such as
-  a constant of the module, decides at translation, and what it excludes is not translated. `process_table(u64, SYMBOL,
-  ...)` is one whose numbers are the process's, not the code's, as secrets of hashes are.
+- A function known only by its address, in a u64, has its type declared by `@signature` and is called with C's
+  convention: `invoke(FrameFunction, address, context, frame)`. From Python, `Library.call_address` returns an address.
+- Module-level tuples of ints, and `constant_table(u32, ...)`, are read-only arrays. A condition known at translation,
+  such as a constant of the module, is decided then, and the excluded branch is not translated. `process_table(u64,
+  SYMBOL, ...)` is a table whose numbers belong to the process, not the code, such as secrets of hashes.
 - Nothing checks an index or a null pointer. Functions are inlined as LLVM sees fit; `@kernel(inline=True)` insists.
 
-`Module` gathers kernels beside generated code, `compile_module` and `load_cached` make a `Library` of it,
+`Module` gathers kernels and generated code, `compile_module` and `load_cached` make a `Library` of it,
 `kernel_library` does all of it for a few kernels.
 """
 

@@ -1,4 +1,4 @@
-"""Pointers to elements, as kernels and as Python see them."""
+"""Pointers to elements, in kernels and in Python."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ N = TypeVar("N")
 
 
 class Array(Generic[T]):
-    """A pointer to elements that stand side by side in memory; it knows no length, so nothing checks an index.
+    """A pointer to contiguous elements in memory; it has no length, so no index is checked.
 
-    Python reads and writes the elements too. What `owner` is lives as long as this pointer object does.
+    Python can also read and write the elements. `owner` stays alive as long as this pointer object does.
     """
 
     __slots__ = ("address", "element", "owner")
@@ -36,7 +36,7 @@ class Array(Generic[T]):
 
 
 class Inline(Array[T], Generic[T, N]):
-    """N elements in place, as a field of a struct: `Inline[u64, Literal[8]]`; to a kernel, a pointer to the first."""
+    """N elements in place, as a field of a struct: `Inline[u64, Literal[8]]`; for a kernel, a pointer to the first."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ InPlace = Annotated[T, IN_PLACE]
 def pointer_to(memory: object) -> Array[Any]:
     """Return a pointer to a buffer's bytes or elements; it keeps the buffer alive, and so does a field set to it.
 
-    Raises TypeError for what is no buffer, or one that is neither bytes nor writable.
+    Raises TypeError unless it is a buffer that is writable or bytes.
     """
     if isinstance(memory, bytes):
         address = ctypes.cast(ctypes.c_char_p(memory), ctypes.c_void_p).value or 0
@@ -62,7 +62,7 @@ def pointer_to(memory: object) -> Array[Any]:
 
 
 def address_of(value: object) -> int:
-    """Return where a struct, a pointer, a ctypes object or a buffer begins in memory; None is 0, an int is itself."""
+    """Return the memory address of a struct, a pointer, a ctypes object or a buffer; None is 0, an int is itself."""
     if isinstance(value, int):
         return value
     if value is None:

@@ -1,4 +1,4 @@
-"""Object code on disk, found by a digest of all that determines it; a file that is wrong in any way is not there."""
+"""Object code on disk, keyed by a digest of everything that determines it; an invalid file counts as missing."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from typing import Final
 MAGIC = b"millrace object 3\n"
 DIGEST_BYTES = 32
 KEPT_FILES = 512
-"""The files used last that are kept: programs and kernels of several versions, some ten kB each."""
+"""Number of most recently used files to keep: programs and kernels of several versions, some ten kB each."""
 _DRAFT: Final = ".new-"
 _ABANDONED_NS: Final = 600_000_000_000
-"""A file that is being written is younger, or its writer was killed."""
+"""A file being written is younger than this, or its writer was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectCode:
-    """The bytes of object files, which refer to each other, and the functions that they offer."""
+    """The bytes of object files, which refer to each other, and the functions that they export."""
 
     exports: tuple[str, ...]
     images: tuple[bytes, ...]
@@ -45,7 +45,7 @@ def default_dir() -> Path:
 
 
 def digest(parts: Iterable[str | bytes], packages: Iterable[str]) -> str:
-    """Return a key for these parts and the Python source of these packages; the order of parts counts."""
+    """Return a key for these parts and the Python source of these packages; the order of parts matters."""
     whole = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -57,7 +57,7 @@ def digest(parts: Iterable[str | bytes], packages: Iterable[str]) -> str:
 
 @functools.cache
 def source_digest(package: str) -> bytes:
-    """Return a digest of a package's Python files, taken once a process."""
+    """Return a digest of a package's Python files, computed once per process."""
     whole = hashlib.sha256(package.encode())
     for path, data in _sources(resources.files(package), ""):
         whole.update(hashlib.sha256(path.encode()).digest() + hashlib.sha256(data).digest())
@@ -73,7 +73,7 @@ def _sources(folder: Traversable, path: str) -> Iterable[tuple[str, bytes]]:
 
 
 def read(directory: Path, key: str) -> ObjectCode | None:
-    """Return what is stored under a key, or None; only this user's folder and files are trusted: the code will run."""
+    """Return the code stored under a key, or None; only this user's folder and files are trusted: the code will run."""
     try:
         with _opened(directory) as folder:
             file = os.open(f"{key}.o", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -88,7 +88,7 @@ def read(directory: Path, key: str) -> ObjectCode | None:
 
 
 def write(directory: Path, key: str, code: ObjectCode) -> bool:
-    """Store code under a key, whole or not at all, and return whether that could be done."""
+    """Store code under a key atomically, and return whether that succeeded."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _opened(directory) as folder:
@@ -110,7 +110,7 @@ def write(directory: Path, key: str, code: ObjectCode) -> bool:
 
 @contextlib.contextmanager
 def _opened(directory: Path) -> Iterator[int]:
-    """Open a folder; raise OSError for a link, and for one that is another's or that others can write to."""
+    """Open a folder; raise OSError for a link, and for one that others own or can write to."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not _is_ours(os.fstat(folder), stat.S_IFDIR):
@@ -126,7 +126,7 @@ def _is_ours(status: os.stat_result, kind: int) -> bool:
 
 
 def _forget_oldest(folder: int) -> None:
-    """Remove what is too much, and what writers left that were killed."""
+    """Remove the oldest files beyond the limit, and leftovers of killed writers."""
     written_ns: dict[str, int] = {}
     abandoned: list[str] = []
     with os.scandir(folder) as entries:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConstantTable:
-    """Numbers of one type, laid down in the object code; a kernel sees an `Array`."""
+    """Numbers of one type, embedded in the object code; a kernel sees an `Array`."""
 
     element: Scalar
     numbers: tuple[int, ...]
@@ -35,7 +35,7 @@ class ConstantTable:
 
 
 def constant_table(kind: type[T], numbers: Iterable[T]) -> Array[T]:
-    """Return a read-only table of numbers of a kind, which kernels and Python can index."""
+    """Return a read-only table of numbers of a type, which kernels and Python can index."""
     element = shape_of(kind, "a constant table")
     if not isinstance(element, Scalar):
         raise NativeError(f"a constant table holds numbers, not {element}")
@@ -44,7 +44,7 @@ def constant_table(kind: type[T], numbers: Iterable[T]) -> Array[T]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessTable:
-    """Numbers of one type that code, which is kept on disk, knows by name alone; a kernel sees an `Array`."""
+    """Numbers of one type that cached code refers to only by symbol; a kernel sees an `Array`."""
 
     element: Scalar
     symbol: str
@@ -58,9 +58,9 @@ _process_tables: dict[str, ctypes.Array[Any]] = {}
 
 
 def process_table(kind: type[T], symbol: str, numbers: Iterable[T]) -> Array[T]:
-    """Return a read-only table whose numbers are this process's: kernels have them when they are loaded.
+    """Return a read-only table with per-process numbers: kernels get them when they are loaded.
 
-    Numbers that are given again for a symbol take the place of the first, also in kernels that are loaded already.
+    Numbers given again for a symbol replace the previous ones, also in kernels that are already loaded.
     """
     element = shape_of(kind, "a process's table")
     if not isinstance(element, Scalar):
@@ -82,7 +82,7 @@ def process_symbols() -> Iterator[tuple[str, int]]:
 
 
 def element_of_tuple(annotation: object, place: str) -> Scalar | None:
-    """Return the type of the elements that `tuple[u32, ...]` names, or None when it names none of known width."""
+    """Return the element type of an annotation such as `tuple[u32, ...]`, or None if it has no known width."""
     arguments = get_args(annotation)
     if len(arguments) != 2 or arguments[1] is not Ellipsis or arguments[0] is int:
         return None

@@ -1,8 +1,8 @@
-"""Doorbells: an eventfd that is written once for all that happens until its owner has heard it.
+"""Doorbells: an eventfd that is written once for all events until its owner has heard it.
 
-A sender publishes what it has for the owner first and rings afterwards; the owner hears or arms first and looks
-afterwards. Each has a fence between its two steps, so that one of them sees the other. An owner who sleeps seldom keeps
-the bell silent in between (`arm_bell`, `disarm_bell`): rings then cost a look.
+A sender first publishes its data for the owner and then rings; the owner first hears or arms and then looks. Each has a
+fence between its two steps, so that one of them sees the other. An owner that seldom sleeps keeps the bell silent in
+between (`arm_bell`, `disarm_bell`): a ring then costs one check.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ def ring(bell: Bell) -> None:
 
 @kernel(inline=True)
 def ring_if_waiting(bell: Bell) -> None:
-    """Do that where the owner rarely waits; call a `fence` after showing what it waits for, and before this."""
+    """Like `ring`, for an owner that rarely waits; call a `fence` after publishing its data and before this."""
     if load_relaxed(bell.waiting) != 0:
         strike(bell)
 
 
 @kernel(inline=False)
 def strike(bell: Bell) -> None:
-    """Ring, out of the caller's way."""
+    """Ring, out of line for the caller."""
     ring(bell)
 
 
 @kernel(inline=True)
 def hear(bell: Bell) -> None:
-    """Make the bell silent; what happens from now on rings it again, and is seen by who looks from now on.
+    """Silence the bell; later events ring it again, and are visible to whoever looks from now on.
 
-    Who rang may not have written yet: the owner is then woken once more for nothing, and hears that, too.
+    The ringer may not have written yet: the owner is then woken once more for nothing, and hears that, too.
     """
     heard = stack_array(u64, 1)
     read(bell.fd, heard, 8)
@@ -88,7 +88,7 @@ def hear(bell: Bell) -> None:
 
 @kernel
 def arm_bell(bell: Bell) -> None:
-    """Want to be woken from now on; look for what is awaited after this, before sleeping."""
+    """Ask to be woken from now on; check for the awaited event after this, before sleeping."""
     if load_acquire(bell.waiting) == 0:
         hear(bell)
     fence()
@@ -96,15 +96,15 @@ def arm_bell(bell: Bell) -> None:
 
 @kernel
 def disarm_bell(bell: Bell) -> None:
-    """Not want to be woken any more; a last ring may still come and is heard by the next `arm_bell`."""
+    """Stop asking to be woken; a last ring may still arrive and is heard by the next `arm_bell`."""
     exchange(bell.waiting, 0)
 
 
 @kernel
 def sleep_on(bell: Bell, timeout_ns: i64) -> bool:
-    """Sleep until the armed bell rings, a signal comes or the time (negative: none) has passed; True: it rang.
+    """Sleep until the armed bell rings, a signal arrives or the timeout (negative: none) has passed; True: it rang.
 
-    No thread sleeps on a bell that is closed by now.
+    On a closed bell, return at once.
     """
     if bell.fd < 0:
         return False

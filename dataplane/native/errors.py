@@ -1,4 +1,4 @@
-"""What can go wrong with a kernel, all of it before it runs.
+"""Errors of kernels, all raised before a kernel runs.
 
 MillraceError
 └── NativeError            a kernel breaks a rule of the language, or cannot be compiled; the text names file and line
@@ -10,7 +10,7 @@ from dataplane.errors import MillraceError
 
 
 class NativeError(MillraceError):
-    """A kernel, a struct or a module of them is wrong; the text names file and line where there is one."""
+    """A kernel, a struct or a module of them is invalid; the text names file and line if known."""
 
     def __init__(self, problem: str, *, file: str | None = None, line: int | None = None) -> None:
         self.problem, self.file, self.line = problem, file, line

@@ -1,4 +1,4 @@
-"""What kernels can do beside arithmetic, as declarations; `dataplane.native.translation.lowering` translates each.
+"""Operations of kernels besides arithmetic, as declarations; `dataplane.native.translation.lowering` translates each.
 
 A `place` is a field or an element, written as it would be read: `atomic_add(ring.tail, 1)`. Bytes are counted from the
 array's start; wide loads and stores need no alignment. Casts, `address`, `sizeof` and `array_at` work in Python, too.
@@ -33,12 +33,12 @@ def as_u8(number: int) -> int:
 
 
 def as_u16(number: int) -> int:
-    """Return the number as u16: cut, or widened by its own sign."""
+    """Return the number as u16: truncated, or widened by its own sign."""
     return U16.wrap(number)
 
 
 def as_u32(number: int) -> int:
-    """Return the number as u32: cut, or widened by its own sign."""
+    """Return the number as u32: truncated, or widened by its own sign."""
     return U32.wrap(number)
 
 
@@ -48,7 +48,7 @@ def as_u64(number: int) -> int:
 
 
 def as_i32(number: int) -> int:
-    """Return the number as i32: cut, or widened by its own sign."""
+    """Return the number as i32: truncated, or widened by its own sign."""
     return I32.wrap(number)
 
 
@@ -58,7 +58,7 @@ def as_i64(number: int) -> int:
 
 
 def address(pointer: object) -> int:
-    """Return the address that a struct or an array stands at, 0 for null."""
+    """Return the address of a struct or an array, 0 for null."""
     return address_of(pointer)
 
 
@@ -73,7 +73,7 @@ def array_at(kind: type[T], address: int) -> Array[T]:
 
 
 def offset(array: Array[T], count: int) -> Array[T]:
-    """Return the pointer `count` elements further on; wraps, so that a negative count as u64 goes back."""
+    """Return the pointer advanced by `count` elements; wraps, so that a negative count as u64 goes back."""
     _only_in_kernels()
 
 
@@ -83,7 +83,7 @@ def reference(place: T) -> Array[T]:
 
 
 def stack_array(kind: type[T], count: int) -> Array[T]:
-    """Return a fixed number of elements in the kernel's frame, the same ones each time; what they hold is arbitrary."""
+    """Return a fixed number of elements in the kernel's frame, the same ones each time; their content is undefined."""
     _only_in_kernels()
 
 
@@ -93,22 +93,22 @@ def sizeof(kind: type[Any]) -> int:
 
 
 def invoke(kind: FunctionType[P, R], address: int, /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call the function of a kind, declared with `@signature`, that stands at an address; its kind is not checked."""
+    """Call the function at an address with a type declared by `@signature`; the type is not checked."""
     _only_in_kernels()
 
 
 def load_relaxed(place: T) -> T:
-    """Return what is in a place, in one access, without order."""
+    """Return the value of a place, in one access, without ordering."""
     _only_in_kernels()
 
 
 def load_acquire(place: T) -> T:
-    """Return what is in a place; what the storing thread did before its release is seen from here on."""
+    """Return the value of a place; everything before the storing thread's release is visible from here on."""
     _only_in_kernels()
 
 
 def store_relaxed(place: T, value: T) -> None:
-    """Store into a place in one access, without order."""
+    """Store into a place in one access, without ordering."""
     _only_in_kernels()
 
 
@@ -118,32 +118,32 @@ def store_release(place: T, value: T) -> None:
 
 
 def exchange(place: T, value: T) -> T:
-    """Store into a place and return what was there, as one step."""
+    """Atomically store into a place and return the previous value."""
     _only_in_kernels()
 
 
 def compare_exchange(place: T, expected: T, desired: T) -> bool:
-    """Store `desired` if `expected` is stored, as one step, and return whether it was."""
+    """Atomically store `desired` if the value is `expected`, and return whether it was."""
     _only_in_kernels()
 
 
 def atomic_add(place: int, number: int) -> int:
-    """Add to a place as one step and return what was there."""
+    """Atomically add to a place and return the previous value."""
     _only_in_kernels()
 
 
 def atomic_sub(place: int, number: int) -> int:
-    """Subtract from a place as one step and return what was there."""
+    """Atomically subtract from a place and return the previous value."""
     _only_in_kernels()
 
 
 def atomic_or(place: int, number: int) -> int:
-    """Or into a place as one step and return what was there."""
+    """Atomically OR into a place and return the previous value."""
     _only_in_kernels()
 
 
 def atomic_and(place: int, number: int) -> int:
-    """And into a place as one step and return what was there."""
+    """Atomically AND into a place and return the previous value."""
     _only_in_kernels()
 
 
@@ -168,22 +168,22 @@ def fill(target: Array[int], byte: int, nbytes: int) -> None:
 
 
 def prefetch(array: Array[Any]) -> None:
-    """Begin to load what an array points at into the cache."""
+    """Start loading the array's target into the cache."""
     _only_in_kernels()
 
 
 def load_u16(data: Array[int], offset: int) -> int:
-    """Return the u16 at a byte offset, in the machine's order."""
+    """Return the u16 at a byte offset, in native byte order."""
     _only_in_kernels()
 
 
 def load_u32(data: Array[int], offset: int) -> int:
-    """Return the u32 at a byte offset, in the machine's order."""
+    """Return the u32 at a byte offset, in native byte order."""
     _only_in_kernels()
 
 
 def load_u64(data: Array[int], offset: int) -> int:
-    """Return the u64 at a byte offset, in the machine's order."""
+    """Return the u64 at a byte offset, in native byte order."""
     _only_in_kernels()
 
 
@@ -203,17 +203,17 @@ def load_be64(data: Array[int], offset: int) -> int:
 
 
 def store_u16(data: Array[int], offset: int, value: int) -> None:
-    """Store a u16 at a byte offset, in the machine's order."""
+    """Store a u16 at a byte offset, in native byte order."""
     _only_in_kernels()
 
 
 def store_u32(data: Array[int], offset: int, value: int) -> None:
-    """Store a u32 at a byte offset, in the machine's order."""
+    """Store a u32 at a byte offset, in native byte order."""
     _only_in_kernels()
 
 
 def store_u64(data: Array[int], offset: int, value: int) -> None:
-    """Store a u64 at a byte offset, in the machine's order."""
+    """Store a u64 at a byte offset, in native byte order."""
     _only_in_kernels()
 
 
@@ -233,9 +233,9 @@ def store_be64(data: Array[int], offset: int, value: int) -> None:
 
 
 def spread_be32(target: Array[int], data: Array[int], offset: int, places: int) -> None:
-    """Fill 16 elements of a u32 array with big-endian words that follow each other at a byte offset of a u8 array.
+    """Fill 16 elements of a u32 array with consecutive big-endian words from a byte offset of a u8 array.
 
-    They go where a bit of `places` is set, the lowest first; the others become all ones. No byte more is read.
+    They go where a bit of `places` is set, the lowest first; the others become all ones. No byte beyond is read.
     """
     _only_in_kernels()
 
@@ -243,31 +243,31 @@ def spread_be32(target: Array[int], data: Array[int], offset: int, places: int) 
 def same_bits(one: Array[int], other: Array[int], mask: Array[int]) -> bool:
     """Return whether 64 bytes of two u8 arrays have the same bits where a third has ones.
 
-    Of the first no word of four bytes is read that has none.
+    Four-byte words of the first are read only where the mask has ones.
     """
     _only_in_kernels()
 
 
 def bswap(number: int) -> int:
-    """Return the number with its bytes in the other order."""
+    """Return the number with its byte order reversed."""
     _only_in_kernels()
 
 
 def reverse_bits(number: int) -> int:
-    """Return the number with its bits in the other order."""
+    """Return the number with its bit order reversed."""
     _only_in_kernels()
 
 
 def popcount(number: int) -> int:
-    """Return how many bits are set."""
+    """Return the number of set bits."""
     _only_in_kernels()
 
 
 def count_leading_zeros(number: int) -> int:
-    """Return how many bits above the highest set one are clear; the width for 0."""
+    """Return the number of clear bits above the highest set one; the width for 0."""
     _only_in_kernels()
 
 
 def count_trailing_zeros(number: int) -> int:
-    """Return how many bits below the lowest set one are clear; the width for 0."""
+    """Return the number of clear bits below the lowest set one; the width for 0."""
     _only_in_kernels()

@@ -1,4 +1,4 @@
-"""Functions of the kernel language: what the decorators make of them, and where their source stands."""
+"""Functions of the kernel language: the decorators' products, and access to their source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes and gives; a result of None is no result."""
+    """Parameter and result types of a function; a result of None is no result."""
 
     names: tuple[str, ...]
     shapes: tuple[Shape, ...]
@@ -35,7 +35,7 @@ class Function(Generic[P, R_co]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: ARG002 - mypy checks calls by them
-        """Raise: only kernels call it; Python calls what `Library.bind` gives."""
+        """Raise: only kernels call it; Python calls the result of `Library.bind`."""
         raise NativeError(f"{self.symbol} is native: call it from a kernel, or bind it (see kernel_library)")
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Function(Generic[P, R_co]):
 
     @property
     def closure(self) -> dict[str, Any]:
-        """Return what the function found in the function around it when it was made."""
+        """Return the free variables that the function captured from its enclosing function."""
         cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
         return {name: cell.cell_contents for name, cell in cells}
 
@@ -101,7 +101,7 @@ class Kernel(Function[P, R_co]):
 
     @functools.cached_property
     def tree(self) -> ast.FunctionDef:
-        """The function's source, its line numbers those of the file."""
+        """The function's source tree, with the file's line numbers."""
         lines = linecache.getlines(self.file, self.function.__globals__)
         tree = _definitions(self.file, tuple(lines)).get(self.line)
         if tree is None:
@@ -114,7 +114,7 @@ class External(Function[P, R_co]):
 
 
 class FunctionType(Function[P, R_co]):
-    """What functions take and give that are known by an address only, while the code runs."""
+    """The type of functions that are known only by their address at run time."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: ARG002 - as of Function
         """Raise: there is nothing to call."""
@@ -141,7 +141,7 @@ def kernel(
 def kernel(
     function: Callable[P, R_co] | None = None, /, *, inline: bool | None = None, name: str | None = None
 ) -> Kernel[P, R_co] | Callable[[Callable[P, R_co]], Kernel[P, R_co]]:
-    """Make a kernel of a typed function; `inline` forces or forbids inlining, `name` is the symbol when exported."""
+    """Turn a typed function into a kernel; `inline` forces or forbids inlining, `name` is its exported symbol."""
     if function is not None:
         return Kernel(function, _symbol(function), inline=inline)
     return lambda decorated: Kernel(decorated, name or _symbol(decorated), inline=inline)
@@ -158,12 +158,12 @@ def external(*, symbol: str) -> Callable[[Callable[P, R_co]], External[P, R_co]]
 def external(
     function: Callable[P, R_co] | None = None, /, *, symbol: str | None = None
 ) -> External[P, R_co] | Callable[[Callable[P, R_co]], External[P, R_co]]:
-    """Declare a C function or one of generated code, by its own name or by `symbol`; the body is never run."""
+    """Declare a C function or one of generated code, by its own name or by `symbol`; the body never runs."""
     if function is not None:
         return External(function, function.__name__)
     return lambda decorated: External(decorated, symbol or decorated.__name__)
 
 
 def signature(function: Callable[P, R_co], /) -> FunctionType[P, R_co]:
-    """Declare a type of functions, of C's calling convention; the body is never run."""
+    """Declare a function type with C's calling convention; the body never runs."""
     return FunctionType(function, _symbol(function))

@@ -30,7 +30,7 @@ _library_numbers = itertools.count()
 
 
 def _once(make: Callable[P, T]) -> Callable[P, T]:
-    """Cache what a function makes, once also where several threads are the first to ask for it."""
+    """Cache a function's results, computing each once even if several threads ask at the same time."""
     lock, cached = threading.RLock(), cast("Callable[P, T]", functools.cache(make))
 
     @functools.wraps(make)
@@ -42,7 +42,7 @@ def _once(make: Callable[P, T]) -> Callable[P, T]:
 
 
 class Library:
-    """Code that is loaded; it stays so while this object, or a function that `bind` gave, is alive."""
+    """Loaded code; it stays loaded while this object, or a function returned by `bind`, is alive."""
 
     def __init__(self, code: ObjectCode) -> None:
         self._jit = _jit()
@@ -79,8 +79,8 @@ class Library:
     def bind(self, kernel: Kernel[P, Any]) -> Callable[..., Any]:
         """Return a function that calls an exported kernel without the interpreter's lock.
 
-        Structs and arrays are given as Struct, `pointer_to`, ctypes object, buffer, address or None, and come back as
-        addresses; numbers are cut to their width.
+        Structs and arrays are passed as Struct, `pointer_to`, ctypes object, buffer, address or None, and returned as
+        addresses; numbers are truncated to their width.
         """
         signature = kernel.signature
         result = None if signature.result is None else _result_type(signature.result)
@@ -91,7 +91,7 @@ class Library:
 
 
 class _PointerArgument:
-    """How ctypes converts an argument that is a pointer."""
+    """ctypes conversion of a pointer argument."""
 
     @classmethod
     def from_param(cls, value: object) -> object:
@@ -114,13 +114,13 @@ def _result_type(shape: Shape) -> type[Any]:
 
 @_once
 def _jit() -> Any:  # noqa: ANN401 - llvmlite is untyped
-    """Return the process's linker; one for all libraries, as each would map its own memory."""
+    """Return the process's linker; all libraries share one, as each would map its own memory."""
     return llvm.create_lljit_compiler(_target_machine(), use_jit_link=True)
 
 
 @_once
 def _target_machine(level: int = 2) -> Any:  # noqa: ANN401 - llvmlite is untyped
-    """Return the host, its processor with all that it can do, for code generated with this much effort."""
+    """Return the host's target machine with all processor features, at this optimisation level."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
@@ -151,8 +151,8 @@ def compile_module(
     """Compile a module for this host and load it; with a key, store the object code for `load_cached`.
 
     A `cache_dir` of None stores nothing. Without `optimise`, compiling takes a tenth of the time and the code is slow.
-    Internal functions named in `apart` may be compiled by another process meanwhile, and are then not inlined.
-    Raises NativeError when LLVM finds the module wrong.
+    Internal functions named in `apart` may be compiled by another process in parallel, and are then not inlined. Raises
+    NativeError if LLVM rejects the module.
     """
     text = str(module.ir)
     first, second = part(text, apart) if optimise and apart else (text, "")
@@ -168,7 +168,7 @@ def compile_module(
 
 
 def load_cached(key: str, cache_dir: Path | Literal["default"] | None = "default") -> Library | None:
-    """Return what was compiled under a key before, or None."""
+    """Return the code compiled under a key before, or None."""
     directory = _directory(cache_dir)
     code = None if directory is None else cache.read(directory, key)
     return None if code is None else Library(code)
@@ -179,7 +179,7 @@ def _directory(chosen: Path | Literal["default"] | None) -> Path | None:
 
 
 def compile_object(text: str, *, optimise: bool = True) -> bytes:
-    """Return the object file of LLVM assembly for this host."""
+    """Compile LLVM assembly to an object file for this host."""
     level = 2 if optimise else 0
     machine = _target_machine(level)
     try:
@@ -198,7 +198,7 @@ def compile_object(text: str, *, optimise: bool = True) -> bytes:
 
 @_once
 def kernel_library(*kernels: Kernel[..., Any]) -> Library:
-    """Return a library that exports these kernels; compiled code is kept on disk by what it was compiled from."""
+    """Return a library that exports these kernels; compiled code is cached on disk by its inputs."""
     module = Module("kernels")
     for kernel in kernels:
         module.export(kernel)

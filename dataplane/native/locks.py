@@ -1,8 +1,8 @@
-"""Locks that threads of native code share, and one of them with Python.
+"""Locks shared by threads of native code; one of them also with Python.
 
 A word (`lock`, `unlock`; 0 is free, 1 is held) is for a few instructions at a time. A `TicketLock` is fair and for up
-to some milliseconds: whoever asks first has it first, and waiters sleep. A holder with much to do looks at
-`has_waiters` and steps aside by giving the lock back and asking again: all who asked meanwhile have it before it does.
+to some milliseconds: it is granted in the order of requests, and waiters sleep. A holder with much to do checks
+`has_waiters` and yields by releasing the lock and requesting it again: everyone who asked meanwhile gets it first.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ SLEEP_NS = 20_000
 
 @external
 def sched_yield() -> i32:
-    """Let another thread run (POSIX)."""
+    """Yield the processor to another thread (POSIX)."""
     raise NotImplementedError
 
 
 @kernel(inline=True)
 def try_lock(word: Array[u64]) -> bool:
-    """Return whether the lock was free, and take it if so."""
+    """Take the lock if it is free; return whether it was."""
     return exchange(word[0], 1) == 0
 
 
 @kernel(inline=True)
 def lock(word: Array[u64]) -> None:
-    """Take the lock; that of a field is given as `reference(struct.field)`."""
+    """Take the lock; for one in a field, pass `reference(struct.field)`."""
     if exchange(word[0], 1) != 0:
         wait_and_lock(word)
 
 
 @kernel(inline=False)
 def wait_and_lock(word: Array[u64]) -> None:
-    """Take a lock that another thread holds; after many looks, let that thread run, which may lack a processor."""
+    """Take a lock that another thread holds; after many tries, yield to that thread, which may lack a processor."""
     looks: u64 = 0
     while True:
         if load_relaxed(word[0]) == 0 and exchange(word[0], 1) == 0:
@@ -63,12 +63,12 @@ def wait_and_lock(word: Array[u64]) -> None:
 
 @kernel(inline=True)
 def unlock(word: Array[u64]) -> None:
-    """Give the lock back."""
+    """Release the lock."""
     store_release(word[0], 0)
 
 
 class TicketLock(Struct):
-    """Tickets drawn, and those that have had their turn; all zeros: free."""
+    """Tickets drawn, and tickets served; all zeros: free."""
 
     drawn: u64
     served: u64
@@ -76,7 +76,7 @@ class TicketLock(Struct):
 
 @kernel
 def take_lock(lock: TicketLock) -> None:
-    """Take the lock, after all who asked before."""
+    """Take the lock, after everyone who asked before."""
     ticket: u64 = atomic_add(lock.drawn, 1)
     spins: u64 = 0
     while load_acquire(lock.served) != ticket:
@@ -89,13 +89,13 @@ def take_lock(lock: TicketLock) -> None:
 
 @kernel
 def release_lock(lock: TicketLock) -> None:
-    """Give the lock to whoever has asked for it next."""
+    """Pass the lock to the next in line."""
     store_release(lock.served, lock.served + 1)
 
 
 @kernel(inline=True)
 def has_waiters(lock: TicketLock) -> bool:
-    """Return whether somebody waits for the lock that the caller holds."""
+    """Return whether anyone waits for the lock that the caller holds."""
     return load_relaxed(lock.drawn) != load_relaxed(lock.served) + 1
 
 

@@ -20,9 +20,9 @@ from dataplane.native.translation.values import BYTE, POINTER, value_type
 
 
 class Module:
-    """Kernels, translated on demand and each once, beside whatever else is written to `ir`.
+    """Kernels, each translated once on demand, alongside whatever else is written to `ir`.
 
-    Functions that are defined and not internal are what the compiled library exports.
+    The compiled library exports the functions that are defined and not internal.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,7 +47,7 @@ class Module:
         return declared
 
     def export(self, kernel: Kernel[..., object]) -> Any:  # noqa: ANN401 - llvmlite is untyped
-        """Make a kernel callable from outside, under its symbol, and return its LLVM function."""
+        """Export a kernel under its symbol, and return its LLVM function."""
         function = self.function(kernel)
         if function.name != kernel.symbol:
             raise kernel.error(f"another kernel of this module is called {kernel.symbol}: give this one a name")
@@ -56,19 +56,19 @@ class Module:
 
     @property
     def exports(self) -> tuple[str, ...]:
-        """Return the names that a compiled library of this module offers."""
+        """Return the names that a compiled library of this module exports."""
         return tuple(f.name for f in self.ir.functions if f.blocks and f.linkage in ("", "external"))
 
     def struct_type(self, struct: type[ctypes.Structure]) -> Any:  # noqa: ANN401 - llvmlite is untyped
-        """Return the LLVM type of a struct, laid out as ctypes lays it out."""
+        """Return the LLVM type of a struct, with ctypes' layout."""
         return self._struct(struct)[0]
 
     def field_index(self, struct: type[ctypes.Structure], name: str) -> int:
-        """Return the place of a field in `struct_type`, to be used in a getelementptr."""
+        """Return the index of a field in `struct_type`, for a getelementptr."""
         return self._struct(struct)[1][name]
 
     def element_type(self, element: Shape) -> Any:  # noqa: ANN401 - llvmlite is untyped
-        """Return the LLVM type of an array's element; structs stand in place."""
+        """Return the LLVM type of an array's element; structs are in place."""
         return self.struct_type(element.struct) if isinstance(element, StructShape) else self._memory_type(element)
 
     def table(self, table: ConstantTable | ProcessTable) -> Any:  # noqa: ANN401 - llvmlite is untyped
@@ -113,7 +113,7 @@ class Module:
         return declared
 
     def _translate_waiting(self) -> None:
-        """Translate what waits; kernels that a translation meets wait their turn, so that nothing recurses."""
+        """Translate pending kernels; those referenced by a translation are queued, so that nothing recurses."""
         if self._translating:
             return
         self._translating = True
@@ -160,6 +160,6 @@ class Module:
 
 
 def _extend(value: Any, shape: Shape | None) -> None:  # noqa: ANN401 - llvmlite is untyped
-    """Have narrow numbers passed as C passes them."""
+    """Mark narrow numbers as sign- or zero-extended, as C passes them."""
     if isinstance(shape, Scalar) and shape.bits < 32:
         value.add_attribute("signext" if shape.signed else "zeroext")

@@ -1,6 +1,6 @@
-"""An index by open addressing with linear probing: entries are numbers or addresses with a tag of their hash above.
+"""An index by open addressing with linear probing: entries are numbers or addresses, tagged with bits of their hash.
 
-`next_tagged` goes from one candidate to the next and is all that a lookup needs, whatever an entry holds below its tag:
+`next_tagged` moves to the next candidate and is all that a lookup needs, whatever an entry holds below its tag:
 
 ```python
 place = next_tagged(index, mask, start, tag, TAG_SHIFT)
@@ -9,9 +9,9 @@ while index[place] != 0:
     place = next_tagged(index, mask, (place + 1) & mask, tag, TAG_SHIFT)
 ```
 
-The others are for the plain form: entries of 64 bits, the high half the high half of the hash, where the search begins,
-too; the low half a number that is not 0. Indices have a power of two of places, `mask` and 1, one of them empty at
-least. Readers beside a writer take `next_tagged_shared`.
+The others are for the plain form: entries of 64 bits. The high half is that of the hash, where the search also begins,
+and the low half is a number other than 0. An index has a power of two of places, `mask` + 1, at least one of which is
+empty. Readers concurrent with a writer use `next_tagged_shared`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def next_tagged(index: Array[u64], mask: u64, start: u64, tag: u64, shift: u64) 
 
 @kernel(inline=True)
 def next_tagged_shared(index: Array[u64], mask: u64, start: u64, tag: u64, shift: u64) -> u64:
-    """Do the same where a writer may publish entries meanwhile, by `store_release`."""
+    """Like `next_tagged`, while a writer may publish entries by `store_release`."""
     place: u64 = start
     while True:
         entry: u64 = load_acquire(index[place])
@@ -46,7 +46,7 @@ def next_tagged_shared(index: Array[u64], mask: u64, start: u64, tag: u64, shift
 
 @kernel(inline=True)
 def next_empty(index: Array[u64], mask: u64, start: u64) -> u64:
-    """Return the first place from `start` on that is empty."""
+    """Return the first empty place from `start` on."""
     place: u64 = start
     while index[place] != 0:
         place = (place + 1) & mask
@@ -55,25 +55,25 @@ def next_empty(index: Array[u64], mask: u64, start: u64) -> u64:
 
 @kernel(inline=True)
 def home_of(mixed: u64, mask: u64) -> u64:
-    """Return where a hash's search begins."""
+    """Return the start of a hash's search."""
     return (mixed >> 32) & mask
 
 
 @kernel(inline=True)
 def next_alike(index: Array[u64], mask: u64, start: u64, mixed: u64) -> u64:
-    """Return the first place from `start` on whose entry has this hash's high half, or is empty: nothing follows it."""
+    """Return the first place from `start` on whose entry has this hash's high half, or is empty: the end."""
     return next_tagged(index, mask, start, mixed >> 32, 32)
 
 
 @kernel(inline=True)
 def put_entry(index: Array[u64], mask: u64, mixed: u64, number: u64) -> None:
-    """Enter a number under a hash, at the first empty place."""
+    """Insert a number under a hash, at the first empty place."""
     index[next_empty(index, mask, home_of(mixed, mask))] = mixed >> 32 << 32 | number
 
 
 @kernel(inline=True)
 def remove_entry(index: Array[u64], mask: u64, mixed: u64, number: u64) -> None:
-    """Take a number out that was entered under this hash."""
+    """Remove a number that was inserted under this hash."""
     place: u64 = home_of(mixed, mask)
     while index[place] & LOW32 != number:
         place = (place + 1) & mask
@@ -82,12 +82,12 @@ def remove_entry(index: Array[u64], mask: u64, mixed: u64, number: u64) -> None:
 
 @kernel(inline=False)
 def close_gap(index: Array[u64], mask: u64, gap: u64) -> None:
-    """Empty a place of the index, and move up what was put behind it for want of room."""
+    """Empty a place of the index, and move up entries that were displaced past it."""
     hole: u64 = gap
     place: u64 = (gap + 1) & mask
     while index[place] != 0:
         home: u64 = (index[place] >> 32) & mask
-        # It may move if its home is not between the hole and itself.
+        # It may move if its home is not between the gap and itself.
         if ((place - home) & mask) >= ((place - hole) & mask):
             index[hole] = index[place]
             hole = place

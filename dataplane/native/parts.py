@@ -1,4 +1,4 @@
-"""Large modules are compiled in two parts at the same time, each in a process: LLVM is behind one lock in each."""
+"""Parallel compilation of large modules in two processes: LLVM holds one lock per process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from dataplane.native.errors import NativeError
 
 LEAST_BYTES: Final = 200_000
-"""Of assembly; another process takes longer to start than less takes to compile."""
+"""Assembly size in bytes below which starting another process takes longer than compiling."""
 _FUNCTION = re.compile(r"^define [^\n]*\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r'@"([^"]+)"')
 _CHILD = (
@@ -23,9 +23,10 @@ _CHILD = (
 
 
 def part(text: str, apart: Collection[str]) -> tuple[str, str]:
-    """Return LLVM assembly in two parts: without the bodies of the functions named, and these with all that they call.
+    """Split LLVM assembly into two parts: without the bodies of the named functions, and those with their callees.
 
-    Internal functions that both need are in both, so that each is optimised as one; nothing may be kept in variables.
+    Internal functions that both need are in both, so that each is optimised as a whole; they may keep no state in
+    variables.
     """
     functions = {_name(body): body for body in _FUNCTION.findall(text)}
     others = _FUNCTION.sub("", text)
@@ -39,9 +40,9 @@ def part(text: str, apart: Collection[str]) -> tuple[str, str]:
 
 
 def compile_parts(first: str, second: str, compile_here: Callable[[str], bytes]) -> tuple[bytes, ...]:
-    """Return the object code of both, the second's from another process; raise NativeError where either is wrong.
+    """Return the object code of both, the second's from another process; raise NativeError if either is invalid.
 
-    Where no other process can be started, both are compiled here.
+    If no other process can be started, both are compiled here.
     """
     child = _CHILD.format(path=sys.path)
     try:
@@ -54,7 +55,7 @@ def compile_parts(first: str, second: str, compile_here: Callable[[str], bytes])
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        with suppress(BrokenPipeError):  # it ended before it had read all: its status says why
+        with suppress(BrokenPipeError):  # it ended before reading everything: its status says why
             process.stdin.write(second.encode())
         with suppress(BrokenPipeError):
             process.stdin.close()
@@ -66,12 +67,12 @@ def compile_parts(first: str, second: str, compile_here: Callable[[str], bytes])
 
 
 def worth_parting(text: str) -> bool:
-    """Return whether another process would be of use: a long text, a second processor, and Python that we may run."""
+    """Return whether another process helps: a long text, a second processor, and a Python that we may run."""
     return len(text) >= LEAST_BYTES and _processors() > 1 and os.access(sys.executable, os.X_OK)
 
 
 def _processors() -> int:
-    """Return how many processors this process may use; all that there are where not Linux says it."""
+    """Return the number of processors this process may use; all of them on systems other than Linux."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""The numbers that kernels calculate with: aliases of `int` to a type checker, of one width and sign to a kernel."""
+"""Numeric types of kernels: aliases of `int` to a type checker, with a width and sign to a kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """An integer of `bits` bits that wraps, or a truth value of one."""
+    """An integer of `bits` bits that wraps, or a truth value of one bit."""
 
     name: str
     bits: int
@@ -17,21 +17,21 @@ class Scalar:
 
     @property
     def low(self) -> int:
-        """Return the least value."""
+        """Return the minimum value."""
         return -(1 << (self.bits - 1)) if self.signed else 0
 
     @property
     def high(self) -> int:
-        """Return the greatest value."""
+        """Return the maximum value."""
         return (1 << (self.bits - self.signed)) - 1
 
     @property
     def nbytes(self) -> int:
-        """Return the size in memory."""
+        """Return the size in bytes."""
         return max(self.bits // 8, 1)
 
     def wrap(self, number: int) -> int:
-        """Return what is left of `number` in this many bits."""
+        """Return `number` wrapped to this many bits."""
         low_bits = number & ((1 << self.bits) - 1)
         return low_bits - (1 << self.bits) if low_bits > self.high else low_bits
 

@@ -1,4 +1,4 @@
-"""What annotations mean: numbers, pointers to structs, pointers to elements, and elements in place."""
+"""Shapes of annotations: numbers, pointers to structs, pointers to elements, and elements in place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StructShape:
 
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
-    """A pointer to elements; those of struct type stand in place, those of array type are pointers."""
+    """A pointer to elements; structs are in place, arrays are pointers."""
 
     element: Shape
 
@@ -34,7 +34,7 @@ class ArrayShape:
 
 @dataclass(frozen=True, slots=True)
 class InlineShape:
-    """So many elements in place, in a struct."""
+    """A number of elements in place, in a struct."""
 
     element: Shape
     count: int
@@ -57,7 +57,7 @@ Shape = Scalar | StructShape | ArrayShape | InlineShape | NestedShape
 
 
 def resolve(annotation: str, scope: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 - annotations are any object
-    """Return what an annotation's text stands for; a NameError passes, anything else wrong is a NativeError."""
+    """Return the object that an annotation's text names; a NameError propagates, other failures are a NativeError."""
     holder = type("Holder", (), {"__annotations__": {"it": annotation}})
     try:
         return get_type_hints(holder, dict(scope), {}, include_extras=True)["it"]
@@ -66,7 +66,7 @@ def resolve(annotation: str, scope: Mapping[str, Any], place: str) -> Any:  # no
 
 
 def shape_of(annotation: object, place: str) -> Shape:
-    """Return the shape that a resolved annotation names; `place` begins the error's text."""
+    """Return the shape of a resolved annotation; `place` begins the error's text."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated and arguments[-1] is IN_PLACE:
         inner = arguments[0] if len(arguments) == 2 else None
@@ -113,5 +113,5 @@ def ctype_in_memory(shape: Shape) -> type[Any]:
 
 
 def element_ctype(element: Shape) -> type[Any]:
-    """Return the ctypes type of an element of this shape; structs stand in place."""
+    """Return the ctypes type of an element of this shape; structs are in place."""
     return element.struct if isinstance(element, StructShape) else ctype_in_memory(element)

@@ -1,4 +1,4 @@
-"""Structs in memory that Python and kernels share: a ctypes structure whose fields are its annotations."""
+"""Structs in memory shared by Python and kernels: a ctypes structure whose fields are its annotations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ else:
     _CtypesMeta = type(ctypes.Structure)
 
 
-# Where Python 3.14 keeps annotations that are not text: they would be asked for before the names in them exist.
+# Python 3.14 keeps non-string annotations here: reading them earlier would need names that do not exist yet.
 _LAZY = {"__annotate__", "__annotate_func__"}
 
 
@@ -35,8 +35,8 @@ class StructMeta(_CtypesMeta):
     """Turns the annotations of a class into the fields of a C struct, in order, with C's alignment."""
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:  # noqa: N805 - it is a class
-        """Lay out the class; raises NativeError for a field of a type that kernels do not have."""
-        # Not in __new__: since Python 3.13 ctypes makes a class a layout, which fields are given to, in __init__.
+        """Lay out the class; raises NativeError for a field of a type that kernels do not support."""
+        # Not in __new__: since Python 3.13 ctypes creates a class's layout, which takes the fields, in __init__.
         super().__init__(name, bases, namespace)
         shapes = _own_shapes(name, namespace)
         cls._fields_ = [
@@ -50,7 +50,7 @@ class StructMeta(_CtypesMeta):
 
 
 def _own_shapes(name: str, namespace: Mapping[str, Any]) -> dict[str, Shape | None]:
-    """Return the shapes of the fields that a class body names; None for a pointer to a struct that is yet to come."""
+    """Return the shapes of a class body's fields; None for a pointer to a struct that is not defined yet."""
     own: dict[str, str] = namespace.get("__annotations__", {})
     if any(not isinstance(text, str) for text in own.values()) or _LAZY & namespace.keys():
         raise NativeError(f"{name}: the file lacks `from __future__ import annotations`")
@@ -67,22 +67,22 @@ def _early_shape(text: str, scope: Mapping[str, Any], place: str) -> Shape | Non
 
 
 class Struct(ctypes.Structure, metaclass=StructMeta):
-    """The base of structs that kernels and Python share, laid out as C does.
+    """Base of structs that kernels and Python share, with C's layout.
 
-    A field of struct type is a pointer, as is one of `Array` type; `Inline` and `InPlace` stand in place. From Python,
-    a pointer field takes a struct, a `pointer_to` something, an address or None, and keeps alive what it was set to. A
-    struct may inherit the fields of another one and then stands wherever that one is asked for. Annotations must be
-    resolvable in the module that defines the class.
+    A field of struct type is a pointer, as is one of `Array` type; `Inline` and `InPlace` are in place. From Python, a
+    pointer field accepts a struct, the result of `pointer_to`, an address or None, and keeps its value alive. A struct
+    may inherit the fields of another one and is then accepted wherever that one is. Annotations must be resolvable in
+    the module that defines the class.
     """
 
     @property
     def address(self) -> int:
-        """Return where the struct begins in memory."""
+        """Return the struct's address in memory."""
         return ctypes.addressof(self)
 
 
 class PointerField:
-    """A field that holds an address; reading gives the struct (None when null) or the `Array` that it points to."""
+    """A field that holds an address; reading returns the struct (None for null) or the `Array` that it points to."""
 
     def __init__(self, name: str, cell: Any) -> None:  # noqa: ANN401 - ctypes' field descriptors have no public type
         self.name, self.cell = name, cell
@@ -104,7 +104,7 @@ class PointerField:
 
 
 class NestedField:
-    """A field that is a struct; Python gets the same object each time, which keeps alive what its fields are set to."""
+    """A field that is a struct; Python gets the same object each time, which keeps its fields' values alive."""
 
     def __init__(self, name: str, cell: Any) -> None:  # noqa: ANN401 - ctypes' field descriptors have no public type
         self.name, self.cell = name, cell
@@ -124,7 +124,7 @@ class NestedField:
 
 
 def field_shapes(struct: type[ctypes.Structure]) -> Mapping[str, Shape]:
-    """Return the fields of a struct and of those it inherits from, in the order of memory."""
+    """Return the fields of a struct and of its bases, in memory order."""
     known: dict[str, Shape] | None = struct.__dict__.get("_shapes_")
     if known is not None:
         return known

@@ -1,11 +1,11 @@
-"""Network devices for programs that must not spend a system call or an interrupt on each frame.
+"""Network devices for programs that cannot afford a system call or an interrupt per frame.
 
-`open_nic` binds to a device and starts driver threads: they poll its queues, the flow classifier says what happens to a
-frame, and the packet manager hands it to a consumer in buffers of the consumer's own (docs/network/nic.md).
+`open_nic` binds to a device and starts driver threads. They poll its queues; the flow classifier decides what happens
+to each frame, and the packet manager hands it to a consumer in the consumer's own buffers (docs/network/nic.md).
 
 Below it, `open_port`, `memory_pair` and `open_socket_port` make a `NicPort`: queues over AF_PACKET rings, AF_XDP, DPDK,
-memory or sockets, which go to the kernels of dataplane/nic/ports/kernels, which a native forwarding loop calls, or stay
-with Python (`receive`, `send`). There are capture files, too.
+memory or sockets. The queues go to the kernels of dataplane/nic/ports/kernels, called by a native forwarding loop, or
+stay with Python (`receive`, `send`). The package also reads and writes capture files.
 """
 
 from dataplane.nic.buffers.packets import Packet

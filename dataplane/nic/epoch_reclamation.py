@@ -1,7 +1,7 @@
-"""Tables that driver threads read without locks: exchanged by one store, freed once no thread can still be reading.
+"""Tables that driver threads read without locks: replaced by one store, freed once no thread can still be reading.
 
-Each driver thread has an epoch, a number that is odd while it may hold what it read from such a word. Who exchanged a
-word notes the epochs afterwards: a thread whose epoch was even, or is another one since, has moved on.
+Each driver thread has an epoch, a number that is odd while the thread may hold what it read from such a word. Whoever
+replaces a word records the epochs afterwards: a thread whose epoch was even, or has changed since, has moved on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Epoch = Callable[[], int]
 
 @kernel
 def exchange_word(place: Array[u64], value: u64) -> None:
-    """Store an address that other threads load, before anything that follows."""
+    """Store an address that other threads load, ordered before anything that follows."""
     store_release(place[0], value)
     fence()
 
@@ -27,29 +27,29 @@ def _exchange_word() -> Callable[..., None]:
 
 
 class EpochReclamation:
-    """What was exchanged and may still be in use; not locked: one thread at a time uses it."""
+    """Replaced objects that may still be in use; not locked: used by one thread at a time."""
 
     def __init__(self, epochs: Sequence[Epoch] = ()) -> None:
         self._epochs = tuple(epochs)
         self._waiting: list[tuple[list[tuple[Epoch, int]], Callable[[], None]]] = []
 
     def follow(self, epochs: Sequence[Epoch]) -> None:
-        """Heed these threads from now on, and no others: those have ended."""
+        """Follow these threads from now on, and no others: those have ended."""
         self._epochs = tuple(epochs)
 
     def publish(self, place: Array[int], value: int) -> None:
-        """Let a word hold another address."""
+        """Replace the address that a word holds."""
         _exchange_word()(place, value)
 
     def when_unused(self, then: Callable[[], None]) -> None:
-        """Call a function, in a later `collect`, once no thread uses what was exchanged before this call.
+        """Call a function, in a later `collect`, once no thread uses what was replaced before this call.
 
-        What the function holds on to lives as long.
+        Whatever the function references lives that long.
         """
         self._waiting.append(([(epoch, epoch()) for epoch in self._epochs], then))
 
     def collect(self) -> int:
-        """Call the functions whose time has come, in order; return how many are still to come."""
+        """Call the functions that are due, in order; return how many remain."""
         ripe: list[Callable[[], None]] = []
         while self._waiting and self._have_passed(self._waiting[0][0]):
             ripe.append(self._waiting.pop(0)[1])

@@ -1,4 +1,4 @@
-"""What Linux lays out in the memory of rings: linux/if_packet.h, linux/if_xdp.h."""
+"""Linux's memory layouts of rings: linux/if_packet.h, linux/if_xdp.h."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TP_SEND_REQUEST = 1
 
 XDP_NEED_WAKEUP = 1
 XDP_CONTINUES = 1
-"""XDP_PKT_CONTD: the next descriptor carries on the same frame."""
+"""XDP_PKT_CONTD: the next descriptor continues the same frame."""
 
 VIRTIO_NEEDS_CHECKSUM, VIRTIO_TCP_IPV4 = 1, 1
 """VIRTIO_NET_HDR_F_NEEDS_CSUM of flags, VIRTIO_NET_HDR_GSO_TCPV4 of segmentation."""
@@ -96,7 +96,7 @@ class MessageHeader(Struct):
 
 
 class VirtioHeader(Struct):
-    """struct virtio_net_hdr, in front of each frame where PACKET_VNET_HDR is set; numbers are the machine's own."""
+    """struct virtio_net_hdr, in front of each frame if PACKET_VNET_HDR is set; numbers in the machine's byte order."""
 
     flags: u8
     segmentation: u8
@@ -114,6 +114,6 @@ class InputOutputVector(Struct):
 
 
 def field_offset(struct: type[Struct], field: str) -> int:
-    """Return where a field stands in a struct, in bytes."""
+    """Return a field's offset in a struct, in bytes."""
     found: int = getattr(struct, field).offset
     return found

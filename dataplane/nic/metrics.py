@@ -1,7 +1,7 @@
-"""What Nics count, for Prometheus: millrace_nic_* with the interface, and the queue, thread, consumer or reason.
+"""Prometheus metrics of Nics: millrace_nic_* with the interface, and the queue, thread, consumer or reason.
 
-https://prometheus.io/docs/practices/naming. Labels are bounded: by the device's queues, the threads, the consumers and
-producers that there are, and the reasons that the code names.
+https://prometheus.io/docs/practices/naming. Label values are bounded by the device's queues, the threads, the current
+consumers and producers, and the reasons that the code names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A metric with one value for each of some things."""
+    """A metric with one value per labelled item."""
 
     name: str
     help: str
@@ -58,7 +58,7 @@ class NicCollector(Collector):
         self._reads = reads
 
     def collect(self) -> Iterable[Metric]:
-        """Return all metrics as they are now."""
+        """Return all current metrics."""
         read = [each() for each in self._reads]
         yield from (_of_queues(number, read) for number in _QUEUE)
         yield from (_of_threads(number, read) for number in _THREAD)
@@ -119,7 +119,7 @@ def _at_present(read: Sequence[NicStatistics]) -> Iterator[Metric]:
 
 
 def _consumers(read: Sequence[NicStatistics]) -> Iterator[Metric]:
-    """Count consumers; one that is leaving and one of the same name that has come since count as one."""
+    """Count consumers; a leaving one and a newer one of the same name count as one."""
     waiting: Counter[tuple[str, ...]] = Counter()
     lent: Counter[tuple[str, ...]] = Counter()
     dropped: Counter[tuple[str, ...]] = Counter()
@@ -138,7 +138,7 @@ def _consumers(read: Sequence[NicStatistics]) -> Iterator[Metric]:
 
 
 def _producers(read: Sequence[NicStatistics]) -> Iterator[Metric]:
-    """Count producers, as consumers."""
+    """Count producers, in the same way as consumers."""
     waiting: Counter[tuple[str, ...]] = Counter()
     dropped: Counter[tuple[str, ...]] = Counter()
     for nic in read:

@@ -1,4 +1,4 @@
-"""A device with driver threads, flow classifier and packet manager over it, as consumers and producers use it.
+"""A device with driver threads, flow classifier and packet manager on top, as consumers and producers use it.
 
 device queue -> driver thread -> flow classifier -> packet manager -> software queue -> consumer
 producer -> software queue -> driver thread -> device queue
@@ -33,7 +33,7 @@ _SENDER = "nic.send"
 
 
 class Nic:
-    """A port that driver threads serve; it is closed with the Nic. Made by `open_nic`."""
+    """A port served by driver threads; closed with the Nic. Made by `open_nic`."""
 
     def __init__(self, port: NicPort, settings: NicSettings, info: ConnectionInfo) -> None:
         self.info = info
@@ -48,7 +48,7 @@ class Nic:
         self._manager.follow([functools.partial(getattr, thread.state, "epoch") for thread in self._driver.threads])
         for epoch in self._epoch_addresses():
             self.classifier.register_driver(epoch)
-        # Of the port; a signal handler may close the Nic in the midst of a call of the same thread.
+        # Guards the port; a signal handler may close the Nic in the middle of a call of the same thread.
         self._guard = threading.RLock()
         self._sender: Producer | None = None
         self._closed = False
@@ -77,19 +77,19 @@ class Nic:
 
     @property
     def is_down(self) -> bool:
-        """Whether the device is down or gone."""
+        """True if the device is down or gone."""
         with self._guard:
             return self._port.is_down
 
     @property
     def has_link(self) -> bool:
-        """Whether frames that are sent would reach the other end."""
+        """True if sent frames would reach the other end."""
         with self._guard:
             return self._port.has_link
 
     @property
     def thread_ids(self) -> tuple[int, ...]:
-        """Return the numbers of the driver threads in the kernel (gettid(2))."""
+        """Return the kernel ids of the driver threads (gettid(2))."""
         return tuple(thread.native_id for thread in self._driver.threads if thread.native_id is not None)
 
     def add_consumer(
@@ -112,9 +112,9 @@ class Nic:
         return self._manager.add_producer(name, thread=thread, queue_packets=queue_packets)
 
     def send(self, frames: Sequence[bytes]) -> int:
-        """Put frames in line to be sent; return how many found room, the others are counted as drops.
+        """Queue frames to be sent; return how many found room; the others are counted as drops.
 
-        Threads that call it take turns; those that shall not wait for each other have producers of their own.
+        Calling threads take turns; threads that must not wait for each other should have their own producers.
         """
         with self._guard:
             if self._sender is None:
@@ -123,7 +123,7 @@ class Nic:
         return sum(send(frame) is not None for frame in frames)
 
     def step(self, now_ns: int) -> int:
-        """Run one turn as of a time, in a Nic without threads; return how many frames came or went.
+        """Run one turn at a given time, in a Nic without threads; return how many frames came or went.
 
         Raises PortError in a Nic that has threads.
         """
@@ -132,8 +132,8 @@ class Nic:
         return self._driver.step(now_ns)
 
     def read_statistics(self) -> NicStatistics:
-        """Return everything that was counted so far; at any time, from any thread, also once closed."""
-        # The kernel's count of drops starts again with each reading, so there is one at a time.
+        """Return all statistics so far; at any time, from any thread, also once closed."""
+        # Each reading resets the kernel's count of drops, so only one runs at a time.
         with self._guard:
             self._port.read_counters()
         return NicStatistics(
@@ -150,9 +150,9 @@ class Nic:
         return metrics_text(self.read_statistics)
 
     def close(self) -> None:
-        """End the threads, then give the device back; a second call does nothing.
+        """End the threads, then release the device; a second call does nothing.
 
-        Raises PortError, and gives nothing back, if a thread does not end.
+        Raises PortError, and releases nothing, if a thread does not end.
         """
         if self._closed:
             return
@@ -175,7 +175,7 @@ class Nic:
 
 
 def _give_up(driver: Driver, manager: PacketManager, port: NicPort, process: int) -> None:
-    """Do what `close` does for a Nic to which no reference is left; a forked process has none of the threads."""
+    """Do what `close` does for a Nic without remaining references; a forked process has none of the threads."""
     if os.getpid() == process:
         driver.close()
         manager.close()
@@ -183,7 +183,7 @@ def _give_up(driver: Driver, manager: PacketManager, port: NicPort, process: int
 
 
 def _thread_count(port: NicPort, settings: NicSettings) -> int:
-    """Return how many parts of the queues are served each by itself."""
+    """Return into how many separately served parts the queues are divided."""
     if settings.threads is None:
         return len(port.queues)
     return max(min(settings.threads, len(port.queues)), 1)
@@ -193,8 +193,8 @@ def _thread_count(port: NicPort, settings: NicSettings) -> int:
 def open_nic(device: str | NicPort, settings: NicSettings | None = None) -> Nic:
     """Bind to a device of the calling thread's network namespace, or take over an open port, and start its threads.
 
-    Raises PortError if the device is missing, down, busy or has another number of queues than is asked for; if rights
-    are missing, or memory.
+    Raises PortError if the device is missing, down, busy or has another number of queues than requested, or if rights
+    or memory are missing.
     """
     chosen = settings or NicSettings()
     if isinstance(device, NicPort):

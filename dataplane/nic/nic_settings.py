@@ -1,4 +1,4 @@
-"""How a Nic receives, and what that costs and delays."""
+"""Receive settings of a Nic, with their costs and delays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataplane.nic.ports.queue import PortKind
 from dataplane.nic.settings import RingSettings
 
 TIMER_US = 25
-"""What a sleep may last beyond its time; a pause that is not longer than this is not worth a timer."""
+"""Longest overrun of a sleep; a pause no longer than this is not worth a timer."""
 _MOST_US = 1_000_000
 
 
@@ -18,11 +18,11 @@ _MOST_US = 1_000_000
 class NicSettings:
     """The defaults are those of `balanced`.
 
-    kind, queues, rings: what the device is asked for. threads: driver threads, which share the queues evenly, None for
-    one a queue, 0 for none: the caller runs each turn itself (`Nic.step`). cpus: processors to keep the threads on, in
-    turn. mode: see `Mode`; the other values are of Mode.HYBRID. target_batch: frames that a pause between two polls
-    should yield. least_pause_us, most_pause_us: bounds of that pause; instead of the least one there is none.
-    quiet_us: how long nothing has come or gone when the thread goes back to waiting.
+    kind, queues, rings: the request to the device. threads: driver threads, which share the queues evenly, None for one
+    per queue, 0 for none: the caller runs each turn itself (`Nic.step`). cpus: processors to pin the threads to, in
+    turn. mode: see `Mode`; the other values apply to Mode.HYBRID. target_batch: frames that a pause between two polls
+    should yield. least_pause_us, most_pause_us: bounds of that pause; at the lower bound the thread does not pause at
+    all. quiet_us: idle time after which the thread goes back to waiting.
     """
 
     kind: PortKind = PortKind.PACKET_V2
@@ -49,33 +49,34 @@ class NicSettings:
 
     @classmethod
     def balanced(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
-        """Return settings that spend little on a frame, which polling delays by 0.275 ms at most."""
+        """Return settings with a low cost per frame; polling delays a frame by 0.275 ms at most."""
         return cls(kind, queues)
 
     @classmethod
     def low_latency(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
-        """Return settings under which a thread polls without a pause as long as frames come, and sleeps after silence.
+        """Return settings under which a thread polls without a pause while frames arrive, and sleeps after silence.
 
-        While they come, each thread has a processor to itself, as must a consumer in a thread of its own.
+        Meanwhile each thread needs a processor to itself, as does a consumer in a thread of its own.
         """
         return cls(kind, queues, least_pause_us=1, most_pause_us=1)
 
     @classmethod
     def throughput(cls, kind: PortKind = PortKind.PACKET_V3, queues: int = 1) -> NicSettings:
-        """Return settings that spend the least on a frame, which they delay by 1 ms or little more.
+        """Return settings with the lowest cost per frame, which they delay by 1 ms or slightly more.
 
-        With TPACKET_V3 the kernel gathers frames in blocks and wakes the thread for each, which spares it a timer.
+        With TPACKET_V3 the kernel gathers frames in blocks and wakes the thread for each block, which spares it a
+        timer.
         """
         if kind is PortKind.PACKET_V3:
-            # A block goes by time, however empty it is: many small ones outlast a thread that is held up.
+            # A block is retired by time, however empty it is: many small ones outlast a stalled thread.
             return cls(kind, queues, mode=Mode.WAITING, rings=RingSettings(block_bytes=1 << 18, block_timeout_ms=1))
         return cls(kind, queues, target_batch=1_024, most_pause_us=1_000, quiet_us=5_000)
 
     @property
     def latency_bound_us(self) -> int:
-        """Return how long a frame waits at most for a thread that has nothing else to do, in microseconds.
+        """Return the longest wait of a frame for an otherwise idle thread, in microseconds.
 
-        The time in which the kernel hands over a block (TPACKET_V3) is included.
+        Includes the time until the kernel hands over a block (TPACKET_V3).
         """
         block_us = self.rings.block_timeout_ms * 1_000 if self.kind is PortKind.PACKET_V3 else 0
         has_pauses = self.mode is Mode.HYBRID and self.most_pause_us > self.least_pause_us

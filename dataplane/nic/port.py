@@ -1,4 +1,4 @@
-"""What every port is to a switch: frames in, frames out, counters; never blocks."""
+"""The interface of every port to a switch: frames in, frames out, counters; never blocks."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ SEND_REFUSED = "send_refused"
 
 
 class LinkStatus(Enum):
-    """Whether what stands behind a port carries frames."""
+    """State of the link behind a port."""
 
     UP = "up"
     DOWN = "down"
     """It was set down, or the other end has closed."""
     NO_CARRIER = "no carrier"
-    """It is set up, and nothing is at the other end of the cable, or that end is down."""
+    """It is set up, but nothing is at the other end of the cable, or that end is down."""
     GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """What passed a port: frames, bytes without FCS, drops by name.
+    """A port's counters: frames, bytes without FCS, drops by name.
 
-    `checksum_not_ready` counts frames whose sender left the L4 checksum to its device: they are forwarded, and wrong.
+    `checksum_not_ready` counts frames whose sender left the L4 checksum to its device: they are forwarded with a wrong
+    checksum.
     """
 
     rx_frames: int
@@ -44,7 +45,7 @@ class PortReading:
 
 @dataclass(frozen=True, slots=True)
 class PortInformation:
-    """How a port and its device came together.
+    """A port's binding to its device.
 
     is_zero_copy: the driver reads and writes the memory that frames are seen in, nothing is copied (AF_XDP).
     program_place: where its XDP program runs: "driver", "generic" (in front of the kernel's stack), "" without one.
@@ -56,30 +57,30 @@ class PortInformation:
 
 
 class Port(Protocol):
-    """Where a switch process takes frames from and puts them; never blocks."""
+    """Source and sink of a switch process's frames; never blocks."""
 
     @property
     def name(self) -> str:
-        """What users call it: the device's name."""
+        """The name for users: the device's name."""
         ...
 
     @property
     def is_down(self) -> bool:
-        """Whether the device was found down or gone the last time it was used."""
+        """True if the device was down or gone when it was last used."""
         ...
 
     @property
     def link_status(self) -> LinkStatus:
-        """How the device is now, whether it is used or not."""
+        """The current state of the device, whether it is in use or not."""
         ...
 
     @property
     def speed_bps(self) -> int | None:
-        """How fast the device says that it is; None if it does not report that, or is no device."""
+        """The speed that the device reports; None if it reports none, or is no device."""
         ...
 
     def receive(self, max_frames: int) -> list[bytes]:
-        """Return up to `max_frames` frames that have arrived."""
+        """Return up to `max_frames` received frames."""
         ...
 
     def send(self, frames: Sequence[bytes]) -> int:
@@ -91,9 +92,9 @@ class Port(Protocol):
         ...
 
     def read_counters(self) -> PortReading:
-        """Return the counters as they are now."""
+        """Return the current counters."""
         ...
 
     def close(self) -> None:
-        """Give the device back; a second call does nothing."""
+        """Release the device; a second call does nothing."""
         ...

@@ -1,4 +1,4 @@
-"""Lets what talks netlink be called from a coroutine: pyroute2 runs its own event loop, and loops cannot be nested."""
+"""Lets coroutines call netlink code: pyroute2 runs its own event loop, and loops cannot be nested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def run_off_loop(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that runs on a new thread where an event loop runs on the caller's."""
+    """Return a function that runs on a new thread if the caller's thread runs an event loop."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -33,7 +33,7 @@ def _is_in_a_loop() -> bool:
 
 
 def on_a_thread(function: Callable[[], T], name: str = "off-loop") -> T:
-    """Run on a fresh thread, in the namespaces of the calling one, and return or raise what comes of it."""
+    """Run on a new thread, in the caller's namespaces, and return or raise the result."""
     results: list[T] = []
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""How large a device's rings are and how they behave, and what DPDK wants to know beside that."""
+"""Settings of a device's rings: their sizes and behaviour, and DPDK's additional ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RX_BYTES, TX_BYTES = 8 << 20, 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class DpdkSettings:
-    """What a port of kind DPDK wants to know beside the sizes of its rings.
+    """Settings of a port of kind DPDK, in addition to the sizes of its rings.
 
     device: a driver of DPDK's virtual devices with its arguments, such as "net_af_xdp" or "net_pcap,rx_pcap=in.pcap";
     arguments that net_af_packet and net_af_xdp need are put in front. A port whose name is a PCI address takes that
@@ -28,13 +28,13 @@ class DpdkSettings:
 
     @property
     def arguments(self) -> str:
-        """Return the arguments behind it."""
+        """Return the arguments after it."""
         return self.device.partition(",")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class RingSettings:
-    """Sizes are for each queue; a ring that is too small loses frames in bursts, a large one only costs memory.
+    """Sizes are per queue; a ring that is too small loses frames in bursts, a large one only costs memory.
 
     rx_frames, tx_frames: slots to receive into and to send from, None for what RX_BYTES and TX_BYTES hold. frame_bytes:
     the longest frame that has to fit, None for what the device's MTU asks for; those longer than a slot are counted and

@@ -1,4 +1,4 @@
-"""What a Nic counts, as values that can be kept, compared and exported."""
+"""A Nic's counters, as values that can be stored, compared and exported."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RULE, CLOSING, NO_CONSUMER = "rule", "closing", "no_consumer"
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """What passed one queue of the device: frames, bytes without FCS.
+    """Counters of one queue of the device: frames, bytes without FCS.
 
-    missed: frames that came to the device and not to the driver, by reason. not_sent: frames for the device that did
-    not leave, by reason. checksum_not_ready: received although the sender left the checksum to its device.
+    missed: frames that reached the device but not the driver, by reason. not_sent: frames for the device that did not
+    leave, by reason. checksum_not_ready: received although the sender left the checksum to its device.
     """
 
     number: int
@@ -33,7 +33,7 @@ class QueueStatistics:
 
     @classmethod
     def of(cls, number: int, queue: PortQueue) -> QueueStatistics:
-        """Return a queue's counters as they are now."""
+        """Return a queue's current counters."""
         return cls(
             number,
             queue.rx_frames,
@@ -48,13 +48,13 @@ class QueueStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ThreadStatistics:
-    """What one driver thread has done.
+    """Counters of one driver thread.
 
     A frame that it received was handed out, given to a function, dropped by a rule, not given to a function because the
-    Nic was closing, or not handed out for a reason that the packet manager counts: they add up, also while the thread
+    Nic was closing, or not handed out for a reason that the packet manager counts: these add up, even while the thread
     runs. polls: looks at the queues. pauses: sleeps between two polls, ended by the clock. wakeups: returns from waits
     for something to happen; interrupts: those that the device ended. cpu_seconds: in user and kernel mode. batch,
-    pause_us: frames asked for at a time, and the pause between polls, at present. is_waiting: it sleeps until something
+    pause_us: the current frames per request, and the current pause between polls. is_waiting: it sleeps until something
     happens.
     """
 
@@ -80,7 +80,7 @@ class ThreadStatistics:
 
 @dataclass(frozen=True, slots=True)
 class NicStatistics:
-    """Everything that a Nic has counted; while it runs, what its parts count is read a little apart."""
+    """All counters of a Nic; while it runs, its parts are read at slightly different times."""
 
     interface: str
     queues: tuple[QueueStatistics, ...]
@@ -120,12 +120,12 @@ class NicStatistics:
 
     @property
     def missed(self) -> dict[str, int]:
-        """Return frames that came to the device and not to the driver, by reason."""
+        """Return frames that reached the device but not the driver, by reason."""
         return _sum_by_reason([queue.missed for queue in self.queues])
 
     @property
     def sent(self) -> int:
-        """Return frames that the device took to be sent."""
+        """Return frames that the device accepted for sending."""
         return sum(queue.sent for queue in self.queues)
 
     @property
@@ -160,12 +160,12 @@ class NicStatistics:
 
     @property
     def interrupts(self) -> int:
-        """Return how often it was the device that woke them."""
+        """Return how often the device woke them."""
         return sum(thread.interrupts for thread in self.threads)
 
     @property
     def cpu_seconds(self) -> float:
-        """Return the time that they ran, in user and kernel mode."""
+        """Return their CPU time, in user and kernel mode."""
         return sum(thread.cpu_seconds for thread in self.threads)
 
 

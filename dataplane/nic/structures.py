@@ -1,7 +1,7 @@
-"""What driver threads, flow classifier, packet manager and consumers share in memory.
+"""Memory shared by driver threads, flow classifier, packet manager and consumers.
 
-A software queue joins one driver thread and one consumer (or producer): each of its rings has one writer and one reader
-and there is no contention. Positions run through all of u64; a ring's size is a power of two.
+A software queue joins one driver thread and one consumer (or producer): each of its rings has one writer and one
+reader, so there is no contention. Positions run through all of u64; a ring's size is a power of two.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Literal
 from dataplane.native import Array, Inline, Struct, signature, u32, u64
 
 SIZE_CLASSES = 4
-"""Most sizes of buffers that a reserve has."""
+"""Maximum number of buffer sizes in a reserve."""
 FLOW_BUCKETS = 4_096
 
 
 class StampKind(IntEnum):
-    """Where a time stamp comes from."""
+    """Source of a timestamp."""
 
     NONE = 0
     SOFTWARE = 1
-    """The kernel's clock when the frame came to it (CLOCK_REALTIME)."""
+    """The kernel's clock when it received the frame (CLOCK_REALTIME)."""
     HARDWARE = 2
     """The device's own clock."""
 
 
 class ActionKind(IntEnum):
-    """What happens to a frame in the end."""
+    """Final outcome of a frame."""
 
     HAND_OUT = 0
     DROP = 1
@@ -35,7 +35,7 @@ class ActionKind(IntEnum):
 
 
 class Stamp(Struct):
-    """When and where a frame came in."""
+    """Arrival time and place of a frame."""
 
     time_ns: u64
     kind: u32  # a StampKind
@@ -43,29 +43,27 @@ class Stamp(Struct):
 
 
 class Verdict(Struct):
-    """What the flow classifier says of a frame."""
+    """The flow classifier's verdict on a frame."""
 
     action: u32  # an ActionKind
     group: u32  # of consumers, for HAND_OUT
     mark: u32
-    rule: u32  # number of the rule, from 1 on; 0: none matched
-    flow_hash: (
-        u64  # of addresses, protocol and ports, the same in both directions; of the MAC addresses where there are none
-    )
+    rule: u32  # number of the rule, from 1; 0: none matched
+    flow_hash: u64  # over addresses, protocol and ports, the same in both directions; else over the MAC addresses
     function: u64  # address of a `FrameFunction`, for CALL
     context: u64  # its first argument
 
 
 class Buffer(Struct):
-    """The head of a buffer, and of a packet where it is the first; bytes follow behind it at `data`."""
+    """The head of a buffer, and of a packet if it is the first; the bytes follow at `data`."""
 
-    next: u64  # address of the packet's next segment, 0: the last one
+    next: u64  # address of the packet's next segment, 0: last one
     data: u64  # address
     capacity: u32
     length: u32  # bytes in this segment
     total: u32  # bytes of the whole packet
     segments: u32
-    owner: u64  # address of the ReceiveQueue that it belongs to
+    owner: u64  # address of its ReceiveQueue
     size_class: u32
     state: u32  # BUFFERS': free, queued, lent
     flow_hash: u64
@@ -75,28 +73,28 @@ class Buffer(Struct):
     queue: u32
     mark: u32
     rule: u32
-    element: u64  # of a packet to send: its position in the software queue, the same in each of its segments
+    element: u64  # position in the software queue of a packet to send, the same in each of its segments
 
 
 class Ring(Struct):
-    """Addresses on their way from one thread to one other; the lines that the two write lie apart."""
+    """Addresses passing from one thread to another; the cache lines that the two write are separate."""
 
     slots: Array[u64]
     mask: u64
     _gap0: Inline[u64, Literal[6]]
-    tail: u64  # put in; the writer's
+    tail: u64  # put in; written by the writer
     head_seen: u64  # the writer's copy of head
     _gap1: Inline[u64, Literal[6]]
-    head: u64  # taken out; the reader's
+    head: u64  # taken out; written by the reader
     _gap2: Inline[u64, Literal[7]]
 
 
 class Bucket(Struct):
-    """Flows of one hash: they may change their consumer only while nothing of them is outstanding."""
+    """Flows of one hash, which may change their consumer only while no packet of them is outstanding."""
 
-    sent: u64  # handed out; the driver thread's
+    sent: u64  # handed out; written by the driver thread
     done: u64  # given back or dropped; added to atomically
-    member: u64  # serial number of the consumer that has them, 0: none yet
+    member: u64  # serial number of their consumer, 0: none yet
 
 
 @signature

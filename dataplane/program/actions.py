@@ -48,31 +48,31 @@ from dataplane.program.raw import RawAction, RawCall
 from dataplane.program.scope import Scope, read_source
 
 _BRACES = re.compile(r"(?<!\\)\{(?:[^}\\]|\\.)*\}")
-"""Where a log message has a value; a brace behind a backslash is only a brace."""
+"""A value's place in a log message; a brace after a backslash is literal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A primitive call as it stands in the file, read argument by argument."""
+    """A primitive call as written in the file, read argument by argument."""
 
     op: str
     parameters: list[Any]
     reader: ExpressionReader
     place: str
     length: int = 0
-    """How many primitives the enclosing action has: jumps go up to there."""
+    """Number of primitives in the enclosing action, the bound of jumps."""
 
     @property
     def scope(self) -> Scope:
-        """Return what is declared."""
+        """Return the declarations."""
         return self.reader.scope
 
     def at(self, index: int) -> str:
-        """Return the JSON place of an argument."""
+        """Return the JSON path of an argument."""
         return f"{self.place}.parameters[{index}]"
 
     def named(self, index: int, kind: str) -> object:
-        """Return the value of an argument that has to be of a named type."""
+        """Return the value of an argument that must be of a named type."""
         raw = self.parameters[index]
         if not isinstance(raw, dict) or raw.get("type") != kind:
             raise self.scope.error(self.at(index), f"is not a {kind}")
@@ -110,7 +110,7 @@ class Call:
         return number
 
     def jump(self, index: int) -> int:
-        """Return the number of the primitive to go on with; one past the last ends the action."""
+        """Return the number of the primitive to continue with; one past the last ends the action."""
         target = self.reader.constant(self.parameters[index], self.at(index))
         if not 0 <= target <= self.length:
             raise self.scope.error(self.at(index), f"there is no primitive {target} to jump to")
@@ -215,7 +215,7 @@ def _execute_meter(call: Call) -> Primitive:
 
 
 def _generate_digest(call: Call) -> Primitive:
-    call.reader.data(call.parameters[0], call.at(0))  # the receiver, which means nothing to bmv2 either
+    call.reader.data(call.parameters[0], call.at(0))  # the receiver, which bmv2 ignores, too
     return GenerateDigest(call.digest(1))
 
 
@@ -285,7 +285,7 @@ _PRIMITIVES: dict[str, tuple[int, Callable[[Call], Primitive]]] = {
 
 
 def read_primitive(call: Call) -> Primitive:
-    """Return a primitive with its arguments; raise ProgramError if it is not supported or not well formed."""
+    """Return a primitive with its arguments; raise ProgramError if it is unsupported or malformed."""
     if call.op not in _PRIMITIVES:
         raise call.scope.unsupported(call.place, f"primitive {call.op!r}")
     count, read = _PRIMITIVES[call.op]

@@ -1,14 +1,15 @@
-"""Which registers a worker has to hold while it runs which nodes, so that a read-modify-write is never torn.
+"""Registers that a worker must hold, and for which nodes, so that a read-modify-write is never torn.
 
 P4's @atomic leaves no trace in bmv2 JSON: p4c splits such a block, like any other, into action calls and branches. bmv2
-itself locks the registers of one action while that action runs, and nothing longer. What can be seen from the JSON is
-more: a register that is read in one node and written in a later one is held from the first to the last node that
-touches it. That covers the read-modify-write of a register however many nodes an @atomic block is split into, and
-costs nothing where there is none; an @atomic block that reads one register and writes another one is not covered.
+itself locks an action's registers while that action runs, and no longer. The JSON shows more: a register that is read
+in one node and written in a later one is held from the first to the last node that touches it. That covers the
+read-modify-write of a register however many nodes an @atomic block is split into, and costs nothing where there is
+none; an @atomic block that reads one register and writes another is not covered.
 
-A worker that takes the locks of a section in the order of the program's registers when it comes to the first of the
-section's nodes, and of a single action in the same order just before that action, can never wait in a circle: inside of
-a section no action needs another lock, sections share no node, and who has left one does not come back.
+A worker takes the locks of a section, in the order of the program's registers, when it reaches the first of the
+section's nodes. It takes those of a single action, in the same order, just before that action. So workers cannot
+deadlock: inside a section no action needs another lock, sections share no node, and a worker never re-enters a section
+that it has left.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from dataplane.program.pipelines import successors
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Nodes that are run with `registers` held: taken on the way in, given back on the way out or at an exit."""
+    """Nodes that run with `registers` held: locked on entry, released on leaving or at an exit."""
 
     registers: frozenset[str]
     nodes: frozenset[str]
 
 
 def register_sections(pipeline: Pipeline) -> tuple[Section, ...]:
-    """Return the sections of a pipeline, which have no node and no register in common."""
+    """Return the sections of a pipeline, which share no nodes and no registers."""
     reached = _reached(pipeline)
     touched = {name: _touched(node) for name, node in pipeline.nodes.items()}
     sections: list[Section] = []
@@ -46,7 +47,7 @@ def _merged(
     touched: Mapping[str, frozenset[str]],
     reached: Mapping[str, frozenset[str]],
 ) -> list[Section]:
-    """Return the sections with a fresh one among them; those that overlap with it become one with it."""
+    """Return the sections including a new one; those that overlap with it are merged into it."""
     while True:
         overlapping = [item for item in sections if item.nodes & fresh.nodes or item.registers & fresh.registers]
         if not overlapping:
@@ -59,7 +60,7 @@ def _merged(
 def _between(
     registers: Iterable[str], touched: Mapping[str, frozenset[str]], reached: Mapping[str, frozenset[str]]
 ) -> Section:
-    """Return the nodes on every way from one node that touches the registers to another, and all that these touch."""
+    """Return the nodes on every path between two nodes that touch the registers, and all registers that these touch."""
     held = frozenset(registers)
     while True:
         ends = {name for name, names in touched.items() if names & held}
@@ -97,7 +98,7 @@ def _actions(node: Node) -> tuple[Action, ...]:
 
 
 def _reached(pipeline: Pipeline) -> dict[str, frozenset[str]]:
-    """Return the nodes that can come after each node; the pipeline has no circle."""
+    """Return the nodes that can come after each node; the pipeline has no cycle."""
     reached: dict[str, frozenset[str]] = {}
     for first in pipeline.nodes:
         waiting = [first]

@@ -1,12 +1,12 @@
-"""Whether p4/build is what p4/ compiles to: its digest file names the sources and outputs that belong together.
+"""Checks that p4/build matches p4/: its digest file names the sources and outputs that belong together.
 
-Users need no p4c, since the compiler's output is committed. After a change of p4/ run
-`python -m dataplane.program.build_check --compile` (`make p4`), which in the repository's root does
+Users need no p4c, since the compiler's output is committed. After a change to p4/ run `python -m
+dataplane.program.build_check --compile` (`make p4`), which runs in the repository's root
 
     p4c-bm2-ss --arch v1model --p4runtime-files p4/build/fabric.p4info.txtpb -o p4/build/fabric.json p4/fabric.p4
 
-and the same for each of `PROGRAMS` (relative, because the paths end up in the JSON), and records the digests. What
-p4c's --p4runtime-entries-files writes stays beside them where a program has entries of its own. Without an argument it
+and the same for each of `PROGRAMS` (relative, because the paths end up in the JSON), and records the digests. The
+output of p4c's --p4runtime-entries-files stays next to them if a program has entries of its own. Without an argument it
 compares: silent, or one line about what changed on one side only.
 """
 
@@ -42,7 +42,7 @@ def digest_sources(p4_directory: Path = P4_DIRECTORY) -> str:
 
 
 def compile_programs(p4_directory: Path = P4_DIRECTORY, programs: Sequence[str] = PROGRAMS) -> None:
-    """Compile programs into build/; raise `ProgramError` with p4c's words if one fails."""
+    """Compile programs into build/; raise `ProgramError` with p4c's message if one fails."""
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise ProgramError(f"{COMPILER} is not on the PATH: install p4c (p4.org)", file=str(p4_directory))
@@ -71,7 +71,7 @@ def _compile(compiler: str, p4_directory: Path, name: str) -> None:
 
 
 def record_build(p4_directory: Path = P4_DIRECTORY) -> None:
-    """Write the digest file for the sources and outputs as they are; to be called right after compiling."""
+    """Write the digest file for the current sources and outputs; call it right after compiling."""
     lines = [f"{digest} {name}\n" for name, digest in _digest_all(p4_directory).items()]
     (p4_directory / "build" / DIGESTS).write_text("".join(lines))
 

@@ -30,14 +30,14 @@ CRCS = {
     "crc32_custom": _CRC32,
     "crc64_custom": CrcParameters(64, 0x1B, reflect_in=True, reflect_out=True),
 }
-"""The CRCs by bmv2's names; the custom ones have the parameters that bmv2 starts with."""
+"""The CRCs by bmv2's names; the custom ones have bmv2's initial parameters."""
 
 ALGORITHMS = (*CRCS, "csum16", "cksum16", "identity", "xor16", "xor32")
 """Hash algorithms by bmv2's names."""
 
 
 def read_calculation(raw: RawCalculation, scope: Scope, place: str, crc: CrcParameters | None = None) -> Calculation:
-    """Return a named calculation; `crc` are the parameters of a custom CRC, if they are not the ones of bmv2."""
+    """Return a named calculation; `crc` are the parameters of a custom CRC, if they differ from bmv2's."""
     calculation = _calculation(raw.name, raw.algo, raw.input, scope, place)
     if crc is None:
         return calculation
@@ -52,7 +52,7 @@ def read_calculation(raw: RawCalculation, scope: Scope, place: str, crc: CrcPara
 
 
 def read_selector(name: str, raw: RawSelector, scope: Scope, place: str) -> Calculation:
-    """Return the hash by which an action selector picks a member; its input are fields only."""
+    """Return the hash by which an action selector picks a member; its input consists of fields only."""
     calculation = _calculation(name, raw.algo, raw.input, scope, place)
     if not all(isinstance(item, FieldRef) for item in calculation.inputs):
         raise scope.error(f"{place}.input", "the input of a selector are fields")
@@ -60,7 +60,7 @@ def read_selector(name: str, raw: RawSelector, scope: Scope, place: str) -> Calc
 
 
 def read_checksum(raw: RawChecksum, scope: Scope, place: str) -> Checksum:
-    """Return a checksum with the condition under which it counts."""
+    """Return a checksum with the condition under which it applies."""
     if raw.type != "generic":
         raise scope.unsupported(f"{place}.type", f"a checksum of type {raw.type!r}")
     target = scope.field(raw.target, f"{place}.target")

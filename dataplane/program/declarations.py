@@ -19,7 +19,7 @@ from dataplane.program.raw import RawHeaderType, RawLearnList, RawMeter, RawProg
 from dataplane.program.scope import Scope
 
 MAX_ARRAY_CELLS = 1 << 24
-"""The largest counter, register or meter array that is accepted."""
+"""The largest accepted counter, register or meter array."""
 
 _ERROR_LIMIT = 2**31 - 1
 
@@ -42,7 +42,7 @@ def read_declarations(raw: RawProgram, scope: Scope) -> None:
 
 
 def read_errors(raw: RawProgram, scope: Scope) -> dict[str, int]:
-    """Return the codes of all errors; those of the core library that the program leaves out are numbered as in bmv2."""
+    """Return the codes of all errors; core library errors that the program omits are numbered as in bmv2."""
     errors: dict[str, int] = {}
     for index, (name, code) in enumerate(raw.errors):
         place = f"errors[{index}]"
@@ -58,7 +58,7 @@ def read_errors(raw: RawProgram, scope: Scope) -> dict[str, int]:
 
 
 def read_aliases(raw: RawProgram, scope: Scope) -> dict[str, FieldRef]:
-    """Return the fields behind the names by which bmv2 knows them."""
+    """Return the fields by the aliases that bmv2 uses for them."""
     return {
         name: scope.field(target, f"field_aliases[{index}]") for index, (name, target) in enumerate(raw.field_aliases)
     }
@@ -245,7 +245,7 @@ def _direct_meter(item: RawMeter, scope: Scope, place: str) -> MeterSpec:
 
 
 def _read_value_sets(raw: RawProgram, scope: Scope) -> None:
-    """Note the value sets; what their keys are, the P4Info or else the parser says."""
+    """Record the value sets; their keys come from the P4Info, or else from the parser."""
     for index, item in enumerate(raw.parse_vsets):
         place = f"parse_vsets[{index}]"
         scope.width(item.compressed_bitwidth, place)

@@ -1,4 +1,4 @@
-"""Reads bmv2 JSON's type-value objects and expressions; each is checked to yield what its place wants."""
+"""Reads bmv2 JSON's type-value objects and expressions; checks that each yields the kind its context requires."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dataplane.program.operations import (
 from dataplane.program.scope import Scope
 
 MAX_DEPTH = 120
-"""How deep expressions may be nested."""
+"""Maximum nesting depth of expressions."""
 
 _COMPARISONS = {BinaryOp.GT, BinaryOp.GE, BinaryOp.LT, BinaryOp.LE}
 _EQUALITIES = {BinaryOp.EQ, BinaryOp.NE}
@@ -41,7 +41,7 @@ _UNION_STACKS = {"access_union_header", "dereference_union_stack"}
 
 
 class Kind(StrEnum):
-    """What an expression yields."""
+    """Kind of value that an expression yields."""
 
     DATA = "data"
     BOOL = "a truth value"
@@ -75,7 +75,7 @@ class ExpressionReader:
         return node
 
     def header(self, raw: object, place: str) -> AnyHeaderRef:
-        """Return a header, at a fixed or a run-time place."""
+        """Return a header, at a fixed or a run-time index."""
         node, kind = self._read(raw, place, 0)
         if not isinstance(node, HeaderRef | ElementRef):
             raise self.scope.error(place, f"is {kind} where a header is wanted")
@@ -107,7 +107,7 @@ class ExpressionReader:
         return node
 
     def constant(self, raw: object, place: str) -> int:
-        """Return the value of an expression that has to be a constant."""
+        """Return the value of an expression that must be constant."""
         node = self.data(raw, place)
         if not isinstance(node, Constant):
             raise self.scope.unsupported(place, "a value that is not a constant")
@@ -164,7 +164,7 @@ class ExpressionReader:
         return self.scope.field(value, place)
 
     def key_field(self, kind: str, value: object, place: str) -> FieldRef | LastFieldRef:
-        """Return a field that a parser's select can look at: not a varbit, but possibly a valid bit."""
+        """Return a field that a parser's select can use: not a varbit, but possibly a valid bit."""
         node, _ = self._leaf(kind, value, place)
         if not isinstance(node, FieldRef | LastFieldRef):
             raise self.scope.error(place, "is no field")
@@ -273,7 +273,7 @@ class ExpressionReader:
 
         p4c calls the element of a stack of unions a header, though it has the name of a union.
         """
-        kinds = ("header_union", "header")  # a file may have anything as its type, also what no set can be asked for
+        kinds = ("header_union", "header")  # a file may have anything as its type, even unhashable values
         name = raw.get("value") if isinstance(raw, dict) and raw.get("type") in kinds else None
         union = self.scope.named(self.scope.unions, name, "header union", place)
         valid: Expression = Truth(value=False)
@@ -282,7 +282,7 @@ class ExpressionReader:
         return valid
 
     def _unions_equal(self, left: UnionRef, right: UnionRef, op: BinaryOp, place: str) -> Expression:
-        """Return the expression that is true if the same header of both unions is valid and equal, or not so."""
+        """Return the expression that is true if the same header of both unions is valid and equal, or the negation."""
         unions = self.scope.unions
         if not self.scope.same_members(left.name, right.name):
             raise self.scope.error(place, f"compares union {left.name} with union {right.name} of another type")

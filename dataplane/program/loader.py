@@ -1,4 +1,4 @@
-"""Loads a compiled P4 program: bmv2 JSON and P4Info in, a checked `Program` out."""
+"""Loads a compiled P4 program: takes bmv2 JSON and P4Info, returns a checked `Program`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from dataplane.program.raw import RawProgram, RawValueSet
 from dataplane.program.scope import Scope
 
 SUPPORTED_MAJOR = 2
-"""The major version of the JSON format that is understood."""
+"""The supported major version of the JSON format."""
 
 REQUIRED_FIELDS = ("ingress_port", "packet_length", "instance_type", "egress_spec", "egress_port")
-"""What simple_switch demands of standard_metadata."""
+"""Fields that simple_switch requires in standard_metadata."""
 
 _AT = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
 
@@ -54,12 +54,12 @@ def load_program(
     entries: bytes | Path | None = None,
     crc_parameters: Mapping[str, CrcParameters] | None = None,
 ) -> Program:
-    """Return the program; raise ProgramError that names file and place for whatever is wrong or not supported.
+    """Return the program; raise ProgramError naming file and place of whatever is wrong or not supported.
 
     Without a P4Info (None) nothing can be compared with it, and the control plane sees an empty one. `entries` is p4c's
-    entries file, which needs the P4Info; without it, entries of tables that are not const may all be changed, and their
-    priorities say only their order.
-    `crc_parameters` are those of calculations that are crc8_custom to crc64_custom, by the name in the JSON (`calc_0`).
+    entries file, which needs the P4Info; without it, all entries of tables that are not const may be changed, and their
+    priorities only give their order. `crc_parameters` are those of calculations that are crc8_custom to crc64_custom,
+    by the name in the JSON (`calc_0`).
     """
     json_data, json_file = _content(json, "<json>")
     info_data, info_file = _content(p4info, "<p4info>") if p4info is not None else (b"", "<p4info>")
@@ -124,7 +124,7 @@ def _same_parameters(spec: ActionSpec, declared: p4i.Action, info: p4i.P4Info) -
 
 
 def _with_keys(spec: ValueSetSpec, sets: Sequence[RawValueSet]) -> ValueSetSpec:
-    """Return a value set that has a key even if neither the P4Info nor any parser state says of what parts."""
+    """Return a value set with a key even if neither the P4Info nor any parser state gives its parts."""
     if spec.keys:
         return spec
     width = next(item.compressed_bitwidth for item in sets if item.name == spec.name)
@@ -132,7 +132,7 @@ def _with_keys(spec: ValueSetSpec, sets: Sequence[RawValueSet]) -> ValueSetSpec:
 
 
 def _declared_digest(digest: Digest, name: str, members: Sequence[str]) -> Digest:
-    """Return a digest under the names that the control plane knows."""
+    """Return a digest under the names that the control plane uses."""
     fields = digest.spec.fields
     if len(members) == len(fields):
         fields = tuple((member, width) for member, (_, width) in zip(members, fields, strict=True))
@@ -141,14 +141,14 @@ def _declared_digest(digest: Digest, name: str, members: Sequence[str]) -> Diges
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What an entries file says, and what errors call it."""
+    """An entries file's contents, and its name in errors."""
 
     request: p4r.WriteRequest
     file: str
 
 
 class _Assembly:
-    """Puts a program together from its parts."""
+    """Assembles a program from its parts."""
 
     def __init__(
         self, raw: RawProgram, scope: Scope, info: p4i.P4Info, info_file: str, told: _Told | None, *, known: bool
@@ -157,7 +157,7 @@ class _Assembly:
         self.told = told
 
     def program(self, source: bytes, crcs: dict[str, CrcParameters]) -> Program:
-        """Return the program that all parts make up."""
+        """Return the program assembled from all parts."""
         raw, scope = self.raw, self.scope
         self._read_calculations(crcs)
         self._read_actions()
@@ -217,7 +217,7 @@ class _Assembly:
             raise scope.error("calculations", f"there is no {unknown[0]} to have CRC parameters")
 
     def _read_declared(self) -> None:
-        """Complete what only the P4Info says of value sets and digests."""
+        """Complete the properties of value sets and digests that only the P4Info has."""
         scope = self.scope
         for name, spec in declared_value_sets(self.info, self.info_file).items():
             present = scope.value_sets.get(name)
@@ -226,7 +226,7 @@ class _Assembly:
             scope.value_sets[name] = replace(spec, size=spec.size or present.size)
         digests = declared_digests(self.info)
         nameless = [name for name in digests if name not in {digest.spec.name for digest in scope.digests.values()}]
-        for key, digest in scope.digests.items():  # p4c gives tuples other names here and there, in the same order
+        for key, digest in scope.digests.items():  # p4c names tuples differently in the two files, in the same order
             if digest.spec.name not in digests and not nameless:
                 raise self._mismatch(f"digest {digest.spec.name}", "is in the JSON only")
             name = digest.spec.name if digest.spec.name in digests else nameless.pop(0)
@@ -265,7 +265,7 @@ class _Assembly:
         return with_entries(pipelines.tables, missing, self.told.request, self.info, self.told.file)
 
     def _unreachable(self, declared: Mapping[str, DeclaredTable], pipelines: PipelineReader) -> dict[str, TableSpec]:
-        """Return the tables that p4c declared but found no packet to reach: they can be written to all the same."""
+        """Return the tables that p4c declared but that no packet reaches; they can be written to nevertheless."""
         return {
             table.name: TableSpec(
                 name=table.name,
@@ -312,7 +312,7 @@ class _Assembly:
         for name, declared in declared_meters(self.info).items():
             present = self.scope.meters.get(name)
             if present is None and declared.table is not None:
-                continue  # p4c leaves out a direct meter that no table reads
+                continue  # p4c omits a direct meter that no table reads
             if present != declared:
                 problem = "is not in the JSON" if present is None else "is another one in the JSON"
                 raise self._mismatch(f"meter {name}", problem)

@@ -1,7 +1,7 @@
 """A compiled P4 program as typed values, read from bmv2 JSON and P4Info by `dataplane.program.loader`.
 
-Everything is checked when it is loaded: names exist, expressions have the kind their place wants, control flow has no
-circle. What executes a program (the interpreter, a compiler) may rely on that. Section names follow bmv2's
+Everything is checked on loading: names exist, expressions have the kind that their context requires, control flow has
+no cycle. Whatever executes a program (the interpreter, a compiler) may rely on that. Section names follow bmv2's
 docs/JSON_format.md, version 2.23.
 """
 
@@ -38,7 +38,7 @@ from dataplane.program.operations import (
 )
 
 VALID = "$valid$"
-"""The hidden one-bit field of every header that says whether the header is valid."""
+"""The hidden one-bit field of every header that tells whether the header is valid."""
 
 CORE_ERRORS = (
     "NoError",
@@ -54,9 +54,9 @@ CORE_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place in a P4 file: its path as the compiler was given it, the line from 1 on, and the text that begins there.
+    """A place in a P4 file: its path as passed to the compiler, the line, from 1 on, and the text that begins there.
 
-    The compiler ends the text with ` ...` where it goes on behind the line.
+    The compiler ends the text with ` ...` if it continues past the line.
     """
 
     file: str
@@ -69,7 +69,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """A field of a header type; `width_bits` is the greatest width where the field is a varbit."""
+    """A field of a header type; `width_bits` is the maximum width if the field is a varbit."""
 
     name: str
     width_bits: int
@@ -83,7 +83,7 @@ VALID_BIT = FieldSpec(VALID, 1)
 
 @dataclass(frozen=True, slots=True)
 class HeaderType:
-    """The fields of a header or metadata struct, in wire order; `fixed_bits` leaves out a varbit."""
+    """The fields of a header or metadata struct, in wire order; `fixed_bits` excludes a varbit."""
 
     name: str
     fields: tuple[FieldSpec, ...]
@@ -99,7 +99,7 @@ class HeaderType:
         return next((spec for spec in self.fields if spec.variable), None)
 
     def field(self, name: str) -> FieldSpec | None:
-        """Return the field of that name; the hidden valid bit is one."""
+        """Return the field of that name; the hidden valid bit counts as one."""
         if name == VALID:
             return VALID_BIT
         return next((spec for spec in self.fields if spec.name == name), None)
@@ -125,7 +125,7 @@ class HeaderStack:
 
 @dataclass(frozen=True, slots=True)
 class HeaderUnion:
-    """Headers of which at most one is valid: making one valid makes the others invalid."""
+    """Headers of which at most one is valid: making one valid invalidates the others."""
 
     name: str
     members: tuple[str, ...]
@@ -146,7 +146,7 @@ class UnionStack:
 class Action:
     """An action with its body; p4c may compile one P4 action into several with the same name.
 
-    `sources` are where its primitives stand in the P4 source, one each, where that is known.
+    `sources` are the places of its primitives in the P4 source, one each, if known.
     """
 
     spec: ActionSpec
@@ -185,7 +185,7 @@ class Checksum:
 class Extract:
     """Extract a header, or the next element of a stack; `varbit_bits` is the length of its varbit.
 
-    In a stack of unions the header is the one at place `member` of the next union.
+    In a stack of unions the header is the one at position `member` of the next union.
     """
 
     target: HeaderRef | StackRef
@@ -203,7 +203,7 @@ class ParserSet:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """End parsing with an error code where the condition does not hold."""
+    """End parsing with an error code if the condition does not hold."""
 
     condition: Expression
     error: Expression
@@ -211,7 +211,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Move the cursor by a number of bits, which has to be a multiple of 8."""
+    """Advance the cursor by a number of bits, which must be a multiple of 8."""
 
     bits: Expression
 
@@ -278,7 +278,7 @@ class Deparser:
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where a table's key field is read; bits outside `mask` count as zero."""
+    """Source of a table's key field; bits outside `mask` count as zero."""
 
     source: FieldRef
     mask: int | None = None
@@ -286,7 +286,7 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class TableNode:
-    """The application of a table; what comes next depends on hit or miss and on the action that ran.
+    """The application of a table; the next node depends on hit or miss and on the action that ran.
 
     A hit on a table with a direct meter sets `meter_target` to the packet's colour before the action runs.
     """
@@ -314,7 +314,7 @@ class ConditionNode:
 
 @dataclass(frozen=True, slots=True)
 class CallNode:
-    """A call of an action with fixed arguments, outside any table that the control plane can see."""
+    """A call of an action with fixed arguments, outside any table visible to the control plane."""
 
     name: str
     action: Action
@@ -328,21 +328,21 @@ Node: TypeAlias = TableNode | ConditionNode | CallNode
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A top control block: nodes by name, free of circles."""
+    """A top control block: nodes by name, free of cycles."""
 
     name: str
     initial: str | None
     nodes: Mapping[str, Node]
 
 
-# ---- the whole
+# ---- the whole program
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
     """A digest with the fields that its values are read from when it is sent.
 
-    A program that calls `digest` in two places has two of them with one name in `spec`.
+    A program that calls `digest` in two places has two of them with the same name in `spec`.
     """
 
     spec: DigestSpec
@@ -351,12 +351,12 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A v1model program as compiled for bmv2; `digest` identifies what it was read from.
+    """A v1model program as compiled for bmv2; `digest` identifies the files that it was read from.
 
-    `digest` is the SHA-256 over JSON, P4Info and entries file, in hex.
-    `tables` holds what has entries: every table of the P4Info and those that the compiler made with constant entries.
-    `actions` holds their actions: those of the P4Info come first. `meters` holds direct meters too. The keys of
-    `digests` are what GenerateDigest says, which is not always the name that the control plane knows.
+    `digest` is the SHA-256 over JSON, P4Info and entries file, in hex. `tables` holds everything with entries: every
+    table of the P4Info and those that the compiler made with constant entries. `actions` holds their actions: those of
+    the P4Info come first. `meters` includes direct meters. The keys of `digests` are those that GenerateDigest uses,
+    which are not always the names that the control plane uses.
     """
 
     name: str
@@ -385,10 +385,10 @@ class Program:
     source: bytes = field(default=b"", compare=False, repr=False)
     """The JSON that it was read from."""
     entries: bytes | None = field(default=None, compare=False, repr=False)
-    """The WriteRequest of its entries file, where it was read with one."""
+    """The WriteRequest of its entries file, if it was read with one."""
 
     def rows(self, stack: str) -> tuple[tuple[str, ...], ...]:
-        """Return the headers of each element of a stack: one in a header stack, a union's members in order else."""
+        """Return the headers of each element of a stack: one in a header stack, else a union's members in order."""
         if stack in self.stacks:
             return tuple((name,) for name in self.stacks[stack].elements)
         return tuple(self.unions[name].members for name in self.union_stacks[stack].unions)

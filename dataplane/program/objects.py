@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class MatchKind(StrEnum):
-    """How a key field is compared, in bmv2's words."""
+    """Match kind of a key field, in bmv2's terms."""
 
     EXACT = "exact"
     LPM = "lpm"
@@ -51,7 +51,7 @@ class ActionCall:
 
 @dataclass(frozen=True, slots=True)
 class PresetEntry:
-    """An entry that the program itself contains; values as `dataplane.switch.tables` keeps them, one per key field.
+    """An entry that the program itself contains; values as `dataplane.switch.tables` stores them, one per key field.
 
     exact: value; lpm: (value, prefix length); ternary: (value, mask); range: (low, high); optional: value or None.
     A larger `priority` wins, as in P4Runtime. One that `is_const` can be neither changed nor removed.
@@ -100,7 +100,7 @@ class CounterSpec:
 
 
 class MeterUnit(StrEnum):
-    """What a meter's rates and bursts count, in bmv2's words."""
+    """Unit of a meter's rates and bursts, in bmv2's terms."""
 
     BYTES = "bytes"
     PACKETS = "packets"
@@ -118,7 +118,7 @@ class MeterSpec:
 
 @dataclass(frozen=True, slots=True)
 class DigestSpec:
-    """A digest: what a program sends to the control plane, field names and widths in bits in order."""
+    """A digest that a program sends to the control plane: field names and widths in bits, in order."""
 
     name: str
     fields: tuple[tuple[str, int], ...]

@@ -1,4 +1,4 @@
-"""What a program computes: expressions, primitives and calculations, as they stand in bmv2 JSON."""
+"""Computations of a program: expressions, primitives and calculations, as in bmv2 JSON."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FieldRef:
 
 @dataclass(frozen=True, slots=True)
 class LastFieldRef:
-    """A field of the element of a stack that was extracted last; `member` is the header's place in a union."""
+    """A field of the most recently extracted element of a stack; `member` is the header's position in a union."""
 
     stack: str
     field: str
@@ -110,7 +110,7 @@ class ElementFieldRef:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """An operator with its operand: data, truth value, header or stack, as the operator wants."""
+    """An operator with its operand: data, truth value, header or stack, as the operator requires."""
 
     op: UnaryOp
     operand: Expression | AnyHeaderRef | StackRef
@@ -127,7 +127,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class HeadersEqual:
-    """True if both headers are valid and every field is equal (or not so, if `negated`)."""
+    """True if both headers are valid and every field is equal (or the negation, if `negated`)."""
 
     left: AnyHeaderRef
     right: AnyHeaderRef
@@ -175,7 +175,7 @@ Expression: TypeAlias = Constant | Truth | LValue | ArgumentRef | Unary | Binary
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Set a field to data, cut to the field's width."""
+    """Set a field to data, truncated to the field's width."""
 
     target: LValue
     value: Expression
@@ -207,7 +207,7 @@ class AssignUnion:
 
 @dataclass(frozen=True, slots=True)
 class AssignStack:
-    """Copy a stack, element by element, and which of them comes next."""
+    """Copy a stack, element by element, and its next index."""
 
     target: StackRef
     source: StackRef
@@ -215,7 +215,7 @@ class AssignStack:
 
 @dataclass(frozen=True, slots=True)
 class AddHeader:
-    """Make a header valid; one that was not has all fields set to zero."""
+    """Make a header valid; all fields of a header that was invalid are set to zero."""
 
     header: AnyHeaderRef
 
@@ -253,7 +253,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class RegisterRead:
-    """Copy a register cell to a field; an index out of range leaves the field alone."""
+    """Copy a register cell to a field; an index out of range leaves the field unchanged."""
 
     target: LValue
     register: str
@@ -280,9 +280,9 @@ class ExecuteMeter:
 
 @dataclass(frozen=True, slots=True)
 class GenerateDigest:
-    """Ask that a digest is sent at the end of ingress, with the values that its sources have then.
+    """Request a digest at the end of ingress, with the values that its sources have then.
 
-    The last request of a packet counts; in egress it means nothing, as in bmv2.
+    The last request of a packet counts; in egress it has no effect, as in bmv2.
     """
 
     digest: str
@@ -300,7 +300,7 @@ class Hash:
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """Set a field to a random value from `low` to `high`, both included."""
+    """Set a field to a random value from `low` to `high`, inclusive."""
 
     target: LValue
     low: Expression
@@ -316,7 +316,7 @@ class MarkToDrop:
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """Ask for a clone to the mirror session at the end of this pipeline, keeping the fields of a list."""
+    """Request a clone to the mirror session at the end of this pipeline, keeping the fields of a list."""
 
     session: Expression
     field_list: int
@@ -324,28 +324,28 @@ class Clone:
 
 @dataclass(frozen=True, slots=True)
 class Resubmit:
-    """Ask that the packet goes through ingress again as it came in."""
+    """Request that the packet goes through ingress again as it came in."""
 
     field_list: int
 
 
 @dataclass(frozen=True, slots=True)
 class Recirculate:
-    """Ask that the packet goes through ingress again as it leaves egress."""
+    """Request that the packet goes through ingress again as it leaves egress."""
 
     field_list: int
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the packet that leaves to a length in bytes."""
+    """Truncate the outgoing packet to a length in bytes."""
 
     length_bytes: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class LogMessage:
-    """Log a text: the first piece, then each value in decimal with the piece behind it."""
+    """Log a text: the first piece, then each value in decimal with the piece after it."""
 
     pieces: tuple[str, ...]
     values: tuple[Expression, ...]
@@ -353,7 +353,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """P4's assert or assume: the packet cannot go on where the condition is zero."""
+    """P4's assert or assume: the packet cannot continue if the condition is zero."""
 
     condition: Expression
     assume: bool
@@ -371,14 +371,14 @@ class NoOp:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Go on with the primitive at `target`."""
+    """Continue with the primitive at `target`."""
 
     target: int
 
 
 @dataclass(frozen=True, slots=True)
 class JumpIfZero:
-    """Go on with the primitive at `target` if the condition is zero."""
+    """Continue with the primitive at `target` if the condition is zero."""
 
     condition: Expression
     target: int
@@ -428,7 +428,7 @@ class SizedConstant:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """All bytes behind the parsed headers, as a calculation's input; it always comes last."""
+    """All bytes after the parsed headers, as a calculation's input; it always comes last."""
 
 
 CalculationInput: TypeAlias = FieldRef | HeaderRef | SizedConstant | Payload
@@ -448,9 +448,9 @@ class CrcParameters:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A hash or checksum algorithm over fields laid bit by bit one behind the other; invalid headers are left out.
+    """A hash or checksum algorithm over the concatenated bits of fields; invalid headers are left out.
 
-    `crc` is there for every algorithm that is a CRC, whichever its name.
+    `crc` is set for every algorithm that is a CRC, whatever its name.
     """
 
     name: str

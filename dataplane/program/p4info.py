@@ -1,4 +1,4 @@
-"""Reads P4Info (p4runtime.proto's p4.config.v1.P4Info) as text or binary, and says what a table should look like."""
+"""Reads P4Info (p4runtime.proto's p4.config.v1.P4Info) as text or binary, and derives what a table should look like."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """A table as the P4Info declares it; the JSON knows how wide a key field of width 0 is.
+    """A table as the P4Info declares it; only the JSON has the width of a key field of width 0.
 
     Such a field is an enum or error, or has a type that P4Runtime translates to another width.
     """
@@ -40,7 +40,7 @@ class DeclaredTable:
 
 
 def is_translated(type_name: str, info: p4i.P4Info) -> bool:
-    """Return whether a type is as wide for the control plane as its @p4runtime_translation says."""
+    """Return whether a type's width for the control plane is that of its @p4runtime_translation."""
     types = info.type_info.new_types
     return type_name in types and types[type_name].HasField("translated_type")
 
@@ -50,7 +50,7 @@ def read_p4info(data: bytes, file: str) -> p4i.P4Info:
     info = p4i.P4Info()
     try:
         with warnings.catch_warnings():
-            # Python warns of escapes that it does not know; what protobuf then makes of them is judged like the rest.
+            # Python warns of unknown escapes; protobuf's reading of them is checked like the rest.
             warnings.simplefilter("ignore", DeprecationWarning)
             text_format.Parse(data.decode("utf-8"), info)
     except (UnicodeDecodeError, text_format.ParseError) as text_error:
@@ -76,7 +76,7 @@ def declared_actions(info: p4i.P4Info) -> dict[int, ActionSpec]:
 
 
 def declared_tables(info: p4i.P4Info, file: str) -> dict[str, DeclaredTable]:
-    """Return the tables of a P4Info by name; raise ProgramError where an id or a match kind is not known."""
+    """Return the tables of a P4Info by name; raise ProgramError for an unknown id or match kind."""
     actions = declared_actions(info)
     tables: dict[str, DeclaredTable] = {}
     for table in info.tables:
@@ -112,7 +112,7 @@ def declared_meters(info: p4i.P4Info) -> dict[str, MeterSpec]:
 
 
 def declared_value_sets(info: p4i.P4Info, file: str) -> dict[str, ValueSetSpec]:
-    """Return the parser value sets of a P4Info by name; raise ProgramError where a match kind is not known."""
+    """Return the parser value sets of a P4Info by name; raise ProgramError for an unknown match kind."""
     sets: dict[str, ValueSetSpec] = {}
     for item in info.value_sets:
         name = item.preamble.name
@@ -123,7 +123,7 @@ def declared_value_sets(info: p4i.P4Info, file: str) -> dict[str, ValueSetSpec]:
 
 
 def declared_digests(info: p4i.P4Info) -> dict[str, tuple[str, ...]]:
-    """Return the digests of a P4Info by name, with the names of their fields where they have any."""
+    """Return the digests of a P4Info by name, with the names of their fields if they have any."""
     structs = info.type_info.structs
     return {
         digest.preamble.name: tuple(member.name for member in structs[digest.type_spec.struct.name].members)

@@ -1,4 +1,4 @@
-"""What a P4Info must be in itself: ids name one thing each, and what is referred to exists (P4Runtime, section 6)."""
+"""Checks a P4Info on its own: ids are unique, and references resolve (P4Runtime, section 6)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_p4info(info: p4i.P4Info, file: str) -> None:
 
 
 def _problems(info: p4i.P4Info) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong, each with the object it is wrong with."""
+    """Yield each problem, with the object that it concerns."""
     yield from _identities(info)
     for table in info.tables:
         yield from _table(table, info)

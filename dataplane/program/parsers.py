@@ -35,7 +35,7 @@ from dataplane.program.scope import MAX_WIDTH_BITS, Scope
 
 
 def read_parser(raw: RawParser, scope: Scope, place: str) -> Parser:
-    """Return a parser whose transitions all lead somewhere; value sets without keys of their own have its keys then."""
+    """Return a parser whose transitions all have targets; value sets without keys of their own get theirs here."""
     names = {state.name for state in raw.parse_states}
     states: dict[str, ParserState] = {}
     for index, raw_state in enumerate(raw.parse_states):
@@ -104,7 +104,7 @@ class _StateReader:
         return Extract(target, varbit_bits, member)
 
     def _target(self, raw: object, place: str) -> tuple[HeaderRef | StackRef, int, HeaderType]:
-        """Return target, place in a union, and type of the header."""
+        """Return target, position in a union, and type of the header."""
         match raw:
             case {"type": "regular", "value": value}:
                 header = self.scope.header(value, place)

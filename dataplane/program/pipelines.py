@@ -27,7 +27,7 @@ _TYPES = {"simple", "indirect", "indirect_ws"}
 
 @dataclass(slots=True)
 class PipelineReader:
-    """Reads both pipelines and gathers their tables and profiles; `declared` is None where there is no P4Info."""
+    """Reads both pipelines and gathers their tables and profiles; `declared` is None without a P4Info."""
 
     scope: Scope
     declared: Mapping[str, DeclaredTable] | None
@@ -37,7 +37,7 @@ class PipelineReader:
     selectors: dict[str, Calculation] = field(default_factory=dict)
 
     def pipeline(self, raw: RawPipeline, place: str) -> Pipeline:
-        """Return a pipeline whose nodes all lead somewhere and never in a circle."""
+        """Return a pipeline whose nodes all have targets and form no cycle."""
         self._read_profiles(raw, place)
         nodes: dict[str, Node] = {}
         reader = ExpressionReader(self.scope)

@@ -1,8 +1,7 @@
 """The shape of a bmv2 JSON file (docs/JSON_format.md of p4lang/behavioral-model, version 2.23), decoded strictly.
 
-Only shapes are checked here; `dataplane.program.loader` gives them meaning. Keys that carry no meaning for a switch
-(pragmas, ids that nothing refers to) are left unread, as bmv2 leaves them. `source_info` may be anything: it only
-explains.
+Only shapes are checked here; `dataplane.program.loader` interprets them. Keys that carry no meaning for a switch
+(pragmas, ids that nothing refers to) are ignored, as in bmv2. `source_info` may be anything: it only explains.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class RawUnionStack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RawNamed(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of which only the name matters, to refuse it by."""
+    """An object of which only the name matters, for an error message that refuses it."""
 
     name: str
 
@@ -119,7 +118,7 @@ class RawState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RawValueSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A parser value set; the width leaves out padding."""
+    """A parser value set; the width excludes padding."""
 
     name: str
     compressed_bitwidth: int

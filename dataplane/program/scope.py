@@ -1,4 +1,4 @@
-"""What is declared so far while a program is read: names to values, and errors that name the place."""
+"""Declarations seen so far while a program is read: names to values, and errors that name the place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dataplane.program.operations import Calculation, FieldRef, LastFieldRef
 V = TypeVar("V")
 
 MAX_WIDTH_BITS = 1 << 16
-"""The widest field and the longest constant that is accepted."""
+"""The widest accepted field and longest accepted constant."""
 
 _HEX = re.compile(r"(-?)(?:0x)?([0-9a-fA-F]+)")
 
@@ -89,7 +89,7 @@ class Scope:
         return left == right
 
     def member(self, stack: object, member: object, place: str) -> int:
-        """Return the place that a member's name has in each union of a stack of unions."""
+        """Return the position of a named member in each union of a stack of unions."""
         union_stack = self.named(self.union_stacks, stack, "stack of header unions", place)
         members = self.union_types[self.stack_union_types[union_stack.name]]
         if not isinstance(member, str) or member not in members:
@@ -118,7 +118,7 @@ class Scope:
         return self.spec(FieldRef(self.rows(ref.stack)[0][ref.member].name, ref.field))
 
     def hexstr(self, text: object, place: str) -> int:
-        """Return the integer that a hexadecimal string stands for."""
+        """Return the integer that a hexadecimal string encodes."""
         match = _HEX.fullmatch(text) if isinstance(text, str) else None
         if match is None or len(match[2]) * 4 > MAX_WIDTH_BITS:
             raise self.error(place, f"{text!r} is not a hexadecimal string")
@@ -126,33 +126,33 @@ class Scope:
         return -value if match[1] else value
 
     def unsigned(self, text: object, width_bits: int, place: str) -> int:
-        """Return the integer that a hexadecimal string stands for, which has to fit `width_bits`."""
+        """Return the integer that a hexadecimal string encodes, which must fit `width_bits`."""
         value = self.hexstr(text, place)
         if not 0 <= value < 1 << width_bits:
             raise self.error(place, f"{text} does not fit {width_bits} bits")
         return value
 
     def width(self, value: object, place: str, least: int = 1) -> int:
-        """Return a width in bits that is within reason."""
+        """Return a width in bits, checked to be reasonable."""
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_WIDTH_BITS:
             raise self.error(place, f"a width of {value!r} bits is not possible")
         return value
 
     def insert(self, table: dict[str, V], name: str, value: V, place: str) -> None:
-        """Add a name that must not be there yet."""
+        """Add a name that must not exist yet."""
         if name in table:
             raise self.error(place, f"{name!r} is declared twice")
         table[name] = value
 
     def named(self, table: Mapping[str, V], name: object, what: str, place: str) -> V:
-        """Return what a name stands for."""
+        """Return the value of a name."""
         if not isinstance(name, str) or name not in table:
             raise self.error(place, f"no {what} is called {name!r}")
         return table[name]
 
 
 def read_source(raw: object) -> Source | None:
-    """Return the place that a `source_info` names; None where there is none, or none that says file and line."""
+    """Return the place in a `source_info`; None if there is none, or it lacks file and line."""
     match raw:
         case {"filename": str(file), "line": int(line), **others}:
             text = others.get("source_fragment")

@@ -1,1 +1,1 @@
-"""What our gRPC services and their clients share, whichever package they are in."""
+"""Shared code of our gRPC services and their clients, in any package."""

@@ -1,9 +1,10 @@
-"""gRPC addresses of ours, `unix:PATH`, `HOST:PORT` or `plain:HOST:PORT`, checked before gRPC sees them.
+"""Our gRPC addresses, `unix:PATH`, `HOST:PORT` or `plain:HOST:PORT`, validated before gRPC sees them.
 
-HOST:PORT is TLS where there are certificates, else loopback alone; `plain:` says of any other that it is not encrypted.
+HOST:PORT uses TLS if there are certificates, else it must be loopback; `plain:` marks any other as not encrypted.
 
-gRPC takes a missing port for 443, lets two servers share a port, and takes a unix socket away from the server that
-listens there; what it then says has several lines. A user's own folder is made, and refused where others can enter it.
+gRPC defaults a missing port to 443, lets two servers share a port, and takes a UNIX socket away from the server that
+listens there; its error messages have several lines. A user's own folder is created, and refused if others can enter
+it.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _PROBE_S: Final = 1.0
 
 
 def is_unix(address: str) -> bool:
-    """Return whether an address is a UNIX socket's."""
+    """Return whether an address is a UNIX socket."""
     return address.startswith(_UNIX)
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether only this machine can reach HOST:PORT; a name other than localhost may mean anything tomorrow."""
+    """Return whether only this machine can reach HOST:PORT; names other than localhost may change."""
     host = target_of(address).rpartition(":")[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -40,12 +41,12 @@ def is_loopback(address: str) -> bool:
 
 
 def is_plain(address: str) -> bool:
-    """Return whether an address says of itself that nothing is encrypted."""
+    """Return whether an address declares itself unencrypted."""
     return address.startswith(_PLAIN)
 
 
 def target_of(address: str) -> str:
-    """Return an address as gRPC takes it."""
+    """Return an address in gRPC's syntax."""
     return address.removeprefix(_PLAIN)
 
 
@@ -57,7 +58,7 @@ def exposed(address: str, *, has_tls: bool) -> str | None:
 
 
 def malformed(address: str) -> str | None:
-    """Return why nothing can listen or be called at an address, None if something might."""
+    """Return why an address is unusable for listening and calling, None if it may be usable."""
     if address.startswith(_ABSTRACT):
         return "an abstract socket has no owner and no rights: any user can call, or take, it"
     if address.startswith(_UNIX):
@@ -77,7 +78,7 @@ def malformed(address: str) -> str | None:
 
 
 def _is_host(host: str) -> bool:
-    """Return whether this may be a name or an address, of IPv6 with or without brackets."""
+    """Return whether this may be a name or an address; IPv6 with or without brackets."""
     if ":" not in host and not host.startswith("["):
         return not any(letter.isspace() or letter in "/?#@\\" or not letter.isprintable() for letter in host)
     try:
@@ -88,7 +89,7 @@ def _is_host(host: str) -> bool:
 
 
 def unavailable(address: str) -> str | None:
-    """Return why a server cannot listen at an address, None if it should be able to; port 0 is a free one."""
+    """Return why a server cannot listen at an address, None if it should be able to; port 0 picks a free one."""
     problem = malformed(address)
     if problem is not None:
         return problem
@@ -120,7 +121,7 @@ def _unix_unavailable(path: Path) -> str | None:
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
-            # Left behind by a server that was killed: gRPC removes it.
+            # Left behind by a killed server: gRPC removes it.
             return None
         except OSError as error:
             return error.strerror or str(error)
@@ -133,7 +134,7 @@ def _port_unavailable(address: str) -> str | None:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         family, kind, protocol, _, place = found[0]
         with closing(socket.socket(family, kind, protocol)) as probe:
-            # As gRPC does: connections of a server that has ended do not hold the port.
+            # As gRPC does: connections of an ended server do not hold the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
     except (OSError, UnicodeError) as error:

@@ -1,8 +1,8 @@
-"""One budget of bytes for the requests of all calls in flight, reserved before a request is read.
+"""A byte budget for the requests of all calls in flight, reserved before a request is read.
 
-gRPC reads a request as soon as its call is taken, whatever is being read already, and holds it two or three times over.
-Here a call waits until its largest request fits; HTTP/2 keeps its sender waiting meanwhile. Once it has come, only its
-own size counts, until the call has ended. Messages of streams are bounded one by one, and are not counted.
+gRPC reads a request as soon as its call is accepted, whatever else is being read, and holds it two or three times over.
+Here a call waits until its largest request fits; HTTP/2 makes its sender wait meanwhile. Once the request has arrived,
+only its actual size counts, until the call has ended. Messages of streams are bounded one by one and not counted.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import grpc
 import grpc.aio
 
 WAIT_S: Final = 10.0
-"""How long a call waits for room."""
+"""Maximum wait of a call for room."""
 READ_S: Final = 30.0
-"""How long a request may take to come: 32 MiB do at 10 Mbit/s. Whoever stops halfway does not keep the room."""
+"""Maximum time for a request to arrive: 32 MiB do at 10 Mbit/s. A sender that stops halfway loses its room."""
 _Context = Any
-"""gRPC's, of whatever the method's messages are."""
+"""gRPC's context, for any message types."""
 
 
 class Budget:
-    """So many bytes; of one event loop."""
+    """A number of bytes; belongs to one event loop."""
 
     def __init__(self, size: int) -> None:
         self.size, self._free = size, size
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, size: int, wait_s: float) -> bool:
-        """Reserve bytes, in the order of calls; return False where they are not free within a time."""
+        """Reserve bytes, in the order of calls; return False if they do not become free in time."""
         if not self._waiting and size <= self._free:
             self._free -= size
             return True
@@ -55,7 +55,7 @@ class Budget:
         return True
 
     def give_back(self, size: int) -> None:
-        """Free bytes."""
+        """Release bytes."""
         self._free += size
         while self._waiting and self._waiting[0][0] <= self._free:
             wanted, turn = self._waiting.popleft()
@@ -66,22 +66,22 @@ class Budget:
 
 @dataclass(slots=True)
 class _Sized:
-    """A request, and how many bytes it came in."""
+    """A request and its size in bytes."""
 
     size: int
     request: Any
 
     def take(self) -> Any:  # noqa: ANN401 - whatever the method takes
-        """Return the request, and keep it no longer."""
+        """Return the request and drop the reference to it."""
         request, self.request = self.request, None
         return request
 
 
-class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs alone
-    """Has calls with one request wait until `largest` bytes are free of a budget of `size`; it comes after the guard.
+class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic only in its stubs
+    """Makes calls with one request wait until `largest` bytes of a budget of `size` are free; runs after the guard.
 
-    Who waits for longer than `wait_s` is refused with RESOURCE_EXHAUSTED, its request unread; a request that takes
-    longer than `read_s` to come with DEADLINE_EXCEEDED.
+    A call that waits longer than `wait_s` is refused with RESOURCE_EXHAUSTED, its request unread; a request that takes
+    longer than `read_s` to arrive with DEADLINE_EXCEEDED.
     """
 
     def __init__(self, largest: int, size: int, *, wait_s: float = WAIT_S, read_s: float = READ_S) -> None:
@@ -95,7 +95,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
     ) -> Any:  # noqa: ANN401 - a handler of whatever messages
         """Return the method's handler, which reads once there is room.
 
-        It takes a stream of requests: that of a method with one gRPC would read before it asks us.
+        It takes a stream of requests: gRPC would read a unary request before calling us.
         """
         handler = await continuation(handler_call_details)
         if handler is None or handler.request_streaming:
@@ -118,7 +118,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
         return handler._replace(unary_unary=None, stream_unary=answer)
 
     def _streaming(self, stream: Any) -> Any:  # noqa: ANN401
-        """Return it either way: answers are generated, or written by functions that write to their context."""
+        """Return it in either style: answers are generated, or written by functions to their context."""
         if not inspect.isasyncgenfunction(stream):
 
             async def write(requests: AsyncIterator[_Sized], context: _Context) -> None:
@@ -138,14 +138,14 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
 
     @asynccontextmanager
     async def _admitted(self, requests: AsyncIterator[_Sized], context: _Context) -> AsyncIterator[_Sized]:
-        """Wait for room, read a request, and keep its own size until the block ends."""
+        """Wait for room, read a request, and hold its actual size until the block ends."""
         budget = self._budget
         if not await budget.take(self._largest, self._wait_s):
             full = f"requests of {budget.size} bytes are being read or worked on, the most at a time"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, full)
         held = self._largest
         try:
-            # What gives requests holds the last one until it is closed, if only by the garbage collector.
+            # The request iterator holds the last one until it is closed, if only by the garbage collector.
             async with aclosing(aiter(requests)) as given:  # type: ignore[type-var]
                 found = await self._first(given, context)
             if found is None:
@@ -168,9 +168,9 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
 
 
 class _forgetting:  # noqa: N801 - a context manager, but contextlib's would put the frames back
-    """Have the error that aborts a call, and its causes, hold no frames: these have the request.
+    """Removes the frames, which hold the request, from the error that aborts a call and from its causes.
 
-    gRPC keeps the error in a circle with the call, which stays until the garbage collector comes by.
+    gRPC keeps the error in a reference cycle with the call, until the garbage collector runs.
     """
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""Waiting longer after each failure, up to a bound."""
+"""Exponential backoff, up to a bound."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Backoff:
     _next_ns: int = field(init=False, default=0)
 
     def reset(self) -> None:
-        """Begin again with the first wait: something has succeeded."""
+        """Start over with the first wait, after a success."""
         self._next_ns = 0
 
     def next_s(self) -> float:
         """Return the next wait in seconds."""
         self._next_ns = min(max(2 * self._next_ns, self.first_ns), self.longest_ns)
-        # Spread, so that a fabric's sessions do not all come back at the same instant.
+        # Jitter, so that a fabric's sessions do not all come back at the same instant.
         return self._next_ns * self.rng.uniform(0.5, 1.0) / 1e9

@@ -1,4 +1,4 @@
-"""Why a gRPC call failed, in words for who asked; gRPC's own name the library's parts first."""
+"""Readable reasons for failed gRPC calls; gRPC's own texts begin with library internals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERMANENT: Final = frozenset(
         grpc.StatusCode.PERMISSION_DENIED,
     }
 )
-"""Codes that no waiting mends."""
+"""Codes for which waiting does not help."""
 
 _UNREACHABLE: Final = "last error:"
 _HANDSHAKE: Final = "Tls handshake failed"
@@ -31,11 +31,11 @@ _ANSWERED: Final = frozenset(
         grpc.StatusCode.PERMISSION_DENIED,
     }
 )
-"""Codes that our servers give, each with a sentence."""
+"""Codes that our servers return, each with a sentence."""
 
 
 def reason_of(error: grpc.aio.AioRpcError | grpc.Call) -> str:
-    """Return why a call of a service of ours failed, in one line."""
+    """Return why a call of one of our services failed, in one line."""
     details = " ".join((error.details() or "").split())
     match error.code():
         case code if code in _ANSWERED and details:

@@ -1,4 +1,4 @@
-"""Channels to services of ours: plain to a UNIX socket or loopback, else TLS unless the address says `plain:`."""
+"""Channels to our services: plain to a UNIX socket or loopback, else TLS unless the address says `plain:`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CHANNELS: Final = 2
 
 
 def uncallable(address: str, tls: TlsSettings | None) -> str | None:
-    """Return why an address cannot be called with these settings, or the environment's, None if it can."""
+    """Return why an address cannot be called with these settings, or the environment's; None if it can."""
     return malformed(address) or exposed(address, has_tls=tls_of(tls) is not None)
 
 
 def open_channel(address: str, tls: TlsSettings | None, options: Options) -> grpc.Channel:
-    """Return a channel; raise ConfigError or AccessError for files that cannot be used."""
+    """Open a channel; raise ConfigError or AccessError for unusable files."""
     found = credentials_of(address, tls)
     if found is None:
         return grpc.insecure_channel(target_of(address), options=options)
@@ -35,7 +35,7 @@ def open_channel(address: str, tls: TlsSettings | None, options: Options) -> grp
 
 
 def open_aio_channel(address: str, tls: TlsSettings | None, options: Options) -> grpc.aio.Channel:
-    """Return a channel for asyncio, as `open_channel`."""
+    """Open a channel for asyncio, like `open_channel`."""
     found = credentials_of(address, tls)
     if found is None:
         return grpc.aio.insecure_channel(target_of(address), options=options)
@@ -43,13 +43,14 @@ def open_aio_channel(address: str, tls: TlsSettings | None, options: Options) ->
 
 
 class RenewingChannel:
-    """A channel for asyncio, and a new one once the files of its certificates have changed.
+    """A channel for asyncio that is replaced once the files of its certificates have changed.
 
-    Streams that run go on over the channel before; over one that is older they end, and are begun anew.
+    Running streams continue over the previous channel; when a channel is two generations old, its streams end and are
+    restarted.
     """
 
     def __init__(self, address: str, tls: TlsSettings | None, options: Options) -> None:
-        """Raise ConfigError or AccessError for files that cannot be used."""
+        """Raise ConfigError or AccessError for unusable files."""
         self._address, self._tls, self._options = address, tls, options
         used = tls_of(tls) if is_encrypted(address, tls) else None
         self._files = [] if used is None else [used.ca, used.certificate, used.private_key, used.token_file]
@@ -57,7 +58,7 @@ class RenewingChannel:
         self._channels = [open_aio_channel(address, tls, options)]
 
     async def current(self) -> grpc.aio.Channel:
-        """Return the channel for what is asked now; files that cannot be used change nothing."""
+        """Return the channel for new calls; unusable files change nothing."""
         versions = self._now()
         if versions != self._versions:
             self._versions = versions
@@ -70,7 +71,7 @@ class RenewingChannel:
         return self._channels[-1]
 
     async def close(self) -> None:
-        """End all."""
+        """Close all channels."""
         for channel in self._channels:
             await channel.close(grace=None)
 
@@ -82,22 +83,22 @@ def _version(file: Path) -> int | None:
     try:
         return file.stat().st_mtime_ns
     except OSError:
-        return None  # what is wrong with it is said when it is read
+        return None  # the error is reported when it is read
 
 
 def credentials_of(address: str, tls: TlsSettings | None) -> grpc.ChannelCredentials | None:
-    """Return what is shown at an address, None where nothing is encrypted; raise as `open_channel`."""
+    """Return the credentials for an address, None if it is not encrypted; raise like `open_channel`."""
     found = tls_of(tls) if is_encrypted(address, tls) else None
     return None if found is None else client_credentials(found)
 
 
 def is_encrypted(address: str, tls: TlsSettings | None) -> bool:
-    """Return whether an address is called by TLS, with these settings or the environment's."""
+    """Return whether an address is called over TLS, with these settings or the environment's."""
     return not is_unix(address) and not is_plain(address) and tls_of(tls) is not None
 
 
 def tls_of(tls: TlsSettings | None) -> TlsSettings | None:
-    """Return these settings, or else the environment's; raise ConfigError for half of those."""
+    """Return these settings, or else the environment's; raise ConfigError if those are incomplete."""
     try:
         return tls or from_environment()
     except ValueError as error:

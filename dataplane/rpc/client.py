@@ -1,4 +1,4 @@
-"""A client of a gRPC service of ours: messages in, messages out, over restarts of the service."""
+"""Client of one of our gRPC services: messages in, messages out, across restarts of the service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ M = TypeVar("M", bound=Message)
 
 
 class ServiceSettings(Protocol):
-    """Where a service is, and how to wait for it."""
+    """Address of a service, and retry intervals."""
 
     @property
     def address(self) -> str:
@@ -38,23 +38,23 @@ class ServiceSettings(Protocol):
 
     @property
     def tls(self) -> TlsSettings | None:
-        """What is shown and believed at HOST:PORT; None: what the environment says."""
+        """TLS settings for HOST:PORT; None: those of the environment."""
         ...
 
     @property
     def first_wait_ns(self) -> int:
-        """How long to wait before the first new try; each further wait is twice as long."""
+        """Wait before the first retry; each further wait is twice as long."""
         ...
 
     @property
     def longest_wait_ns(self) -> int:
-        """Waits grow no longer than this."""
+        """Maximum wait between retries."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A service: its name in gRPC, what people call it, and the error of its clients."""
+    """A service: its gRPC name, its name in messages, and the error type of its clients."""
 
     service: str
     name: str
@@ -62,10 +62,10 @@ class Peer:
 
 
 class ServiceClient:
-    """Calls a service and comes back when it does; use it as an async context manager.
+    """Calls a service and reconnects when it returns; use it as an async context manager.
 
-    `on_wait` is called before a wait: what is waited for and why, once as long as that is the same; `on_answer` when
-    the first answer of any stream comes, and the first after a wait. Every failure is the peer's error, in one line.
+    `on_wait` is called before a wait with the target and the reason, once as long as they stay the same; `on_answer` on
+    the first answer of any stream, and on the first after a wait. Every failure is the peer's error, in one line.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ServiceClient:
         on_wait: Callable[[str], None] | None = None,
         on_answer: Callable[[str], None] | None = None,
     ) -> None:
-        """Have a call fail that gets no answer for `timeout_s`; None: it waits without limit."""
+        """Fail a call that gets no answer for `timeout_s`; None: wait without limit."""
         self._peer, self._place, self._timeout_s = peer, settings, timeout_s
         self._rng = rng or random.Random()
         self._sleep, self._on_wait, self._on_answer = sleep, on_wait, on_answer
@@ -102,7 +102,7 @@ class ServiceClient:
             self._channel = None
 
     async def _ask(self, method: str, request: Message, schema: type[M]) -> M:
-        """Return the answer to a question."""
+        """Return the answer to a request."""
         return self._parsed(schema, await self._call(method, request.SerializeToString()))
 
     async def _ask_first(self, method: str, request: Message, schema: type[M]) -> M:
@@ -116,7 +116,7 @@ class ServiceClient:
                 yield self._parsed(schema, data)
 
     def _request(self, mirror: Mirror[V, M], value: V) -> M:
-        """Return a value as a request; raise the peer's error for what no request can say."""
+        """Convert a value to a request; raise the peer's error if it cannot be encoded."""
         try:
             return mirror.message(value)
         except MessageError as error:
@@ -128,14 +128,14 @@ class ServiceClient:
 
     @contextmanager
     def _decoding(self) -> Iterator[None]:
-        """Have an answer that is not what it should be fail as the peer's error."""
+        """Turn an invalid answer into the peer's error."""
         try:
             yield
         except MessageError as error:
             raise self._failed(f"it answers what this version does not understand: {error}") from error
 
     async def _call(self, method: str, request: bytes) -> bytes:
-        """Return the answer to a question."""
+        """Return the answer to a request."""
         call = (await self._open()).unary_unary(f"/{self._peer.service}/{method}", None, None)
         try:
             message: bytes = await call(request, timeout=self._timeout_s)
@@ -177,7 +177,7 @@ class ServiceClient:
                 if error.code() in PERMANENT:
                     raise self._failed(reason) from error
             finally:
-                # A call that is not read any more is not over for the service before it is cancelled.
+                # For the service, a call that is no longer read continues until it is cancelled.
                 call.cancel()
             seconds, self._is_away = backoff.next_s(), True
             if self._on_wait is not None and reason != said:

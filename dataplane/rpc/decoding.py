@@ -1,6 +1,6 @@
-"""Requests that do not decode, in services whose messages gRPC decodes itself: INVALID_ARGUMENT, and in our words.
+"""Handling of undecodable requests where gRPC decodes messages itself: INVALID_ARGUMENT with our own text.
 
-By itself gRPC answers them with UNKNOWN and the text of a Python exception.
+By default gRPC answers them with UNKNOWN and the text of a Python exception.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _UNDECODABLE: Final = object()
 _TEXT: Final = "the request does not decode"
 
 
-class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs alone
-    """Refuses requests of `methods` ("/package.Service/Method") that do not decode; a stream raises MessageError."""
+class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic only in its stubs
+    """Refuses undecodable requests of `methods` ("/package.Service/Method"); a stream raises MessageError."""
 
     def __init__(self, methods: Collection[str]) -> None:
         self._methods = frozenset(methods)
@@ -31,7 +31,7 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:  # noqa: ANN401 - a handler of whatever messages
-        """Return the method's handler, behind the check."""
+        """Return the method's handler, preceded by the check."""
         handler = await continuation(handler_call_details)
         if handler is None or handler_call_details.method not in self._methods:
             return handler
@@ -47,7 +47,7 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic
 
 
 def _checked(handler: Any) -> Any:  # noqa: ANN401
-    """Return a handler that refuses what did not decode; it is of the kind that `handler` is, as gRPC asks."""
+    """Return a handler that refuses undecodable requests; it has the same kind as `handler`, as gRPC requires."""
     if handler.request_streaming:
         converse = handler.stream_stream
         if not inspect.isasyncgenfunction(converse):  # it writes to its context

@@ -1,8 +1,8 @@
-"""What a service of ours answers instead of a message, with gRPC's code.
+"""Errors that our services return instead of a message, with gRPC's code.
 
 MillraceError
-└── CallError             a call is refused: the code and one line for who called
-    └── MessageError        INVALID_ARGUMENT: the request does not decode, or says what cannot be
+└── CallError             a call is refused: the code and one line for the caller
+    └── MessageError        INVALID_ARGUMENT: the request does not decode or is invalid
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class CallError(MillraceError):
 
 
 class MessageError(CallError):
-    """A message is not what its .proto and our limits say; the text names the field."""
+    """A message violates its .proto or our limits; the text names the field."""
 
     def __init__(self, text: str) -> None:
         super().__init__(grpc.StatusCode.INVALID_ARGUMENT, text)

@@ -1,7 +1,7 @@
-"""Protobuf messages from bytes, and what every service of ours checks in them: their senders are not trusted.
+"""Parsing of protobuf messages, and checks common to all our services: senders are not trusted.
 
-Values outside a message's type are refused by protobuf. Here is what it would let pass: fields that are unknown here,
-names and lists without an end.
+Protobuf refuses values outside a field's type. This module checks what protobuf accepts: unknown fields, and names and
+lists of unbounded length.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataplane.rpc.errors import MessageError
 M = TypeVar("M", bound=Message)
 
 LONGEST_NAME: Final = 256
-"""Characters of a name at most, of a host, a switch, a job."""
+"""Maximum number of characters in the name of a host, switch or job."""
 
 LONGEST_TEXT: Final = 1000
-"""Characters of a sentence at most: it goes into logs."""
+"""Maximum number of characters in a sentence, which goes into logs."""
 
 
 def parse_request(schema: type[M], data: bytes) -> M:
-    """Return the request of these bytes; raise MessageError, also for fields that this version does not have.
+    """Parse a request; raise MessageError, also for fields that this version does not have.
 
     A field that the service does not know is something that its caller wants and would not get.
     """
@@ -36,7 +36,7 @@ def parse_request(schema: type[M], data: bytes) -> M:
 
 
 def parse(schema: type[M], data: bytes) -> M:
-    """Return the message of these bytes, whatever newer versions have put in beside; raise MessageError."""
+    """Parse a message, ignoring fields added by newer versions; raise MessageError."""
     try:
         return schema.FromString(data)
     except DecodeError as error:
@@ -44,7 +44,7 @@ def parse(schema: type[M], data: bytes) -> M:
 
 
 def serialize(message: Message | bytes) -> bytes:
-    """Return a message's bytes; what are bytes already, made in another thread, stays as it is."""
+    """Serialize a message; bytes, already serialized in another thread, stay as they are."""
     return message if isinstance(message, bytes) else message.SerializeToString()
 
 

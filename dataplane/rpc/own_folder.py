@@ -1,6 +1,6 @@
-"""Where sockets of a user's own services are: a folder that no other user can enter, the same for both sides.
+"""Folder of the sockets of a user's own services: no other user can enter it, and both sides find the same one.
 
-It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in /run for root and for whoever was given
+It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in /run for root and for the user who was given
 /run/millrace, else in ~/.local/state; never in /tmp, where any user could have put one. A folder that belongs to
 another user, is a link or lets others in is refused, and so is a socket that another user has made.
 """
@@ -21,23 +21,23 @@ _SYSTEM = Path("/run")
 
 
 def own_folders(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """Return the folders that this user's sockets may be in, the best one first; none of them need be there."""
+    """Return the candidate folders for this user's sockets, best first; they need not exist."""
     return tuple(_in_own_places(environ, os.geteuid())) or (_SYSTEM / "millrace",)
 
 
 def default_address(name: str, folders: tuple[Path, ...] | None = None) -> str:
     """Return a service's default address, for the service and for its clients.
 
-    A daemon and a login may differ in which folders they have: the first that has the socket counts, else the best one.
+    A daemon and a login may have different folders: use the first that has the socket, else the best one.
     """
     folders = own_folders() if folders is None else folders
     sockets = [folder / f"{name}.sock" for folder in folders]
-    # Path.exists raises for what may not be looked into, such as root's folder.
+    # Path.exists raises for inaccessible folders, such as root's.
     return f"unix:{next((path for path in sockets if os.path.exists(path)), sockets[0])}"  # noqa: PTH110
 
 
 def refusal(folder: Path) -> str | None:
-    """Return why an existing folder cannot be a user's own, None if it can or does not exist."""
+    """Return why an existing folder cannot be a user's own; None if it can or does not exist."""
     try:
         found = folder.lstat()
     except FileNotFoundError:
@@ -54,16 +54,16 @@ def refusal(folder: Path) -> str | None:
 
 
 def foreign_socket(path: Path) -> str | None:
-    """Return why a client should not talk to a socket: another user made it; None if it is ours, or not there.
+    """Return why a client should not use a socket: another user made it; None if it is ours, or missing.
 
-    Root may talk to other users' daemons, where nobody else could have put a socket in their place.
+    Root may talk to other users' daemons if nobody else could have put a socket in their place.
     """
     own = os.geteuid()
     try:
         owner = path.lstat().st_uid
         folder = path.parent.stat()
     except OSError:
-        return None  # nobody listens, which is said when it is called
+        return None  # nothing listens, which a call will report
     is_theirs = own == 0 and folder.st_uid in {owner, 0} and not folder.st_mode & _WRITABLE_BY_OTHERS
     if owner in {own, 0} or is_theirs:
         return None
@@ -71,12 +71,12 @@ def foreign_socket(path: Path) -> str | None:
 
 
 def is_own_peer(connection: HasOptions) -> bool:
-    """Return whether who connected to a UNIX socket is our user, or root, and neither a job nor a container."""
+    """Return whether the peer of a UNIX socket is our user, or root, and neither a job nor a container."""
     return refusal_of_peer(connection) is None
 
 
 def prepare(folder: Path) -> str | None:
-    """Make a user's own folder if it is not there; return why it cannot be used, None if it can."""
+    """Create a user's own folder if it is missing; return why it cannot be used, None if it can."""
     parent = folder.parent
     if parent in own_folders() and (problem := prepare(parent)) is not None:
         return problem

@@ -1,7 +1,7 @@
-"""Who is at the other end of a UNIX socket: a process of ours, or of a job or container that has our user's number.
+"""The peer of a UNIX socket: one of our processes, or one of a job or container that has our user's number.
 
-A job without root has its agent's user, and a container's root is the machine's where no user namespace is between. The
-kernel tells them apart: by control group, and by the namespaces that they are in.
+A job without root runs as its agent's user, and a container's root is the machine's unless a user namespace separates
+them. The kernel tells them apart: by control group, and by their namespaces.
 
 Sources: unix(7), SO_PEERCRED and SO_PEERPIDFD (Linux 6.5); namespaces(7); cgroups(7).
 """
@@ -21,12 +21,12 @@ _CREDENTIALS: Final = struct.Struct("iII")
 """struct ucred: pid, uid, gid."""
 _SO_PEERPIDFD: Final = 77
 _GROUP: Final = "millrace"
-"""Below control groups of this name are jobs of centres and pods of nodes, and nothing else of ours."""
+"""Control groups below this name hold jobs of centres and pods of nodes, and nothing else of ours."""
 _NAMESPACES: Final = {"user": "a user namespace", "pid": "a PID namespace"}
 
 
 class HasOptions(Protocol):
-    """A socket, or what asyncio shows of one."""
+    """A socket, or asyncio's view of one."""
 
     def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes:
         """Return an option."""
@@ -34,7 +34,7 @@ class HasOptions(Protocol):
 
 
 def refusal_of_peer(connection: HasOptions) -> str | None:
-    """Return why who connected is not to be taken for our own user; None for our user, or root, outside containers."""
+    """Return why a peer is not our own user; None for our user, or root, outside containers."""
     process, user, _ = _CREDENTIALS.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     )
@@ -47,10 +47,10 @@ def refusal_of_peer(connection: HasOptions) -> str | None:
 
 
 def refusal_of_process(process: int, *, is_root: bool, root: Path = Path("/proc")) -> str | None:
-    """Return why a process, which has our user or is root's, is none of our own; None if it is."""
+    """Return why a process with our user, or root, is not one of our own; None if it is."""
     if process == 0:
         return "its process is in a PID namespace that cannot be looked into"
-    # Into root's processes another user's daemon may not look, or sees none of them (hidepid, ProtectProc=).
+    # Another user's daemon may not inspect root's processes, or sees none of them (hidepid, ProtectProc=).
     is_hidden = is_root and os.geteuid() != 0
     try:
         groups = (root / str(process) / "cgroup").read_text(encoding="utf-8", errors="replace")
@@ -71,7 +71,7 @@ def refusal_of_process(process: int, *, is_root: bool, root: Path = Path("/proc"
 
 @contextmanager
 def _held(connection: HasOptions) -> Iterator[_Ended]:
-    """Hold the process that connected, so that its number is nobody else's; older kernels cannot."""
+    """Hold a pidfd of the peer, so that its number is not reused; older kernels cannot."""
     try:
         (descriptor,) = struct.unpack("i", connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4))
     except OSError:

@@ -1,8 +1,9 @@
-"""A gRPC server of ours, the twin of `client`: an address that is free, services of a .proto, limits, health, an end.
+"""Our gRPC server, the counterpart of `client`: a free address, services of a .proto, limits, health, shutdown.
 
-Beside our own services it answers grpc.health.v1.Health and gRPC's reflection, so that tools that have never seen a
-.proto of ours can ask. With TLS what a call needs is checked (dataplane/rpc/access). Without it whoever can connect may
-do everything: at a UNIX socket, which is its user's alone, on loopback, and at addresses that say they are plain.
+Besides our own services it answers grpc.health.v1.Health and gRPC's reflection, so that generic tools without our
+.proto files can query it. With TLS the permissions of each call are checked (dataplane/rpc/access). Without it anyone
+who can connect may do everything: at a UNIX socket, which belongs to its user alone, on loopback, and at addresses
+marked as plain.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from dataplane.rpc.options import KEEPALIVE_MS, server_options
 from dataplane.rpc.service import Service, Streams, handlers_of
 
 GRACE_S: Final = 0.5
-"""How long answers that are being made may take once the server stops; streams end at once."""
+"""Time that unary calls in progress have to finish once the server stops; streams end at once."""
 
 _OTHERS: Final = 0o177
 _UMASK: Final = threading.Lock()
-"""The umask is the process's: of two servers that listen at a time, one must not keep the other's."""
+"""The umask belongs to the process: of two servers that bind at once, one must not keep the other's."""
 
 
 class RpcServer:
     """Serves services at one address; construct and use it inside a running event loop.
 
-    `purpose` is what an error begins with ("cannot serve the feed"), `error` its type; it is raised for an address that
-    cannot be had, or that others can reach without `tls`, before anything runs; ConfigError or AccessError for files
-    of TLS. `address` is the one that is served, with the port where 0 was asked for. A client that is silent for
-    `keepalive_ms` is asked, and its connection closed when it takes as long to answer.
+    `purpose` is the beginning of its errors ("cannot serve the feed"), `error` their type. It is raised, before
+    anything runs, for an address that cannot be bound, or that others can reach without `tls`; ConfigError or
+    AccessError for TLS files. `address` is the bound one, with the actual port if 0 was requested. A client that is
+    silent for `keepalive_ms` is probed, and disconnected if it takes as long to answer.
     """
 
     def __init__(
@@ -77,19 +78,19 @@ class RpcServer:
         self.address = address if is_unix(address) else f"{address.rpartition(':')[0]}:{port}"
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         await self._health.begin()
         await self._server.start()
 
     async def stop(self) -> None:
-        """End every stream, let calls that have begun end within `GRACE_S`, and serve no more."""
+        """End every stream, give running calls `GRACE_S` to finish, and stop serving."""
         await self._health.end()
         self._streams.end()
         await self._server.stop(GRACE_S)
 
 
 class ServedHealth:
-    """Has a server answer grpc.health.v1 and gRPC's reflection for services of these names."""
+    """Answers grpc.health.v1 and gRPC's reflection for the services with these names."""
 
     def __init__(self, server: grpc.aio.Server, names: Sequence[str]) -> None:
         self._names = ("", *names)
@@ -98,19 +99,19 @@ class ServedHealth:
         reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
 
     async def begin(self) -> None:
-        """Say of each service, and of the server ("" to those who ask), that it serves."""
+        """Report each service, and the server itself (""), as serving."""
         for name in self._names:
             await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     async def end(self) -> None:
-        """Say of each that it serves no more, whatever else is said."""
+        """Report each as not serving, permanently."""
         await self._servicer.enter_graceful_shutdown()
 
 
 def guards_of(files: TlsFiles | None, needs: Mapping[str, Permission], unmarked: Principal | None = None) -> list[Any]:
-    """Return what a server over TLS has in front of each call; nothing without TLS.
+    """Return the interceptors of a server over TLS; none without TLS.
 
-    `unmarked` is who shows a certificate without a role of ours; None: he is refused.
+    `unmarked` is the principal for a certificate without one of our roles; None: refuse it.
     """
     if files is None or (files.client_ca is None and files.tokens is None):
         return []
@@ -120,7 +121,7 @@ def guards_of(files: TlsFiles | None, needs: Mapping[str, Permission], unmarked:
 
 
 def bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
-    """Have a server listen; return the port. A socket is its user's alone."""
+    """Bind a server to an address; return the port. A socket is accessible to its user alone."""
     if not is_unix(address):
         return _listening(server, target_of(address), credentials)
     with _UMASK:

@@ -1,8 +1,8 @@
-"""A gRPC service as its .proto describes it, and the methods that answer: messages in, messages out.
+"""A gRPC service as described by its .proto, and the methods that answer: messages in, messages out.
 
-A method takes the request (of a stream: an asynchronous iterator of them) and returns the answer, or is an asynchronous
-generator of answers, closed as soon as the client has gone. It refuses by raising CallError. Answers may be bytes that
-were made in another thread.
+A method takes the request (for a stream: an asynchronous iterator of them) and returns the answer, or is an
+asynchronous generator of answers, closed as soon as the client has gone. It refuses by raising CallError. Answers may
+be bytes that were made in another thread.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STOPPING: Final = "the service stops"
 class Service:
     """A service of a .proto, `NAME_pb2.DESCRIPTOR.services_by_name[...]`.
 
-    methods: what answers each of its calls. needs: which permission each one takes, where callers are known.
+    methods: the implementation of each call. needs: the permission that each one requires if callers are known.
     """
 
     descriptor: ServiceDescriptor
@@ -51,20 +51,20 @@ class Service:
 
 @dataclass(slots=True)
 class Streams:
-    """Calls in progress that may never end by themselves: no more than `limits` say; a server that stops ends them."""
+    """Long-running calls in progress, bounded by `limits`; a server that stops ends them."""
 
     limits: Limits
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def end(self) -> None:
-        """Have each one end with UNAVAILABLE, now and whenever another begins."""
+        """End each one with UNAVAILABLE, and from now on any new one."""
         self._stopping.set()
         for task in self._tasks:
             task.cancel()
 
     def fitting(self, answer: Message | bytes) -> bytes:
-        """Return an answer's bytes; raise CallError where they are too many: gRPC would log a stack of calls."""
+        """Serialize an answer; raise CallError if it is too large: gRPC would log a stack trace."""
         data = serialize(answer)
         if len(data) > self.limits.answer_bytes:
             most = f"an answer of {len(data)} bytes is larger than the {self.limits.answer_bytes} that are sent"
@@ -74,7 +74,7 @@ class Streams:
     async def follow(
         self, answers: AsyncGenerator[Message | bytes, None], context: _Context
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the answers' bytes until they end or the server stops."""
+        """Yield the serialized answers until they end or the server stops."""
         task = asyncio.current_task()
         assert task is not None
         if self._stopping.is_set():
@@ -99,7 +99,7 @@ class Streams:
 
 
 def handlers_of(service: Service, streams: Streams) -> grpc.GenericRpcHandler[Any, Any]:
-    """Return what a gRPC server needs to serve this."""
+    """Return the handlers with which a gRPC server serves this."""
     descriptor = service.descriptor
     handlers = {method.name: _handler(method, service.methods[method.name], streams) for method in descriptor.methods}
     return grpc.method_handlers_generic_handler(descriptor.full_name, handlers)
@@ -153,7 +153,7 @@ def _conversing(schema: type[Message], call: Callable[..., Any], streams: Stream
 
 
 async def in_time(requests: AsyncIterator[T], first_ns: int) -> AsyncGenerator[T, None]:
-    """Yield what a client says; raise CallError (DEADLINE_EXCEEDED) when it does not begin within `first_ns`."""
+    """Yield a client's messages; raise CallError (DEADLINE_EXCEEDED) if the first does not come within `first_ns`."""
     try:
         async with asyncio.timeout(first_ns / 1e9):
             first = await anext(requests, None)

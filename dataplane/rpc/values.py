@@ -1,8 +1,8 @@
-"""Values of ours as messages: fields of the same names, so that no code mirrors them one by one.
+"""Conversion of our values to messages: fields have the same names, so no code maps them one by one.
 
 A dataclass is a message, `X | None` an optional field, `tuple[X, ...]` a repeated one, `tuple[X, Y]` a message with its
 fields in this order, `dict[str, int]` a map; an optional field that is left out has the value's default, if there is
-one. What does not fit is found when the two are matched, at import.
+one. Mismatches are detected when the two are matched, at import.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ V = TypeVar("V")
 M = TypeVar("M", bound=Message)
 _Convert: TypeAlias = Callable[[Any], Any]
 _Descriptor: TypeAlias = Any
-"""protobuf's, of which the C and the Python type are two."""
+"""protobuf's descriptor, which differs between its C and Python implementations."""
 
 _SCALARS: Final = {
     int: {
@@ -40,21 +40,21 @@ _SCALARS: Final = {
 
 
 class _Presence(Enum):
-    """What it means that a message has no such field."""
+    """Meaning of a missing field in a message."""
 
     ALWAYS = auto()
-    """It has: it is repeated, or of a kind whose absence is zero."""
+    """Never missing: it is repeated, or of a kind whose absence is zero."""
     OPTIONAL = auto()
     """The value is None."""
     DEFAULT = auto()
-    """The value's type knows what it is."""
+    """The default of the value's type."""
     REQUIRED = auto()
     """The message is refused."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Field:
-    """One field: how its value goes into a message and comes out, None where it does so as it is."""
+    """One field: the conversions of its value into and out of a message, None if none is needed."""
 
     name: str
     pack: _Convert | None
@@ -63,10 +63,10 @@ class _Field:
 
 
 class Mirror(Generic[V, M]):
-    """Turns values of a type into messages of a schema, and back."""
+    """Converts values of a type to messages of a schema, and back."""
 
     def __init__(self, kind: type[V], schema: type[M]) -> None:
-        """Match the two; raise TypeError naming what does not fit."""
+        """Match the two; raise TypeError naming the mismatch."""
         self.kind, self.schema = kind, schema
         names, hints = _parts(kind)
         fields = _matched(names, hints, schema.DESCRIPTOR)
@@ -74,14 +74,14 @@ class Mirror(Generic[V, M]):
         self._build: Callable[..., Any] = kind
 
     def message(self, value: V) -> M:
-        """Return a value as a message; raise MessageError for a number or a text that its field cannot hold."""
+        """Convert a value to a message; raise MessageError for a number or a text that its field cannot hold."""
         try:
             return self.schema(**self.packed(value))
         except (ValueError, TypeError) as error:
             raise MessageError(f"{self.schema.DESCRIPTOR.full_name}: {error}") from error
 
     def packed(self, value: V) -> dict[str, Any]:
-        """Return what the message of a value is made of: messages in it are dicts, as protobuf would copy others."""
+        """Return the contents of a value's message: nested messages are dicts, as protobuf would copy others."""
         return {
             field.name: one if field.pack is None else field.pack(one)
             for field in self._fields
@@ -89,16 +89,16 @@ class Mirror(Generic[V, M]):
         }
 
     def value(self, message: M) -> V:
-        """Return the value of a message; raise MessageError naming a field that must be there and is not."""
+        """Convert a message to a value; raise MessageError naming a missing required field."""
         built: V = self._build(**_unpacked(self._fields, message))
         return built
 
 
 class Choice(Generic[V, M]):
-    """Turns values of one of several types into messages that hold one of several, in a oneof, and back."""
+    """Converts values of one of several types to messages that hold one of several, in a oneof, and back."""
 
     def __init__(self, kinds: Mapping[str, type[Any]], schema: type[M]) -> None:
-        """Match each type with the field that is named for it; raise TypeError naming what does not fit."""
+        """Match each type with the field that is named for it; raise TypeError naming the mismatch."""
         descriptor: _Descriptor = schema.DESCRIPTOR
         if set(kinds) != set(descriptor.fields_by_name) or len(descriptor.oneofs) != 1:
             raise TypeError(
@@ -112,12 +112,12 @@ class Choice(Generic[V, M]):
         self._names = {kind: name for name, kind in kinds.items()}
 
     def message(self, value: V) -> M:
-        """Return a value as a message; raise MessageError for what its field cannot hold."""
+        """Convert a value to a message; raise MessageError for a value that its field cannot hold."""
         name = self._names[type(value)]
         return self._schema(**{name: self._mirrors[name].message(value)})
 
     def value(self, message: M) -> V:
-        """Return the value of a message; raise MessageError for one that says nothing."""
+        """Convert a message to a value; raise MessageError for an empty one."""
         name = message.WhichOneof(self._oneof)
         if name is None:
             raise MessageError(f"a {self._name} says nothing that this version knows")
@@ -126,7 +126,7 @@ class Choice(Generic[V, M]):
 
 
 class _Tuple:
-    """A tuple of fixed length as a message whose fields stand in its order."""
+    """A tuple of fixed length as a message with its fields in the same order."""
 
     def __init__(self, hints: tuple[Any, ...], schema: type[Message]) -> None:
         descriptor: _Descriptor = schema.DESCRIPTOR
@@ -163,7 +163,7 @@ def _unpacked(fields: tuple[_Field, ...], message: Message) -> dict[str, Any]:
 
 
 @cache
-def _mirror(kind: Any, schema: Any) -> Mirror[Any, Any]:  # noqa: ANN401 - a type of messages, which has a hash
+def _mirror(kind: Any, schema: Any) -> Mirror[Any, Any]:  # noqa: ANN401 - a hashable type of messages
     return Mirror(kind, schema)
 
 
@@ -214,7 +214,7 @@ def _converters(kind: Any, field: FieldDescriptor) -> tuple[_Convert | None, _Co
 
 
 def _nested(mirror: Mirror[Any, Any] | _Tuple, value: Any) -> Any:  # noqa: ANN401
-    """Return what a message in another one is made of; an empty dict would not be there at all."""
+    """Return the contents of a nested message; an empty dict would leave it out entirely."""
     return mirror.packed(value) or mirror.schema()
 
 

@@ -1,4 +1,4 @@
-"""Scapy layers for INT and its reports, in the style of Scapy's contrib: each module imports Scapy alone."""
+"""Scapy layers for INT and its reports, in the style of Scapy's contrib: each module imports only Scapy."""
 
 try:
     import scapy  # noqa: F401

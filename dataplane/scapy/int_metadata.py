@@ -1,4 +1,4 @@
-"""INT metadata as Scapy fields: what a hop pushes on an INT-MD stack, and what it says in a telemetry report.
+"""INT metadata as Scapy fields: a hop's entry on an INT-MD stack, and its values in a telemetry report.
 
 INT v2.1, section 5.8, and Telemetry Report v2.0, section 3.3.1.
 """
@@ -32,10 +32,10 @@ INSTRUCTIONS = (
     "reserved14",
     "last",
 )
-"""The instruction bits' names, bit 0, the most significant, first; "last": checksum complement, or drop reason."""
+"""The instruction bits' names, most significant (bit 0) first; "last": checksum complement, or drop reason."""
 
 FLAG_NAMES = list(reversed(INSTRUCTIONS))
-"""As FlagsField wants them: the least significant bit first."""
+"""In FlagsField's order: the least significant bit first."""
 
 LAST = 0x0001
 _FIELDS: dict[str, tuple[tuple[str, int], ...]] = {
@@ -53,20 +53,20 @@ _FIELDS: dict[str, tuple[tuple[str, int], ...]] = {
 
 
 class Part(Packet):
-    """One of several that stand one after the other and know how long they are."""
+    """One of several consecutive parts that know their own length."""
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Leave what follows to the next one."""
+        """Leave the remainder to the next part."""
         return b"", s
 
 
 def metadata_words(bits: int) -> int:
-    """Return how many words a bitmap's bits ask for, bit 15 included: two for timestamps and level 2 interfaces."""
+    """Return the number of words for a bitmap, bit 15 included: two for timestamps and level 2 interfaces."""
     return bits.bit_count() + (bits & 0x0E00).bit_count()
 
 
 def instruction_fields(bits_of: Callable[[Any, frozenset[str]], int]) -> list[ConditionalField]:
-    """Return the fields of instruction bits 0 to 14, each there where its bit is set; all ones is "not available".
+    """Return the fields of instruction bits 0 to 14, each present if its bit is set; all ones is "not available".
 
     `bits_of` returns a packet's bitmap, given the names of the fields in question.
     """

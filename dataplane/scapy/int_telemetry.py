@@ -65,22 +65,22 @@ class INTMarker(Packet):
 
 
 class _Shim(Packet):
-    """What the three shims share: the length of the INT header behind them, and what stands behind that."""
+    """Common part of the three shims: the length of the INT header after them, and the layer after that."""
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Fill in the length: the words of the INT header, without what follows it."""
+        """Fill in the length: the words of the INT header, without its payload."""
         if self.length is None:
             words = len(self.payload.self_build()) // 4 if self.payload else 0
             pkt = pkt[:1] + struct.pack("!B", words & 0xFF) + pkt[2:]
         return pkt + pay
 
     def guess_behind(self, payload: bytes) -> type[Packet]:
-        """Return the layer behind the INT header."""
+        """Return the layer after the INT header."""
         raise NotImplementedError
 
 
 class INTShim(_Shim):
-    """The shim behind TCP and UDP."""
+    """The shim after TCP and UDP."""
 
     name = "INT shim"
     fields_desc = [
@@ -97,7 +97,7 @@ class INTShim(_Shim):
     ]
 
     def guess_behind(self, payload: bytes) -> type[Packet]:
-        """Return the layer behind the INT header: the original L4 header's payload, or another L4 header."""
+        """Return the layer after the INT header: the original L4 header's payload, or another L4 header."""
         if self.npt == 2:
             return _as_payload_of(IP(proto=self.proto), payload)
         below = self.underlayer
@@ -109,7 +109,7 @@ class INTShim(_Shim):
 
 
 class INTShimGRE(_Shim):
-    """The shim behind GRE; `G` says that the INT source inserted the GRE header."""
+    """The shim after GRE; `G` says that the INT source inserted the GRE header."""
 
     name = "INT shim of GRE"
     fields_desc = [
@@ -121,12 +121,12 @@ class INTShimGRE(_Shim):
     ]
 
     def guess_behind(self, payload: bytes) -> type[Packet]:
-        """Return the layer behind the INT header, by its EtherType."""
+        """Return the layer after the INT header, by its EtherType."""
         return _as_payload_of(GRE(proto=self.proto), payload)
 
 
 class INTShimVXLAN(_Shim):
-    """The shim behind VXLAN-GPE; `G` says that the original packet was plain VXLAN."""
+    """The shim after VXLAN-GPE; `G` says that the original packet was plain VXLAN."""
 
     name = "INT shim of VXLAN-GPE"
     fields_desc = [
@@ -139,23 +139,23 @@ class INTShimVXLAN(_Shim):
     ]
 
     def guess_behind(self, payload: bytes) -> type[Packet]:
-        """Return the layer behind the INT header, by VXLAN-GPE's next protocol."""
+        """Return the layer after the INT header, by VXLAN-GPE's next protocol."""
         layers: dict[int, type[Packet]] = {1: IP, 2: IPv6, 3: Ether, VXLAN_NEXT_INT: INTShimVXLAN}
         return layers.get(self.next_protocol, conf.raw_layer)
 
 
 class _Header(Packet):
-    """What INT headers share: the shim, or the Geneve option around them, says how long they are."""
+    """Common part of INT headers: the shim, or the enclosing Geneve option, gives their length."""
 
     def given_bytes(self) -> int | None:
-        """Return the header's length as what carries it says, None where nothing does."""
+        """Return the header's length according to its carrier, None if there is no carrier."""
         carrier = self.underlayer if self.underlayer is not None else self.parent
         if not isinstance(carrier, _Shim | INTGeneveOption) or carrier.length is None:
             return None
         return 4 * int(carrier.length)
 
     def rest_after(self, fixed: int) -> int:
-        """Return how many bytes follow the header's `fixed` ones, 0 where nothing says so."""
+        """Return the number of bytes after the header's `fixed` ones, 0 if unknown."""
         return max((self.given_bytes() or 0) - fixed, 0)
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
@@ -172,7 +172,7 @@ def _bits_of_hop(hop: Packet, names: frozenset[str]) -> int:
 
 
 class INTHop(Part):
-    """One hop's metadata on an INT-MD stack; which of them are there is the header's `instructions`."""
+    """One hop's metadata on an INT-MD stack; the header's `instructions` determine the fields."""
 
     name = "INT hop"
     fields_desc = [
@@ -185,16 +185,16 @@ class INTHop(Part):
     ]
 
     def domain_bytes(self) -> int:
-        """Return how many bytes the bitmap does not explain."""
+        """Return the number of bytes beyond those of the bitmap."""
         instructions = int(self.parent.instructions) if isinstance(self.parent, INTMD) else 0
         return max(len(self.original or b"") - 4 * metadata_words(instructions), 0)
 
 
 class _StackField(PacketListField):
-    """The hops of an INT-MD header, newest first: HopML words each, the source's, the last, maybe more."""
+    """The hops of an INT-MD header, newest first: HopML words each, the source's, the last, possibly more."""
 
     def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, list[BasePacket]]:
-        """Return what follows the stack, and its hops; bytes that are no whole hop are Raw."""
+        """Return the data after the stack, and its hops; bytes that are no whole hop are Raw."""
         given = pkt.given_bytes()
         hop = 4 * pkt.hop_ml
         size = len(s) - (len(s) % hop if hop else len(s)) if given is None else max(given - 12, 0)
@@ -289,7 +289,7 @@ class INTGeneveOption(Part):
 
 
 class INTByMark(Packet):
-    """Stands for what is behind TCP or UDP: INT where the packet is marked, else what is bound to the ports."""
+    """Placeholder for the layer after TCP or UDP: INT if the packet is marked, else the layer bound to the ports."""
 
     name = "INT by mark"
 
@@ -319,7 +319,7 @@ def _is_marked(l4: Packet) -> bool:
 
 
 def _as_payload_of(below: Packet, payload: bytes) -> type[Packet]:
-    """Return what a layer would take its payload for, if there were no INT."""
+    """Return the layer that the payload would have without INT."""
     for layer in below.aliastypes:
         guesses: list[tuple[dict[str, Any], type[Packet]]] = layer.payload_guess
         for fields, kind in guesses:

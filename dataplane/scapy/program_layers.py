@@ -1,7 +1,7 @@
 """Scapy layers for the headers of any P4 program: `packet.show()` explains a frame as the program's parser does.
 
-Unlike the modules beside it, this one needs a loaded program. A frame's layers follow one another as the program
-extracted them, what it did not parse is Raw; layers of received and sent frames come from a `PacketTrace`.
+Unlike the other modules here, this one needs a loaded program. A frame's layers follow one another as the program
+extracted them, unparsed bytes are Raw; layers of received and sent frames come from a `PacketTrace`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class ProgramLayers:
         self._layers: dict[tuple[str, tuple[int, ...]], type[Packet]] = {}
 
     def dissect(self, frame: bytes, port: int = 0) -> Packet:
-        """Return a frame as the program's parser takes it apart, with empty tables and value sets."""
+        """Dissect a frame as the program's parser does, with empty tables and value sets."""
         explainer = Explainer(self._program, ForwardingState(self._program))
         return self.received(explainer.explain(Frame(port, frame), 0))
 
     def received(self, trace: PacketTrace) -> Packet:
-        """Return the frame that came in, with the headers that were extracted first."""
+        """Return the received frame, with the headers that were extracted first."""
         steps = trace.passages[0].steps if trace.passages else []
         return self._packet([step.header for step in steps if isinstance(step, Extracted)], trace.data)
 
     def sent(self, trace: PacketTrace) -> list[tuple[int, Packet]]:
-        """Return the frames that left, each with its port."""
+        """Return the sent frames, each with its port."""
         found: list[tuple[int, Packet]] = []
         headers: Sequence[HeaderValue] = ()
         for step in trace.steps():
@@ -49,7 +49,7 @@ class ProgramLayers:
         return found
 
     def show(self, trace: PacketTrace) -> str:
-        """Return what Scapy shows of the frame that came in and of those that left."""
+        """Return Scapy's description of the received frame and of the sent ones."""
         parts = [f"packet {trace.number} by port {trace.port}", _shown(self.received(trace))]
         for port, packet in self.sent(trace):
             parts += [f"sent by port {port}", _shown(packet)]
@@ -57,7 +57,7 @@ class ProgramLayers:
         return "\n".join(parts)
 
     def _packet(self, headers: Sequence[HeaderValue], data: bytes) -> Packet:
-        """Return layers for headers that follow one another, and Raw for the rest, from where they leave a gap."""
+        """Return layers for consecutive headers, and Raw for the rest, starting at the first gap."""
         offset = 0
         packet: Packet | None = None
         for header in headers:
@@ -90,7 +90,7 @@ def _shown(packet: Packet) -> str:
 
 
 def _field(value: Value) -> Field[Any, Any]:
-    """Return a field of the width, as an address where `value_text` takes it for one."""
+    """Return a field of the given width, as an address if `value_text` treats it as one."""
     name, width = value.name, value.width_bits
     if width == 48:
         return MACField(name, None)

@@ -59,11 +59,11 @@ DROP_REASONS = {
     11: "report_at_edge",
     12: "source_spoofed",
 }
-"""Millrace's; the specification leaves the numbers to the implementation."""
+"""Millrace's reasons; the specification leaves the numbers to the implementation."""
 
 
 def _packet_field(kinds: dict[int, type[Packet]], kind_of: Callable[[Any], int], size_of: Callable[[Any], int]) -> Any:
-    """Return a field `data` that is a packet where its type says so, else bytes."""
+    """Return a field `data` that is a packet if its type says so, else bytes."""
 
     def is_of(kind: int) -> Callable[[Any], bool]:
         return lambda pkt: kind_of(pkt) == kind
@@ -74,7 +74,7 @@ def _packet_field(kinds: dict[int, type[Packet]], kind_of: Callable[[Any], int],
 
 
 class _PartsField(PacketListField):
-    """Parts one after the other up to the end; `size_of` is how long the first of some bytes says that it is."""
+    """Consecutive parts up to the end; `size_of` returns the declared length of the first of some bytes."""
 
     __slots__ = ["kind", "size_of"]
 
@@ -83,7 +83,7 @@ class _PartsField(PacketListField):
         super().__init__(name, [], kind)
 
     def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, list[BasePacket]]:
-        """Return nothing that follows, and the parts; a cut last one is as long as it is."""
+        """Return an empty remainder, and the parts; a truncated last one keeps its actual length."""
         found: list[BasePacket] = []
         while len(s) >= 4:
             size = self.size_of(s)
@@ -149,8 +149,8 @@ _INNER_PACKETS, _INNER_BYTES = _packet_field({3: Ether, 4: IP, 5: IPv6}, lambda 
 class IndividualReport(Part):
     """One report of a group; its lengths are computed unless they are given.
 
-    `data` is what `inner_type` says: a list of TLVs, a truncated packet, or bytes. Metadata are there where their bit
-    of `metadata_bits` is set; "last" is the dropped packet's queue and reason.
+    `data` depends on `inner_type`: a list of TLVs, a truncated packet, or bytes. Metadata are present if their bit of
+    `metadata_bits` is set; "last" is the dropped packet's queue and reason.
     """
 
     name = "Telemetry Report, individual"
@@ -206,7 +206,7 @@ class TelemetryReport(Packet):
     ]
 
     def mysummary(self) -> str:
-        """Return one line: who, which, how many."""
+        """Return a one-line summary: node, sequence, number of reports."""
         summary: str = self.sprintf("Telemetry Report node %node_id% #%sequence%")
         return f"{summary}, {len(self.reports)} report(s)"
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class PipelineName(StrEnum):
-    """What executes the program of a test; here, and not beside what makes them, so that asking for help is quick."""
+    """Executor of a test's program; defined here, away from the factories, so that help output is fast."""
 
     COMPILED = "compiled"
     INTERPRETER = "interpreter"

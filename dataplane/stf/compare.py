@@ -1,4 +1,4 @@
-"""Compares the frames that left a switch with those that a test expects, port by port and in order."""
+"""Comparison of a switch's output frames with those that a test expects, port by port and in order."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataplane.stf.statements import Expect
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a test fails: a frame that differs, is missing, or is too many; or a check that does not hold.
+    """A test failure: a frame that differs, is missing, or is unexpected; or a failed check.
 
-    `port` is None for a check; `expected` is None for a frame too many, `got` for one that is missing.
+    `port` is None for a check; `expected` is None for an unexpected frame, `got` for a missing one.
     """
 
     line: int
@@ -23,18 +23,18 @@ class Difference:
 
 @dataclass(slots=True)
 class Ledger:
-    """What is expected at each port and what came; of ports in `named` alone, as p4c's runner looks at no other."""
+    """Expected and received frames per port; only for ports in `named`, as p4c's runner ignores all others."""
 
     named: frozenset[int]
     _expected: dict[int, list[tuple[int, Expect]]] = field(default_factory=dict)
     _arrived: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
 
     def expect(self, line: int, expect: Expect) -> None:
-        """Note what line `line` expects."""
+        """Record an expectation of line `line`."""
         self._expected.setdefault(expect.port, []).append((line, expect))
 
     def arrive(self, line: int, port: int, data: bytes) -> bool:
-        """Note a frame that the packet of `line` sent; return whether anyone looks at the port."""
+        """Record a frame caused by the packet of `line`; return whether the port is watched."""
         if port not in self.named:
             return False
         self._arrived.setdefault(port, []).append((line, data))
@@ -61,7 +61,7 @@ class Ledger:
 
 
 def _problem(expect: Expect, data: bytes) -> str | None:
-    """Return in what `data` is not what `expect` describes, or None."""
+    """Return how `data` differs from `expect`, or None."""
     if expect.digits is None:
         return None
     got = data.hex()

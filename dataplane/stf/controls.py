@@ -1,4 +1,4 @@
-"""Carries out a test file's commands that change or show a switch's tables: p4c's words, our state."""
+"""Execution of a test file's commands that change or show a switch's tables: p4c's syntax, our state."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command that shows or checks something has to say; `holds` is False where a check fails."""
+    """Response of a command that shows or checks something; `holds` is False if a check fails."""
 
     text: str
     holds: bool = True
@@ -80,7 +80,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Copies:
-    """bmv2's multicast nodes, groups and clone sessions, which our state has as lists of replicas."""
+    """bmv2's multicast nodes, groups and clone sessions, which our state keeps as lists of replicas."""
 
     nodes: list[_Node] = field(default_factory=list)
     groups: dict[int, list[int]] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class _Copies:
 
 
 class Controls:
-    """The control side of one test: `carry_out` raises EntryError for what the program does not have."""
+    """The control side of one test: `carry_out` raises EntryError for objects that the program lacks."""
 
     def __init__(self, program: Program, state: ForwardingState) -> None:
         self._program, self._state = program, state
@@ -101,7 +101,7 @@ class Controls:
         self._copies = _Copies()
 
     def carry_out(self, command: Command) -> Answer | None:
-        """Do what `command` says; return what it has to say, if anything."""
+        """Execute `command`; return its response, if any."""
         with self._state.lock:
             match command:
                 case Add() | RemoveAll() | SetDefault():

@@ -1,9 +1,9 @@
-"""Fills a switch's state from a file of entries, in one of the forms that people have them in.
+"""Loading of a switch's state from a file of entries, in one of several common formats.
 
-- `.json`: what p4lang/tutorials call a runtime file (s1-runtime.json): table_entries, multicast_group_entries,
+- `.json`: a p4lang/tutorials runtime file (s1-runtime.json): table_entries, multicast_group_entries,
   clone_session_entries.
 - `.txtpb`, `.textproto`, `.prototxt`, `.pbtxt`: a P4Runtime WriteRequest as text.
-- everything else: commands of p4c's simple test framework; packets and expectations in it are passed over.
+- everything else: commands of p4c's simple test framework; packets and expectations in it are skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PROTOCOL_BUFFERS = {".txtpb", ".textproto", ".prototxt", ".pbtxt"}
 
 
 def fill_from_file(switch: Switch, file: Path) -> None:
-    """Write a file's entries into the running program's state; raise ConfigError naming file and place."""
+    """Write a file's entries into the running program's state; raise ConfigError naming file and location."""
     try:
         text = read_given_text(file)
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Cuts a line of a test file into tokens, and reads numbers and packet data."""
+"""Tokenizer of test file lines, and parsing of numbers and packet data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIGITS = re.compile(r"[0-9a-fA-F*]*\$?")
 
 
 class Kind(StrEnum):
-    """What a token is."""
+    """Type of a token."""
 
     NUMBER = "a number"
     NAME = "a name"
@@ -33,14 +33,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token with its text; quotes are gone."""
+    """A token with its text, without quotes."""
 
     kind: Kind
     text: str
 
 
 class Tokens:
-    """The tokens of one line, taken from the left; every complaint is a ConfigError that names file and line."""
+    """The tokens of one line, consumed from the left; every error is a ConfigError that names file and line."""
 
     def __init__(self, text: str, file: str, line: int) -> None:
         self.file, self.line = file, line
@@ -48,29 +48,29 @@ class Tokens:
         self._next = 0
 
     def error(self, problem: str) -> ConfigError:
-        """Return the error that says what is wrong with the line."""
+        """Return an error about the line."""
         return ConfigError(problem, file=self.file, line=self.line)
 
     def peek(self, ahead: int = 0) -> Token:
-        """Return a token that comes, without taking it."""
+        """Return an upcoming token without consuming it."""
         place = self._next + ahead
         return self._tokens[place] if place < len(self._tokens) else Token(Kind.END, "")
 
     def take(self) -> Token:
-        """Take the next token."""
+        """Consume the next token."""
         token = self.peek()
         self._next += 1
         return token
 
     def take_if(self, sign: str) -> bool:
-        """Take the next token if it is `sign`, and say whether it was."""
+        """Consume the next token if it is `sign`, and return whether it was."""
         if self.peek() != Token(Kind.SIGN, sign):
             return False
         self._next += 1
         return True
 
     def want(self, sign: str) -> None:
-        """Take `sign`, which must come."""
+        """Consume `sign`, which is required."""
         if not self.take_if(sign):
             raise self.unexpected(f"'{sign}'")
 
@@ -80,32 +80,32 @@ class Tokens:
             raise self.unexpected("the end of the line")
 
     def name(self) -> str:
-        """Take one name."""
+        """Consume one name."""
         if self.peek().kind is not Kind.NAME:
             raise self.unexpected("a name")
         return self.take().text
 
     def number(self) -> Number:
-        """Take one number, `*` digits allowed."""
+        """Consume one number, `*` digits allowed."""
         if self.peek().kind is not Kind.NUMBER or "." in self.peek().text:
             raise self.unexpected("a number")
         return read_number(self.take().text)
 
     def integer(self) -> int:
-        """Take one number without wildcards."""
+        """Consume one number without wildcards."""
         number = self.number()
         if number.has_wildcards:
             raise self.error("a number with the digit * stands where a plain one has to")
         return number.value
 
     def real(self) -> float:
-        """Take one number, which may have a decimal point."""
+        """Consume one number, which may have a decimal point."""
         if self.peek().kind is Kind.NUMBER and "." in self.peek().text:
             return float(self.take().text)
         return float(self.integer())
 
     def unexpected(self, wanted: str) -> ConfigError:
-        """Return the error for a token that stands where `wanted` has to."""
+        """Return the error for a token in place of `wanted`."""
         token = self.peek()
         found = token.kind.value if token.kind is Kind.END else f"'{token.text}'"
         return self.error(f"{found} where {wanted} has to stand")
@@ -125,7 +125,7 @@ class Tokens:
 
 
 def read_number(text: str) -> Number:
-    """Return the number that `text`, a token, stands for."""
+    """Parse a number from a token's text."""
     bits_per_digit = _BITS_PER_DIGIT.get(text[:2].lower())
     if bits_per_digit is None:
         return Number(int(text))
@@ -139,7 +139,7 @@ def read_number(text: str) -> Number:
 
 
 def read_digits(text: str, file: str, line: int) -> str:
-    """Return hex digits and `*`, at the end perhaps `$`, without the spaces between; raise ConfigError for others."""
+    """Return hex digits and `*`, optionally a final `$`, without spaces; raise ConfigError for other characters."""
     digits = "".join(text.split())
     if _DIGITS.fullmatch(digits) is None:
         raise ConfigError("packet data are hex digits, * for any digit and $ at the end", file=file, line=line)

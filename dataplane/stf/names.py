@@ -1,7 +1,7 @@
-"""Finds what a test file names, and turns its numbers into match values.
+"""Resolution of a test file's names, and conversion of its numbers to match values.
 
 Tests name tables, actions and key fields by the end of their full names, and header stacks' elements in three ways.
-Every complaint is an EntryError that names the object; the runner adds file and line.
+Every error is an EntryError that names the object; the runner adds file and line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VALID = "$valid$"
 
 
 def find_name(names: Iterable[str], written: str, what: str) -> str:
-    """Return the one of `names` that is `written`, or the only one that ends with it; raise EntryError for no such."""
+    """Return the one of `names` that equals `written`, or the only one that ends with it; else raise EntryError."""
     known = tuple(dict.fromkeys(names))
     if written in known:
         return written
@@ -33,10 +33,10 @@ def find_name(names: Iterable[str], written: str, what: str) -> str:
 
 
 def find_call(spec: TableSpec, actions: Mapping[str, ActionSpec], call: Call) -> ActionCall:
-    """Return the action call that `call` names, its arguments in parameter order."""
+    """Return the action call for `call`, its arguments in parameter order."""
     name = find_name(spec.actions, call.action, f"{spec.name}: action")
     given = dict(call.arguments)
-    # What the compiler made itself (NoAction of a table without key) is in no P4Info and has no parameters.
+    # Compiler-generated actions (NoAction of a table without key) are in no P4Info and have no parameters.
     parameters = actions[name].parameters if name in actions else ()
     arguments = []
     for parameter, _ in parameters:
@@ -49,7 +49,7 @@ def find_call(spec: TableSpec, actions: Mapping[str, ActionSpec], call: Call) ->
 
 
 def find_match(spec: TableSpec, written: Iterable[tuple[str, Pattern]]) -> Match:
-    """Return the match of an entry; a field that is not named may have any value, an exact one is 0."""
+    """Return the match of an entry; an omitted field matches any value, an omitted exact one is 0."""
     given: dict[str, Pattern] = {}
     for name, pattern in written:
         key = _find_key([key.name for key in spec.keys], name, spec.name)
@@ -99,7 +99,7 @@ def _field_match(key: KeyField, pattern: Pattern, table: str) -> FieldMatch:
 
 
 def _ternary(key: KeyField, pattern: Pattern) -> tuple[int, int] | None:
-    """Return value and mask; of a number only the digits that are written count, as in p4c's runner."""
+    """Return value and mask; only the digits written in a number count, as in p4c's runner."""
     match pattern:
         case Masked(value, mask):
             return value & mask, mask
@@ -109,7 +109,7 @@ def _ternary(key: KeyField, pattern: Pattern) -> tuple[int, int] | None:
         case Number(value, None):
             return value, all_ones(key.width)
         case Number(value, int() as mask):
-            # Leading zeros may say more digits than the field has bits.
+            # Leading zeros may imply more digits than the field has bits.
             return value, mask if value > all_ones(key.width) else mask & all_ones(key.width)
     return None
 

@@ -63,7 +63,7 @@ _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def parse_stf(text: str, file: str) -> tuple[Statement, ...]:
-    """Return the statements of a test file; raise ConfigError naming file and line for what is none."""
+    """Parse the statements of a test file; raise ConfigError naming file and line for an invalid one."""
     statements = []
     for line, written in enumerate(text.splitlines(), start=1):
         content = written.partition("#")[0].strip()
@@ -165,7 +165,7 @@ def _arguments(tokens: Tokens) -> tuple[tuple[str, int], ...]:
 
 
 def _name(tokens: Tokens) -> str:
-    """Take a name of parts with dots between, each perhaps an element of an array."""
+    """Consume a dotted name, any part of which may be an array element."""
     parts = []
     while True:
         part = tokens.name()

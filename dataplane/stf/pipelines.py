@@ -1,4 +1,4 @@
-"""The pipelines that a test may run on, by name."""
+"""Pipelines that a test may run on, by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.switch.tables import ForwardingState
 
 
 def pipeline_factory(name: PipelineName) -> PipelineFactory:
-    """Return what makes pipelines of that name."""
+    """Return the factory of pipelines with that name."""
     return _FACTORIES[name]
 
 

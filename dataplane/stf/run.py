@@ -1,4 +1,4 @@
-"""Runs a test file against a program on a switch in virtual time and says where what left differs from what should."""
+"""Runs a test file against a program on a switch in virtual time and reports differences from the expected output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataplane.switch.tracing.steps import PacketTrace
 
 PACKET_INTERVAL_NS = 100_000
 COMMAND_INTERVAL_NS = 1_000_000_000
-"""What passes before a command, as p4c's runner waits after one."""
+"""Virtual time that passes before a command, as p4c's runner waits after one."""
 LAST_NS = 10_000_000_000
 QUEUE_FRAMES = 4_096
 PORTS = 512
@@ -31,7 +31,7 @@ OnTrace = Callable[[int, PacketTrace], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a test: nothing in `differences` means passed; `notes` are the readings that it asked for."""
+    """Result of a test: passed if `differences` is empty; `notes` are the readings that it requested."""
 
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
@@ -46,7 +46,7 @@ def run_stf(
     *,
     on_trace: OnTrace | None = None,
 ) -> Outcome:
-    """Run a test; what leaves by ports that it does not name is lost, as in p4c's runner.
+    """Run a test; frames on ports that it does not name are ignored, as in p4c's runner.
 
     With `on_trace` the interpreter runs it, whatever `pipeline_factory` says, and explains each packet.
 
@@ -57,7 +57,7 @@ def run_stf(
 
 
 def named_ports(statements: Sequence[Statement], file: str) -> frozenset[int]:
-    """Return the ports of all packets and expectations; raise ConfigError for one that no switch has."""
+    """Return the ports of all packets and expectations; raise ConfigError for an impossible one."""
     named = set()
     for statement in statements:
         if isinstance(statement.command, Packet | Expect):
@@ -79,7 +79,8 @@ class _Run:
     ) -> None:
         self._statements, self._file = statements, file
         self._ledger = Ledger(named_ports(statements, file))
-        # Every port exists, as egress runs for all of them in bmv2; the switch's own CPU port is one that no one names.
+        # Every port exists, as bmv2 runs egress for all of them; the switch's own CPU port is one that the test does
+        # not name.
         cpu_port = max(set(range(PORTS)) - self._ledger.named, default=PORTS - 1)
         settings = [PortSettings(port, queue_frames=QUEUE_FRAMES) for port in range(PORTS) if port != cpu_port]
         self._clock = VirtualClock()

@@ -1,7 +1,7 @@
 """The runtime files of p4lang/tutorials: a JSON object with the entries that a controller writes at the start.
 
 A match is a value (exact), [value, length] (lpm), [value, mask] (ternary) or [low, high] (range); values are numbers or
-texts: numbers, IPv4, IPv6 and MAC addresses. Format: p4lang/tutorials, utils/p4runtime_lib/simple_controller.py.
+strings: numbers, IPv4, IPv6 and MAC addresses. Format: p4lang/tutorials, utils/p4runtime_lib/simple_controller.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RuntimeEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeReplica(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy for a port."""
+    """A copy to a port."""
 
     egress_port: int
     instance: int = 0
@@ -56,7 +56,7 @@ class RuntimeSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The file; what it says of target and program is left unread."""
+    """The file; its target and program fields are ignored."""
 
     table_entries: list[RuntimeEntry] = []
     multicast_group_entries: list[RuntimeGroup] = []

@@ -1,7 +1,7 @@
-"""What a test of p4c's simple test framework (STF) can say, one value a statement.
+"""Statements of p4c's simple test framework (STF), one value each.
 
-The grammar is that of p4c's `tools/stf` with the commands that its bmv2 runner adds (`backends/bmv2/bmv2stf.py`).
-Names are as written: a table, action or key field may be named by the end of its full name.
+The grammar is that of p4c's `tools/stf` with the commands that its bmv2 runner adds (`backends/bmv2/bmv2stf.py`). Names
+are as written: a table, action or key field may be named by the end of its full name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Number:
 
     @property
     def has_wildcards(self) -> bool:
-        """Say whether a digit is `*`."""
+        """Return whether any digit is `*`."""
         return self.mask is not None and self.mask != (1 << self.bits) - 1
 
 
@@ -53,7 +53,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """`*`: a field that is not looked at."""
+    """`*`: a field that is ignored."""
 
 
 Pattern: TypeAlias = Number | Prefix | Masked | Span | Anything
@@ -92,7 +92,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class NoPacket:
-    """The packet before sends nothing out of any port."""
+    """The preceding packet sends nothing out of any port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class RemoveAll:
-    """Remove the entries of every table, those that the program itself declares const apart."""
+    """Remove the entries of every table, except those that the program itself declares const."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class SetDefault:
 
 
 class CountUnit(StrEnum):
-    """What of a counter is compared."""
+    """Property of a counter that is compared."""
 
     PACKETS = "packets"
     BYTES = "bytes"
@@ -139,7 +139,7 @@ class CountUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckCounter:
-    """Compare a counter, at an index or of a labelled entry; without `comparison` it has only to exist."""
+    """Compare a counter, at an index or of a labelled entry; without `comparison` it only has to exist."""
 
     counter: str
     place: int | str
@@ -190,7 +190,7 @@ class RegisterReset:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A meter's rate, in units a microsecond, and its burst in units."""
+    """A meter's rate, in units per microsecond, and its burst in units."""
 
     per_us: float
     burst: int
@@ -206,7 +206,7 @@ class MeterGet:
 
 @dataclass(frozen=True, slots=True)
 class MeterSet:
-    """Set the committed and the peak rate of a meter cell, or of all cells where `index` is None."""
+    """Set the committed and the peak rate of a meter cell, or of all cells if `index` is None."""
 
     meter: str
     index: int | None
@@ -258,7 +258,7 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class MirrorDelete:
-    """Forget a clone session."""
+    """Delete a clone session."""
 
     session: int
 
@@ -298,7 +298,7 @@ Command: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A command and the line that it stands on, counted from 1."""
+    """A command and its line number, counted from 1."""
 
     line: int
     command: Command

@@ -1,1 +1,1 @@
-"""Named content in the network: its own package, since readers and writers of names need no all-reduce."""
+"""Named content in the network; a separate package, since its readers and writers need no all-reduce."""

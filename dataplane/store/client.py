@@ -1,4 +1,4 @@
-"""Reading and writing named content over UDP, from any thread, with retransmission and deadlines."""
+"""Client that reads and writes named content over UDP, from any thread, with retransmission and deadlines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LONGEST_S: Final = 1e9
 
 
 class StoreClient(Closing):
-    """Talks to one producer, or with recorded names to any host beyond the switch that records them.
+    """Talks to one producer, or for recorded names to any host beyond the switch that records them.
 
-    Answers come from a switch on the path that has the content, or from the producer. One call is carried out at a
-    time; others wait for it. Every call has a deadline, and says what it waited for when that has passed.
+    Answers come from a switch on the path that has the content, or from the producer. Calls run one at a time; others
+    wait. Every call has a deadline, and its error says what it waited for.
     """
 
     def __init__(
@@ -52,26 +52,26 @@ class StoreClient(Closing):
             raise StoreError(f"{self.server}: {error.strerror or error}") from error
 
     def get(self, name: str, *, most_bytes: int = 1 << 30, deadline_s: float | None = None) -> Content:
-        """Return a value, whole and of one version; raise AbsentError, NoAnswerError, or another StoreError.
+        """Return a complete value of a single version; raise AbsentError, NoAnswerError, or another StoreError.
 
-        A value of more than `most_bytes` is refused before it is asked for.
+        A value of more than `most_bytes` is refused before it is requested.
         """
         return self._carry_out(reading(name, most_bytes=most_bytes), deadline_s)
 
     def put(self, name: str, value: bytes, *, freshness_ms: int = 0, deadline_s: float | None = None) -> int:
-        """Write a value; return its version. No reader gets an older one when this has returned.
+        """Write a value; return its version. No reader gets an older one after this has returned.
 
-        `freshness_ms` is for how long copies may be given out, 0: as long as the producer says. Raises ForbiddenError,
-        NoAnswerError (it may have been written all the same), or another StoreError.
+        `freshness_ms` is how long copies may be served, 0: the producer's default. Raises ForbiddenError, NoAnswerError
+        (the write may have happened nevertheless), or another StoreError.
         """
         return self._carry_out(writing(name, bytes(value), freshness_ms=freshness_ms), deadline_s)
 
     def record(self, name: str, value: bytes, *, version: int, deadline_s: float | None = None) -> None:
-        """Write a value into switches that record the name; raise StaleError unless the version is newer than there."""
+        """Write a value into switches that record the name; raise StaleError unless the version is newer there."""
         self._carry_out(recording(name, bytes(value), version=version), deadline_s)
 
     def close(self) -> None:
-        """Close the socket; calling it again does nothing."""
+        """Close the socket; idempotent."""
         self._socket.close()
 
     def _carry_out(self, dialogue: Dialogue[T], deadline_s: float | None) -> T:
@@ -111,7 +111,7 @@ class StoreClient(Closing):
             raise StoreError(f"{self.server}:{self.port}: {error.strerror or error}") from error
 
     def _receive(self, requests: Requests, wait_ns: int) -> None:
-        """Take what has come, after waiting for the first of it."""
+        """Receive pending packets, after waiting for the first."""
         try:
             self._socket.settimeout(max(wait_ns, 1000) / _NS)
             while True:
@@ -139,7 +139,7 @@ class StoreClient(Closing):
 
 
 def _check_deadline(deadline_s: float) -> float:
-    """Return a deadline; raise StoreError for one that is no time."""
+    """Return a deadline; raise StoreError for an invalid one."""
     if not 0 < deadline_s <= _LONGEST_S:
         raise StoreError(f"deadline {deadline_s} s: is not above 0 and at most {_LONGEST_S:.0f} s")
     return deadline_s

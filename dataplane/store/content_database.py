@@ -1,7 +1,7 @@
-"""What a producer must not forget: content, its versions, and the writes that it has acknowledged; in SQLite.
+"""Persistent state of a producer: content, its versions, and the writes it has acknowledged; in SQLite.
 
-Everything is in memory, too, from where it is read; what changes is on the disk once `commit` has returned, or neither
-there nor in memory after `rollback`.
+Everything is also in memory, where reads are served; changes are on disk once `commit` has returned, and in neither
+place after `rollback`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS segments (
 CREATE TABLE IF NOT EXISTS writes (write BLOB PRIMARY KEY, version INTEGER NOT NULL, time_ns INTEGER NOT NULL)
 WITHOUT ROWID;
 """
-# Of two producers with one file each would give versions that the other knows nothing of.
+# Two producers sharing a file would assign versions that the other does not know.
 _LAYOUT = Layout(
     owner="the store",
     schema=_SCHEMA,
@@ -37,15 +37,15 @@ _LAYOUT = Layout(
 )
 
 Key = tuple[bytes, int]
-"""A name, as `key_of` makes it, and a segment."""
+"""A name, as made by `key_of`, and a segment."""
 
 SEGMENT_COST: Final = 256
-"""Bytes of memory that a segment counts beside its content."""
+"""Bytes of memory charged for a segment besides its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A segment as it is kept; `writer` is the address that wrote it, 0 for the producer itself."""
+    """A stored segment; `writer` is the address that wrote it, 0 for the producer itself."""
 
     version: int
     freshness_ms: int
@@ -55,7 +55,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The version that a write became, and when (UTC)."""
+    """The version that a write produced, and when (UTC)."""
 
     version: int
     time_ns: int
@@ -63,7 +63,7 @@ class Write:
 
 @dataclass(slots=True)
 class Blocks:
-    """The blocks of a hash: how long their value is, which was checked, and how many names have it."""
+    """The blocks of a hash: the verified length of their value, and the number of names that use it."""
 
     length: int
     names: int = 0
@@ -76,9 +76,9 @@ class ContentDatabase:
         self.items: dict[Key, Item] = {}
         self.writes: dict[bytes, Write] = {}
         self.blocks: dict[bytes, Blocks] = {}
-        """Of values that are not in one segment, by hash, as `key_of` makes it."""
+        """Values that do not fit one segment, by hash, as made by `key_of`."""
         self.nbytes = 0
-        """What all segments take, `SEGMENT_COST` each included."""
+        """Total size of all segments, including `SEGMENT_COST` for each."""
         self._segments: Counter[bytes] = Counter()
         self._items_before: list[tuple[Key, Item | None]] = []
         self._writes_before: list[tuple[bytes, Write | None]] = []
@@ -91,15 +91,15 @@ class ContentDatabase:
 
     @property
     def names(self) -> int:
-        """How many names there is content of; a hash that has blocks is one."""
+        """Number of names with content; a hash with blocks is one."""
         return len(self._segments)
 
     def has_name(self, name: bytes) -> bool:
-        """Return whether there is content of a name."""
+        """Return whether a name has content."""
         return name in self._segments
 
     def put(self, key: Key, item: Item) -> None:
-        """Have a segment from now on."""
+        """Store a segment."""
         self._database.write(
             "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?)",
             (*key, item.version, item.freshness_ms, item.writer, item.content),
@@ -108,31 +108,31 @@ class ContentDatabase:
         self._have(key, item)
 
     def delete(self, key: Key) -> None:
-        """Have a segment no more."""
+        """Delete a segment."""
         self._database.write("DELETE FROM segments WHERE name = ? AND segment = ?", key)
         self._items_before.append((key, self.items.get(key)))
         self._have(key, None)
 
     def add_write(self, write: bytes, done: Write) -> None:
-        """Know a write again."""
+        """Remember a write."""
         self._database.write("INSERT OR REPLACE INTO writes VALUES (?, ?, ?)", (write, done.version, done.time_ns))
         self._writes_before.append((write, self.writes.get(write)))
         self.writes[write] = done
 
     def remove_write(self, write: bytes) -> None:
-        """Know a write no more."""
+        """Forget a write."""
         self._database.write("DELETE FROM writes WHERE write = ?", (write,))
         self._writes_before.append((write, self.writes.pop(write, None)))
 
     def commit(self) -> bool:
-        """Return when all that was changed is on the disk; whether anything was."""
+        """Write all changes to disk; return whether there were any."""
         self._database.commit()
         changed = bool(self._items_before or self._writes_before)
         self._forget_before()
         return changed
 
     def rollback(self) -> None:
-        """Have everything as it was at the last commit."""
+        """Restore the state of the last commit."""
         self._database.rollback()
         for key, item in reversed(self._items_before):
             self._have(key, item)
@@ -144,7 +144,7 @@ class ContentDatabase:
         self._forget_before()
 
     def close(self) -> None:
-        """Close the file; what was not committed is lost."""
+        """Close the file; uncommitted changes are lost."""
         self._database.close()
 
     def _load(self) -> None:
@@ -158,7 +158,7 @@ class ContentDatabase:
         self._writes_before.clear()
 
     def _have(self, key: Key, item: Item | None) -> None:
-        """Have a segment in memory, or none, and count it."""
+        """Set or delete a segment in memory, and update the totals."""
         before = self.items.pop(key, None)
         if before is not None:
             self._count(key, before, -1)

@@ -1,6 +1,6 @@
-"""What a client says to read or write a name, as generators of questions: no socket, no clock, no retransmission.
+"""Client dialogues that read or write a name, as generators of requests: no socket, clock or retransmission.
 
-A dialogue yields questions and is sent their answers, in order; it ends with its result, or with an error.
+A dialogue yields requests and is sent their answers, in order; it ends with its result, or with an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_PAUSE_NS: Final = 128_000_000
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A value, and the version that it is."""
+    """A value and its version."""
 
     value: bytes
     version: int
@@ -31,7 +31,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Questions to be answered, after a pause; `purpose` is what an error says that was waited for."""
+    """Requests to send after a pause; `purpose` says in errors what was waited for."""
 
     questions: Sequence[Message]
     purpose: str
@@ -42,7 +42,7 @@ Dialogue: TypeAlias = Generator[Step, list[Message], T]
 
 
 def reading(name: str, *, most_bytes: int = MOST_BYTES) -> Dialogue[Content]:
-    """Ask for a value until all of its segments are of one version; AbsentError where there is none."""
+    """Request a value until all of its segments have the same version; AbsentError if there is none."""
     first, pause_ns = Message(Kind.INTEREST, digest(name), content=_ROOM), 0
     purpose = f"{name}: an answer"
     while True:
@@ -61,13 +61,14 @@ def reading(name: str, *, most_bytes: int = MOST_BYTES) -> Dialogue[Content]:
         value = _together(preamble, answer, further)
         if value is not None:
             return Content(value, answer.version)
-        # A write was on its way, or a copy of a segment is of before it: it ends with its freshness at the latest.
+        # A write was in progress, or a copy of a segment predates it: the copy expires with its freshness at the
+        # latest.
         purpose = f"{name}: all segments of one version (the first was of version {answer.version})"
         pause_ns = min(max(2 * pause_ns, _FIRST_PAUSE_NS), _LONGEST_PAUSE_NS)
 
 
 def writing(name: str, value: bytes, *, freshness_ms: int = 0) -> Dialogue[int]:
-    """Write a value; return the version that it became. `freshness_ms` 0 leaves that to the producer."""
+    """Write a value; return its new version. `freshness_ms` 0 leaves the freshness to the producer."""
     number = digest(name)
     if len(value) <= MOST_IN_FIRST:
         (first,) = layout.in_place(value)
@@ -84,12 +85,12 @@ def writing(name: str, value: bytes, *, freshness_ms: int = 0) -> Dialogue[int]:
         (answer,) = yield Step((_put(number, 0, first, 0, freshness_ms),), f"{name}: the acknowledgement of a write")
         if answer.kind is not Kind.NACK or answer.reason is not Reason.ABSENT:
             return _acknowledged(name, answer)
-        # The producer has started again, or had no room for incomplete blocks.
+        # The producer has restarted, or had no room for incomplete blocks.
         pause_ns = min(max(2 * pause_ns, _FIRST_PAUSE_NS), _LONGEST_PAUSE_NS)
 
 
 def recording(name: str, value: bytes, *, version: int) -> Dialogue[None]:
-    """Write a value into cells of switches, in a version of the writer's (1 to 2^32 - 1, such as a round's number)."""
+    """Write a value into cells of switches, with the writer's version (1 to 2^32 - 1, such as a round's number)."""
     if not 0 < version < 2**32:
         raise StoreError(f"{name}: versions are 1 to {2**32 - 1}, not {version}")
     number, segments = digest(name), layout.in_place(value)
@@ -99,7 +100,7 @@ def recording(name: str, value: bytes, *, version: int) -> Dialogue[None]:
 
 
 def segments_of(length: int) -> int:
-    """Return how many cells a recorded value of so many bytes needs."""
+    """Return the number of cells that a recorded value of a length needs."""
     return 1 + Preamble(Form.IN_PLACE, length, 0).further
 
 
@@ -109,7 +110,7 @@ def _further(name: int, preamble: Preamble) -> list[Message]:
 
 
 def _together(preamble: Preamble, first: Message, further: Sequence[Message]) -> bytes | None:
-    """Return the value, None where a part is missing or of another version."""
+    """Return the value, None if a part is missing or of another version."""
     if any(one.kind is Kind.NACK for one in further):
         return None
     if preamble.form is Form.IN_PLACE and any(one.version != first.version for one in further):

@@ -1,12 +1,12 @@
-"""What can be wrong with named content.
+"""Errors of named content.
 
 MillraceError
-└── StoreError              a name, a value or a file of a store is wrong
-    ├── AbsentError         there is no content of that name
+└── StoreError              a name, a value or a file of a store is invalid
+    ├── AbsentError         the name has no content
     ├── NoAnswerError       no answer came in time; says what was waited for
-    ├── ForbiddenError      who asks may not write that name
-    ├── FullError           there is no room for what was to be written
-    └── StaleError          what was to be recorded is not newer than what is stored
+    ├── ForbiddenError      the requester may not write that name
+    ├── FullError           there is no room for the write
+    └── StaleError          the version to be recorded is not newer than the stored one
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataplane.errors import MillraceError
 
 
 class StoreError(MillraceError):
-    """A name, or what is asked of the store, is wrong."""
+    """A name, or a request to the store, is invalid."""
 
 
 class AbsentError(StoreError):
-    """There is no content of that name."""
+    """The name has no content."""
 
 
 class NoAnswerError(StoreError):
@@ -31,7 +31,7 @@ class ForbiddenError(StoreError):
 
 
 class FullError(StoreError):
-    """There is no room for what was to be written: a quota, or the disk, is full."""
+    """There is no room for the write: a quota, or the disk, is full."""
 
 
 class StaleError(StoreError):

@@ -1,11 +1,11 @@
-"""How a value becomes segments: whole under its name, or, where it is long, under its own hash.
+"""Segmentation of values: stored under their name, or, if long, under their own hash.
 
 The first segment of a name begins with Form8 Length56 Hash128, of the whole value (BLAKE2b): packets of named content
-have no UDP checksum, so that the hash also says that nothing was changed on the way.
+have no UDP checksum, so the hash also proves that nothing was changed on the way.
 
 IN_PLACE: the value follows at once, and continues in the name's next segments. BY_HASH: the first segment has nothing
-else; the value is cut into blocks, the segments from 1 on of the name that is its hash. Blocks never change, so that
-no copy of one is ever old, and one small packet, the first segment, replaces the whole value at once.
+else; the value is cut into blocks, stored as segments 1 and up of the name that is its hash. Blocks never change, so no
+copy of one is ever stale, and one small packet, the first segment, replaces the whole value at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LENGTH_BITS: Final = 56
 
 
 class Form(IntEnum):
-    """Where a value is."""
+    """Location of a value."""
 
     IN_PLACE = 1
     BY_HASH = 2
@@ -37,7 +37,7 @@ class Form(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Preamble:
-    """What the first segment says of the value."""
+    """Description of the value at the start of its first segment."""
 
     form: Form
     length: int
@@ -45,16 +45,16 @@ class Preamble:
 
     @property
     def further(self) -> int:
-        """How many segments there are beside the first."""
+        """Number of segments besides the first."""
         inside = MOST_IN_FIRST if self.form is Form.IN_PLACE else 0
         return -(-max(0, self.length - inside) // SEGMENT_BYTES)
 
     def encode(self) -> bytes:
-        """Return the bytes."""
+        """Encode the preamble."""
         return (self.form << _LENGTH_BITS + 128 | self.length << 128 | self.hash).to_bytes(PREAMBLE_BYTES, "big")
 
     def joined(self, segments: Sequence[bytes]) -> bytes | None:
-        """Return the value of all its segments, the first one included, None if they are not what was hashed."""
+        """Return the value of all its segments, the first one included, None if their hash does not match."""
         whole = b"".join(segments)
         start = PREAMBLE_BYTES if self.form is Form.IN_PLACE else len(segments[0])
         value = whole[start : start + self.length]
@@ -62,12 +62,12 @@ class Preamble:
 
 
 def hash_of(value: bytes) -> int:
-    """Return the name of a value's blocks."""
+    """Return the hash that names a value's blocks."""
     return int.from_bytes(hashlib.blake2b(value, digest_size=16).digest(), "big")
 
 
 def decode(first: bytes) -> Preamble | None:
-    """Return what a first segment says, None if it is none."""
+    """Decode a first segment's preamble, None if it is invalid."""
     number = int.from_bytes(first[:PREAMBLE_BYTES], "big")
     form, length = number >> _LENGTH_BITS + 128, number >> 128 & (1 << _LENGTH_BITS) - 1
     if len(first) < PREAMBLE_BYTES or form not in (Form.IN_PLACE, Form.BY_HASH) or length > MOST_BYTES:
@@ -82,18 +82,18 @@ def in_place(value: bytes) -> list[bytes]:
 
 
 def by_hash(value: bytes) -> tuple[Preamble, list[bytes]]:
-    """Return what the name's first segment is to say, and the blocks."""
+    """Return the content of the name's first segment, and the blocks."""
     _check(value)
     return Preamble(Form.BY_HASH, len(value), hash_of(value)), _cut(value)
 
 
 def padded(content: bytes) -> bytes:
-    """Return content as whole quarters."""
+    """Pad content to whole quarters."""
     return content + bytes(-len(content) % QUARTER_BYTES)
 
 
 def padded_bytes(length: int) -> int:
-    """Return the bytes of a value's blocks: all but the last are full."""
+    """Return the size of a value's blocks: all but the last are full."""
     whole, rest = divmod(length, SEGMENT_BYTES)
     return whole * SEGMENT_BYTES + rest + -rest % QUARTER_BYTES
 

@@ -1,4 +1,4 @@
-"""Hierarchical names of content, and the hash that stands for one in packets and in the switch."""
+"""Hierarchical names of content, and their hashes, which represent them in packets and in the switch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of content: 1,024 bytes at most, by the hash of its name and its number."""
+    """A piece of content of at most 1,024 bytes, identified by the hash of its name and its number."""
 
     name: int
     number: int = 0
@@ -23,7 +23,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class HotName:
-    """What a switch reports to its controller; `requests` is never less than there were in the interval of that number.
+    """A switch's report to its controller; `requests` is at least the actual number in the numbered interval.
 
     `producer` is the address that the last of them was sent to.
     """
@@ -35,7 +35,7 @@ class HotName:
 
 
 def digest(name: str) -> int:
-    """Return the 128 bits (BLAKE2b) of a name such as `/model/layer1/weights`; raise StoreError for what is none."""
+    """Return the 128-bit hash (BLAKE2b) of a name such as `/model/layer1/weights`; raise StoreError if invalid."""
     components = name.split("/")
     if components[0] or len(components) < 2 or not all(components[1:]):
         raise StoreError(f"{name!r} is not a name: it begins with / and has no empty component")
@@ -43,9 +43,9 @@ def digest(name: str) -> int:
 
 
 def key_of(name: int) -> bytes:
-    """Return a name's 128 bits as what tables in memory know it by.
+    """Return a name's 128 bits as a key of in-memory tables.
 
-    Who writes chooses them, and with an integer its hash in Python, so that all names could lie in one place; the hash
-    of bytes each process draws anew.
+    Writers choose these bits, and Python's hash of integers is predictable, so all names could collide; its hash of
+    bytes is randomised per process.
     """
     return name.to_bytes(_BYTES, "big")

@@ -1,4 +1,4 @@
-"""A producer on a host: a thread that answers over UDP, and content that can be replaced from here."""
+"""A producer on a host: a thread that answers over UDP, and content that can be replaced locally."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ LOGGER = logging.getLogger("millrace.store")
 
 _NS: Final = 1_000_000_000
 _AT_ONCE: Final = 256
-"""Packets that are taken together, whatever they are: one write to the disk for all that they write."""
+"""Packets processed together, of any kind: one disk write covers all of their writes."""
 _TIDY_S: Final = 1.0
 _MOST_FAILURES: Final = 10
-"""Failures of the socket one after the other, with a wait between, before it counts as broken."""
+"""Consecutive socket failures, with a wait between, before the socket counts as broken."""
 _FAILURE_WAIT_S: Final = 0.1
 LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A packet and who sent it."""
+    """A packet and its sender."""
 
     sender: tuple[str, int]
     message: Message
 
 
 class Producer(Closing):
-    """Serves the content in a state file (`:memory:` is forgotten) until it is closed.
+    """Serves the content of a state file (`:memory:` is not kept) until it is closed.
 
-    `address` is what clients send to. `writers` are the hosts that may write, `anyone`: all that reach it; on loopback
-    that is the default, elsewhere one of the two is to be said. Content is in memory as well. When the disk is full it
-    goes on to answer who reads, and refuses writes. Raises StoreError for a file that another producer has open, and
-    for an address that cannot be had.
+    `address` is the address that clients send to. `writers` are the hosts that may write, `anyone` admits all that
+    reach it; on loopback that is the default, elsewhere one of the two is required. Content is in memory as well. When
+    the disk is full it continues to serve readers, and refuses writes. Raises StoreError for a file that another
+    producer has open, and for an address that cannot be bound.
     """
 
     def __init__(
@@ -84,20 +84,20 @@ class Producer(Closing):
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address and UDP port that it answers at."""
+        """The address and UDP port that it serves."""
         return self._address
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What became of packets since the start, by what docs/training/store.md calls it."""
+        """Outcomes of packets since the start, by their names in docs/training/store.md."""
         with self._lock:
             return dict(self._core.counters)
 
     def publish(self, name: str, value: bytes, *, freshness_ms: int | None = None) -> int:
-        """Replace a value from here; return its version, when it is on the disk.
+        """Replace a value locally; return its version, once it is on disk.
 
-        Who writes from here does not write through the network: copies of the version before may be given out for as
-        long as they are fresh. `settle` waits for that; a client's `put` needs no such wait.
+        Local writes bypass the network: copies of the previous version may be served for as long as they are fresh.
+        `settle` waits for that; a client's `put` needs no such wait.
         """
         with self._lock:
             self.check()
@@ -113,7 +113,7 @@ class Producer(Closing):
         return version
 
     def settle(self, name: str, *, deadline_s: float = 60.0) -> None:
-        """Return when no older version of a name is served any more; NoAnswerError if that takes longer."""
+        """Wait until no older version of a name is served any more; NoAnswerError if that takes longer."""
         with self._lock:
             wait_s = (self._core.settled_ns(name) - self._clock.now_ns()) / _NS
         if wait_s > deadline_s:
@@ -122,18 +122,18 @@ class Producer(Closing):
             time.sleep(wait_s)
 
     def read(self, name: str) -> bytes:
-        """Return a value as it is here; raise AbsentError where there is none."""
+        """Return a value from local state; raise AbsentError if there is none."""
         with self._lock:
             self.check()
             return self._core.read(name, self._clock.now_ns())
 
     def check(self) -> None:
-        """Raise StoreError if it has stopped by itself, for the reason in the error."""
+        """Raise StoreError with the reason if it has stopped unexpectedly."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Stop answering; calling it again does nothing."""
+        """Stop answering; idempotent."""
         if self._thread.is_alive():
             self._waker.send(b"\0")
             self._thread.join()
@@ -149,13 +149,13 @@ class Producer(Closing):
                 while not any(key.fileobj is self._woken for key, _ in selector.select(_TIDY_S)):
                     self._answer_all()
             except StoreError as error:
-                # Nothing is answered that is not on the disk: clients see their deadlines, calls here see this.
+                # Only what is on disk is answered: clients run into their deadlines, local calls see this error.
                 with self._lock:
                     self._failure = error
                 LOGGER.critical("the producer stops: %s", error)
 
     def _answer_all(self) -> None:
-        """Answer what has come; a write is on the disk before it is answered."""
+        """Answer pending packets; a write is on disk before it is answered."""
         questions = self._questions()
         with self._lock:
             answers = self._answers(questions, self._clock.now_ns())
@@ -163,7 +163,7 @@ class Producer(Closing):
             self._answer(sender, answer)
 
     def _answers(self, questions: Sequence[_Question], now_ns: int) -> list[tuple[tuple[str, int], Message]]:
-        """Return the answers to questions, and to whom; where the disk takes no more, those that write nothing."""
+        """Return the answers and their recipients; when the disk is full, only those that write nothing."""
         counters = self._core.counters.copy()
         try:
             answers = self._received(questions, now_ns, writable=True)
@@ -191,7 +191,7 @@ class Producer(Closing):
         return found
 
     def _questions(self) -> list[_Question]:
-        """Return what has come, a batch at most; raise StoreError when the socket has failed again and again."""
+        """Return pending packets, at most a batch; raise StoreError when the socket has failed repeatedly."""
         found: list[_Question] = []
         try:
             for data, sender in receive(self._socket, _AT_ONCE):
@@ -219,12 +219,12 @@ class Producer(Closing):
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether only this host reaches an address; raise StoreError for what is none."""
+    """Return whether only this host reaches an address; raise StoreError for an invalid one."""
     return IPv4Address(address_of(address)).is_loopback
 
 
 def _allowed(address: str, writers: Collection[str] | None, *, anyone: bool) -> frozenset[int] | None:
-    """Return the addresses that may write, None: all; raise StoreError where that is not said and others reach it."""
+    """Return the addresses that may write, None: all; raise StoreError if unspecified for a reachable address."""
     if writers is not None and anyone:
         raise StoreError("writers are named, and anyone may write: say one of the two")
     if writers is not None:

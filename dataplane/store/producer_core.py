@@ -1,8 +1,8 @@
-"""What a producer answers: no socket and no thread; `ContentDatabase` keeps what must not be forgotten.
+"""Answers of a producer, without socket or thread; `ContentDatabase` keeps the persistent state.
 
-Versions of a name are counted up. A write is taken of who has shown that he receives at his address. It is remembered,
-so that it is answered alike when it comes again; blocks of a long value wait in memory until the first segment, which
-names their hash, makes them the value.
+Versions of a name are counted up. A write is accepted from a sender that has proved that it receives at its address. It
+is remembered, so that a retransmission gets the same answer; blocks of a long value wait in memory until the first
+segment, which names their hash, makes them the value.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from dataplane.wire.store import Kind, Message, Reason
 MS: Final = 1_000_000
 S: Final = 1_000_000_000
 REMEMBERED_NS: Final = 600 * S
-"""How long a write is known again; clients that are more patient than that may write twice."""
+"""Time for which a write is remembered; clients with more patience may write twice."""
 BLOCK_FRESHNESS_MS: Final = 3_600_000
-"""Blocks never change: copies of them may be given out for long."""
+"""Blocks never change: copies of them may be served for long."""
 _ON_THE_WAY_NS: Final = 100 * MS
-"""What an answer may take to the switch that copies it."""
+"""Maximum time of an answer on its way to the switch that copies it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What a producer takes in; a write beyond it is refused with FULL, those who read go on."""
+    """Limits of a producer's content; a write beyond them is refused with FULL, while readers continue."""
 
     names: int = 100_000
     """Names with content; a value of more than 1,000 bytes takes two, its own and that of its hash."""
     bytes: int = 1 << 30
-    """All content, in memory and on disk: 256 bytes a segment beside what is written."""
+    """All content, in memory and on disk: 256 bytes per segment besides the data."""
     open_writes: int = 1024
-    """Long values of which not all blocks have come; of more, who has most loses his oldest."""
+    """Long values with missing blocks; when full, evict the oldest value of the largest sender."""
     open_bytes: int = 256 << 20
-    """Blocks of values that are not complete; of more, who has most loses his oldest."""
+    """Blocks of incomplete values; when full, evict the oldest value of the largest sender."""
     remembered_writes: int = 1 << 20
-    """Writes of the last ten minutes, which are known again."""
+    """Writes of the last ten minutes, which are recognised when repeated."""
 
     def __post_init__(self) -> None:
         for quota in fields(self):
@@ -57,18 +57,18 @@ class Quotas:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What a producer allows."""
+    """Policy of a producer."""
 
     freshness_ms: int = 1000
-    """For how long copies may be given out, where a write does not say."""
+    """Time for which copies may be served, unless a write specifies it."""
     writers: frozenset[int] | None = None
-    """The addresses that may write; None: everybody."""
+    """The addresses that may write; None: all."""
     quotas: Quotas = Quotas()
 
 
 @dataclass(slots=True)
 class _Outstanding:
-    """Until when copies of a name may be given out, of its newest version and of older ones; who asked for it last."""
+    """Expiry of copies of a name, for its newest version and older ones; its last requester."""
 
     until_ns: int = 0
     older_ns: int = 0
@@ -76,7 +76,7 @@ class _Outstanding:
 
 
 class ProducerCore:
-    """One producer's content. Times are nanoseconds of UTC; `database.commit` is the caller's, before he answers."""
+    """One producer's content. Times are nanoseconds of UTC; the caller calls `database.commit` before it answers."""
 
     def __init__(
         self, database: ContentDatabase, settings: ProducerSettings, now_ns: int, proofs: Proofs | None = None
@@ -88,10 +88,10 @@ class ProducerCore:
         self._outstanding: dict[bytes, _Outstanding] = {}
         for key, item in database.items.items():
             if key[1] == 0:
-                self._note(key[0], item, now_ns)  # what was outstanding before the last start
+                self._note(key[0], item, now_ns)  # copies served before the last start
 
     def receive(self, source: Source, message: Message, now_ns: int, *, writable: bool = True) -> Message | None:
-        """Return the answer, None for what wants none; nothing is written while not `writable`, which is answered."""
+        """Return the answer, None if none is needed; while not `writable`, writes are refused."""
         if message.kind is Kind.INTEREST:
             return self._asked(source, message, now_ns)
         if message.kind is not Kind.PUT:
@@ -101,7 +101,7 @@ class ProducerCore:
             return self._refusal(message, Reason.FORBIDDEN)
         if not self._proofs.holds(source, proof, now_ns):
             self.counters["unproven"] += 1
-            # Of no version: switches look at refusals that have one.
+            # Without a version: switches act on refusals that have one.
             told, number = self._proofs.of(source, now_ns), message.number
             return Message(Kind.NACK, message.name, message.segment, number=number, reason=Reason.UNPROVEN, tag=told)
         if message.version:
@@ -111,7 +111,7 @@ class ProducerCore:
         return self._written(source, message, now_ns, writable=writable)
 
     def publish(self, name: str, value: bytes, now_ns: int, *, freshness_ms: int | None = None) -> int:
-        """Replace a value from here; return its version."""
+        """Replace a value locally; return its version."""
         key, blocks = key_of(digest(name)), list[bytes]()
         if len(value) <= MOST_IN_FIRST:
             (first,) = layout.in_place(value)
@@ -126,7 +126,7 @@ class ProducerCore:
         return self._replace(key, blocks, Item(0, freshness_ms, 0, first), now_ns)
 
     def announcement(self, name: str) -> tuple[Source, Message] | None:
-        """Return what ends copies of older versions on the way to who asked for a name last; it may be lost."""
+        """Return a message to a name's last requester that ends copies of older versions on its way; it may be lost."""
         number = digest(name)
         key = key_of(number)
         outstanding, item = self._outstanding.get(key), self._database.items.get((key, 0))
@@ -135,11 +135,11 @@ class ProducerCore:
         return outstanding.reader, Message(Kind.PUT_ACK, number, version=item.version)
 
     def settled_ns(self, name: str) -> int:
-        """Return when no copy of an older version than the newest can be fresh any more."""
+        """Return when no copy of a version older than the newest can be fresh any more."""
         return self._outstanding.get(key_of(digest(name)), _Outstanding()).older_ns
 
     def dialogue(self, wanted: Dialogue[T], now_ns: int) -> T:
-        """Carry out a dialogue of this producer with itself."""
+        """Run a dialogue of this producer with itself."""
         try:
             step = next(wanted)
             while True:
@@ -149,11 +149,11 @@ class ProducerCore:
             return result
 
     def read(self, name: str, now_ns: int) -> bytes:
-        """Return a value as a reader gets it; raise AbsentError where there is none."""
+        """Return a value as a reader gets it; raise AbsentError if there is none."""
         return self.dialogue(reading(name), now_ns).value
 
     def tidy(self, now_ns: int) -> None:
-        """Forget writes that are not repeated any more, and blocks that are no value's."""
+        """Forget writes that are no longer retransmitted, and blocks that belong to no value."""
         while self._database.writes:
             write, done = next(iter(self._database.writes.items()))
             if now_ns - done.time_ns <= REMEMBERED_NS:
@@ -217,7 +217,7 @@ class ProducerCore:
         return self._acknowledgement(message, version, now_ns)
 
     def _acknowledgement(self, message: Message, version: int, now_ns: int) -> Message:
-        """Return what says that a write is done, with the content, so that copies are renewed at once."""
+        """Return the acknowledgement of a write, with the content, so that copies are renewed at once."""
         name = key_of(message.name)
         item = self._database.items[name, 0]
         if item.version != version:
@@ -226,7 +226,7 @@ class ProducerCore:
         return _answer(message, Kind.PUT_ACK, item)
 
     def _replace(self, name: bytes, blocks: Sequence[bytes], item: Item, now_ns: int) -> int:
-        """Have a first segment, and its blocks that are not kept yet, in the next version; return that."""
+        """Store a first segment, and its new blocks, as the next version; return that."""
         before, preamble = self._database.items.get((name, 0)), layout.decode(item.content)
         version = 1 if before is None else before.version % (2**32 - 1) + 1
         old = None if before is None else self._only_of(before, item.content)
@@ -244,7 +244,7 @@ class ProducerCore:
         return version
 
     def _stage(self, source: Source, message: Message, now_ns: int) -> Message:
-        # Blocks that a name has need not wait: they are what their hash says.
+        # Blocks that a name already uses need no staging: their hash has been verified.
         number = key_of(message.name)
         is_kept = number in self._database.blocks
         if not is_kept and not self._staging.put(number, message.segment, message.content, source[0], now_ns):
@@ -253,7 +253,7 @@ class ProducerCore:
         return replace(message, kind=Kind.PUT_ACK, version=1, content=b"", freshness_ms=0)
 
     def _complete(self, preamble: Preamble) -> bool:
-        """Return whether all blocks of a value are here, and are what was hashed; what is known to be is not hashed."""
+        """Return whether all blocks of a value are present and match its hash; verified ones are not hashed again."""
         number = key_of(preamble.hash)
         kept, staged = self._database.blocks.get(number), self._staging.get(number)
         if kept is not None:
@@ -267,7 +267,7 @@ class ProducerCore:
         return staged.length == preamble.length
 
     def _staged(self, preamble: Preamble) -> list[bytes]:
-        """Return the blocks that wait to be a value's which is complete."""
+        """Return the staged blocks of a value that is complete."""
         number = key_of(preamble.hash)
         staged = self._staging.get(number)
         if preamble.form is not Form.BY_HASH or number in self._database.blocks or staged is None:
@@ -275,11 +275,11 @@ class ProducerCore:
         return [staged.blocks[place] for place in range(1, preamble.further + 1)]
 
     def _recorded(self, source: Source, message: Message, *, writable: bool) -> Message:
-        """Take what a switch has recorded, in the writer's version."""
+        """Process content that a switch has recorded, in the writer's version."""
         preamble = layout.decode(message.content) if message.segment == 0 else None
         name = key_of(message.name)
         if name in self._database.blocks or (preamble is not None and preamble.form is Form.BY_HASH):
-            return self._refusal(message, Reason.FORBIDDEN)  # blocks are what their hash says, and here nobody looks
+            return self._refusal(message, Reason.FORBIDDEN)  # blocks must match their hash, which is not checked here
         key = name, message.segment
         before = self._database.items.get(key)
         if before is None or ahead(message.version, of=before.version) > 0:
@@ -296,7 +296,7 @@ class ProducerCore:
     # room
 
     def _has_room(self, name: bytes, first: bytes, blocks: Sequence[bytes]) -> bool:
-        """Return whether a value fits, with blocks that are not kept yet, in place of what its name has now."""
+        """Return whether a value fits, with its new blocks, in place of its name's current one."""
         before = self._database.items.get((name, 0))
         more = _cost(first) + sum(map(_cost, blocks))
         names = (not self._database.has_name(name)) + bool(blocks)
@@ -309,13 +309,13 @@ class ProducerCore:
         return self._fits(more, names)
 
     def _fits(self, more: int, names: int) -> bool:
-        """Return whether quotas bear so many bytes and names more; what asks for no more always fits."""
+        """Return whether quotas permit so many more bytes and names; a request for no more always fits."""
         database, quotas = self._database, self._quotas
         has_bytes = more <= 0 or database.nbytes + more <= quotas.bytes
         return has_bytes and (names <= 0 or database.names + names <= quotas.names)
 
     def _only_of(self, first: Item, by: bytes = b"") -> Preamble | None:
-        """Return the value whose blocks go when a first segment is replaced by another, None where none do."""
+        """Return the value whose blocks are freed when a first segment is replaced by another, None if none are."""
         preamble, after = layout.decode(first.content), layout.decode(by)
         if preamble is None or preamble.form is not Form.BY_HASH or not preamble.further:
             return None
@@ -325,7 +325,7 @@ class ProducerCore:
         return preamble if blocks is not None and blocks.names == 1 else None
 
     def _retire(self, old: Preamble, now_ns: int) -> None:
-        """Keep the blocks of a value that was replaced only for those who are reading it, if there is room."""
+        """Stage the blocks of a replaced value for its current readers, if there is room."""
         has_room, number = True, key_of(old.hash)
         for place in range(1, old.further + 1):
             key = number, place
@@ -361,6 +361,6 @@ def _answer(message: Message, kind: Kind, item: Item) -> Message:
 
 
 def _identity(source: Source, message: Message) -> bytes:
-    """Return what a write is known by when it comes again: who asked, its number, and all of what was to be written."""
+    """Return the key that identifies a repeated write: the requester, its number, and everything to be written."""
     parts = (*source, message.number, message.name, message.freshness_ms)
     return hashlib.blake2b(repr(parts).encode() + message.content, digest_size=16).digest()

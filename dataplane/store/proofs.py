@@ -1,8 +1,8 @@
-"""Proofs that who writes receives at the address that its packets come from, without memory of anybody.
+"""Stateless proofs that a writer receives at the address that its packets come from.
 
-A proof is a keyed hash of address, UDP port and a slot of time, with a key that only this process knows. It is sent to
-the address that a write came from: who only writes that address into a packet never sees it. As SYN cookies (RFC 4987,
-3.6), it has 32 bits: of forged writes with a guess one in two billion is taken.
+A proof is a keyed hash of address, UDP port and a time slot, with a key that only this process knows. It is sent to the
+address that a write came from: a sender that spoofs that address never sees it. Like SYN cookies (RFC 4987, 3.6), it
+has 32 bits: of forged writes with a guessed proof, one in two billion is accepted.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ Source: TypeAlias = tuple[int, int]
 """IPv4 address and UDP port."""
 
 SLOT_NS: Final = 60_000_000_000
-"""A proof holds in the slot in which it was made, and in the next one."""
+"""A proof is valid in the slot in which it was made, and in the next one."""
 
 
 class Proofs:
-    """Makes and checks one producer's proofs; `key` has 16 to 64 secret bytes, drawn by default."""
+    """Makes and checks one producer's proofs; `key` has 16 to 64 secret bytes, random by default."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key or secrets.token_bytes(32)
 
     def of(self, source: Source, now_ns: int) -> int:
-        """Return what a source is to send with its writes: 1 to 2^32 - 1."""
+        """Return the proof that a source must send with its writes: 1 to 2^32 - 1."""
         return self._made(source, now_ns // SLOT_NS)
 
     def holds(self, source: Source, proof: int, now_ns: int) -> bool:
-        """Return whether a source was told so, less than two slots ago."""
+        """Return whether a source was given this proof less than two slots ago."""
         slot = now_ns // SLOT_NS
         return proof != 0 and proof in (self._made(source, slot), self._made(source, slot - 1))
 

@@ -1,6 +1,6 @@
-"""Questions under way: each is sent until it is answered, and no more of them at once than the network bears.
+"""Outstanding requests: each is sent until it is answered, with no more at once than the network can carry.
 
-No socket and no clock: who has those calls `due` and `receive`.
+No socket and no clock: the owner of those calls `due` and `receive`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _WINDOWS: Final = (1.0, 256.0)
 
 
 class Pace:
-    """What a client has learnt of the way to the store: round trip times (RFC 6298) and how much may be under way."""
+    """A client's estimate of the path to the store: round trip times (RFC 6298) and the permitted number in flight."""
 
     def __init__(self, chance: random.Random, *, least_timeout_ns: int = 5 * MS) -> None:
         self.window = 16.0
         self.proof = 0
-        """What the producer has told us at our address, and wants to see of who writes."""
+        """Proof that the producer sent to our address, and requires from writers."""
         self._number = chance.getrandbits(32)
         self._least_ns = least_timeout_ns
         self._mean_ns: float | None = None
@@ -36,18 +36,18 @@ class Pace:
 
     @property
     def timeout_ns(self) -> int:
-        """After how long a question that was sent once is sent again."""
+        """Time after which a request that was sent once is sent again."""
         if self._mean_ns is None:
             return _FIRST_NS
         return round(min(max(self._mean_ns + 4 * self._spread_ns, self._least_ns), _LONGEST_NS))
 
     def number(self) -> int:
-        """Return a number that no other question of this client has."""
+        """Return a number that no other request of this client has."""
         self._number = (self._number + 1) % 2**32
         return self._number
 
     def answered(self, round_trip_ns: int | None) -> None:
-        """Take an answer; the time is None where it might be that of another sending."""
+        """Process an answer; the time is None if it may belong to another transmission."""
         self.window = min(self.window + 1 / self.window, _WINDOWS[1])
         if round_trip_ns is None:
             return
@@ -57,7 +57,7 @@ class Pace:
         self._mean_ns += (round_trip_ns - self._mean_ns) / 8
 
     def lost(self, now_ns: int) -> None:
-        """Send less at once, no more often than once a round trip."""
+        """Reduce the number in flight, at most once per round trip."""
         if now_ns >= self._cut_ns:
             self._cut_ns = now_ns + self.timeout_ns
             self.window = max(self.window / 2, _WINDOWS[0])
@@ -65,7 +65,7 @@ class Pace:
 
 @dataclass(slots=True)
 class _Pending:
-    """A question that was sent: when first, when it is sent again, with which proof, and how often."""
+    """A sent request: its first send time, next send time, proof, and number of transmissions."""
 
     place: int
     sent_ns: int
@@ -75,7 +75,7 @@ class _Pending:
 
 
 class Requests:
-    """Some questions at once; `answers` are in the questions' order, None for what is not answered yet."""
+    """A set of concurrent requests; `answers` are in the requests' order, None for those not answered yet."""
 
     def __init__(self, questions: Sequence[Message], pace: Pace) -> None:
         self.answers: list[Message | None] = [None] * len(questions)
@@ -87,11 +87,11 @@ class Requests:
 
     @property
     def is_done(self) -> bool:
-        """Whether all questions are answered."""
+        """True if all requests are answered."""
         return not self._new and not self._waiting
 
     def due(self, now_ns: int) -> list[Message]:
-        """Return what is to be sent now."""
+        """Return the messages to send now."""
         found = []
         for waiting in self._waiting.values():
             if waiting.again_ns > now_ns:
@@ -113,11 +113,11 @@ class Requests:
         return found
 
     def next_ns(self) -> int:
-        """Return when there is something to send again; only while not done, and after `due`."""
+        """Return when there is something to send again; call only while not done, and after `due`."""
         return min(waiting.again_ns for waiting in self._waiting.values())
 
     def receive(self, message: Message, now_ns: int) -> None:
-        """Take what came; what answers nothing that was asked is left out."""
+        """Process a received message; ignore it if it answers no request."""
         waiting = self._waiting.get(message.number)
         if waiting is None:
             return
@@ -126,7 +126,7 @@ class Requests:
         if not same or message.kind not in ANSWERS[question.kind]:
             return
         if message.kind is Kind.NACK and message.reason is Reason.UNPROVEN:
-            # With a proof that was sent already it is of an earlier sending, and the next one comes in its own time.
+            # If the proof was already sent, this answers an earlier transmission; the next one follows on schedule.
             if message.tag != waiting.proof:
                 self._pace.proof, waiting.times, waiting.again_ns = message.tag, 0, now_ns
         else:
@@ -135,6 +135,6 @@ class Requests:
             self.answers[waiting.place] = message
 
     def _proven(self, place: int) -> Message:
-        """Return a question as it is sent now."""
+        """Return a request with the current proof."""
         question = self._questions[place]
         return replace(question, tag=self._pace.proof) if question.kind is Kind.PUT else question

@@ -1,4 +1,4 @@
-"""UDP sockets for named content: without checksum, since switches change these packets and know no others."""
+"""UDP sockets for named content: without checksum, since switches change these packets and support no others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataplane.linux import SO_NO_CHECK
 from dataplane.store.errors import StoreError
 
 MOST_BYTES: Final = 2048
-"""No packet of named content is longer."""
+"""Upper bound on packets of named content."""
 _BUFFER_BYTES: Final = 4 << 20
 
 
 def address_of(text: str) -> str:
-    """Return an IPv4 address as it is written; raise StoreError for what is none."""
+    """Validate an IPv4 address; raise StoreError for an invalid one."""
     try:
         return str(IPv4Address(text))
     except AddressValueError:
@@ -24,7 +24,7 @@ def address_of(text: str) -> str:
 
 
 def receive(opened: socket.socket, most: int) -> Iterator[tuple[bytes, tuple[str, int]]]:
-    """Yield what has come to a socket that does not block, `most` packets at most, each with its sender."""
+    """Yield pending packets of a non-blocking socket with their senders, at most `most`."""
     for _ in range(most):
         try:
             yield opened.recvfrom(MOST_BYTES)
@@ -33,7 +33,7 @@ def receive(opened: socket.socket, most: int) -> Iterator[tuple[bytes, tuple[str
 
 
 def open_socket(local: tuple[str, int]) -> socket.socket:
-    """Return a bound socket; raise StoreError that names the address."""
+    """Return a bound socket; raise StoreError naming the address."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
         opened.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)

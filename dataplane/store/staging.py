@@ -1,7 +1,7 @@
-"""Blocks of long values that are no value's: not yet, as some are missing, or not any more, as others replaced it.
+"""Blocks of long values that belong to no value: some are still missing, or a newer value has replaced them.
 
-They are in memory only, for half a minute after the last one came, and bounded: where there is no room, who has most
-loses what has waited longest.
+They are in memory only, for half a minute after the last one arrived, and bounded: when full, evict the oldest value of
+the largest writer.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from typing import Final
 from dataplane.store.content_database import SEGMENT_COST
 
 _GRACE_NS: Final = 30_000_000_000
-"""How long blocks are kept, for their writer to go on, or for those who are reading them."""
+"""Time for which blocks are kept, for their writer to continue, or for current readers."""
 
 
 @dataclass(slots=True)
 class Staged:
-    """Blocks of one hash by segment, who sent the first of them, and when one came last."""
+    """Blocks of one hash by segment, the sender of the first, and the arrival time of the last."""
 
     writer: int
     since_ns: int
     blocks: dict[int, bytes] = field(default_factory=dict)
     nbytes: int = 0
     length: int | None = None
-    """How long the value is that they have been found to be, by its hash."""
+    """Length of their value, once verified by its hash."""
 
 
 class Staging:
-    """All staged blocks, by the hash that they are to have, as `key_of` makes it."""
+    """All staged blocks, by their expected hash, as made by `key_of`."""
 
     def __init__(self, most_values: int, most_bytes: int) -> None:
         self._most_values, self._most_bytes = most_values, most_bytes
         self.nbytes = 0
-        """What all of it takes."""
+        """Total size of the blocks."""
         self._staged: dict[bytes, Staged] = {}
         self._bytes: Counter[int] = Counter()
         self._values: Counter[int] = Counter()
 
     def __len__(self) -> int:
-        """Return of how many values there are blocks."""
+        """Return the number of values with blocks."""
         return len(self._staged)
 
     def get(self, number: bytes) -> Staged | None:
@@ -70,7 +70,7 @@ class Staging:
         return True
 
     def remove(self, number: bytes) -> None:
-        """Keep the blocks of a hash no more."""
+        """Drop the blocks of a hash."""
         staged = self._staged.pop(number, None)
         if staged is not None:
             self.nbytes -= staged.nbytes
@@ -80,12 +80,12 @@ class Staging:
                 del self._bytes[staged.writer], self._values[staged.writer]
 
     def tidy(self, now_ns: int) -> None:
-        """Forget what nobody has gone on with."""
+        """Drop values that have expired."""
         for number in [number for number, one in self._staged.items() if now_ns - one.since_ns > _GRACE_NS]:
             self.remove(number)
 
     def _drop_one(self, shares: Counter[int], spare: bytes | None = None) -> None:
-        """Remove the oldest value of the writer who has most of what is short."""
+        """Evict the oldest value of the writer that uses most of the scarce resource."""
         for writer, _ in shares.most_common():
             for number, staged in self._staged.items():
                 if staged.writer == writer and number != spare:

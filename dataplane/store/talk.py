@@ -1,4 +1,4 @@
-"""A dialogue carried out by events: for clients in virtual time, and whoever else has no socket of his own."""
+"""Event-driven dialogues: for clients in virtual time, and others without a socket of their own."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dataplane.wire.store import Message
 
 
 class Carrier(Protocol):
-    """What carries a client's questions to a producer, and answers back."""
+    """Carries a client's requests to a producer, and answers back."""
 
     chance: random.Random
 
     @property
     def now_ns(self) -> int:
-        """The present time."""
+        """The current time."""
         ...
 
     def after(self, delay_ns: int, call: Callable[[], None]) -> object:
@@ -28,12 +28,12 @@ class Carrier(Protocol):
         ...
 
     def send(self, source: Source, message: Message, back: Callable[[Message], None]) -> None:
-        """Send a question; its answers, if any, are handed back."""
+        """Send a request; its answers, if any, are passed back."""
         ...
 
 
 class Talk:
-    """A dialogue that is carried out over a network; `result` or `error` when `is_over`, which was at `ended_ns`."""
+    """A dialogue run over a network; `result` or `error` is set when `is_over`, as of `ended_ns`."""
 
     def __init__(self, network: Carrier, source: Source, dialogue: Dialogue[T], pace: Pace | None = None) -> None:
         self.result: object = None

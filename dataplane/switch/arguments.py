@@ -1,6 +1,6 @@
 """The command line of `millrace switch`: options named like those of bmv2's simple_switch_grpc, and our own.
 
-simple_switch_grpc wants its target's options behind `--`; here every option may stand on either side of it.
+simple_switch_grpc expects its target's options after `--`; here every option may be on either side of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dataplane.switch.v1model import DROP_PORT
 T = TypeVar("T")
 
 COMMAND_LINE = "command line"
-"""What errors name in place of a file."""
+"""Source named in errors in place of a file."""
 
 PIPELINES = ("compiled", "interpreter")
 KERNEL_RINGS = ("ring", "throughput")
@@ -49,16 +49,16 @@ _OF_TLS = ("with_client_auth", "cert", "key", "cacert", "tokens")
 _RATE = Unit(RATE, "bit/s")
 _DELAY = Unit(TIME, "ns")
 _MESSAGE_PORTS = tuple((number, "") for number in range(16))
-"""The ports that --packet-in has where no others are named."""
+"""The ports of --packet-in if no others are named."""
 
 
 MESSAGES = "message:"
-"""What stands in front of the number of a port whose packets are messages."""
+"""Prefix of the number of a port whose packets are messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttachedPort:
-    """A switch port and what is behind it: a network device, IN.pcap,OUT.pcap, unix:PATH, or messages."""
+    """A switch port and its attachment: a network device, IN.pcap,OUT.pcap, unix:PATH, or messages."""
 
     settings: PortSettings
     device: str
@@ -67,10 +67,10 @@ class AttachedPort:
 
 @dataclass(frozen=True, slots=True)
 class DriverSettings:
-    """What forwards: the compiled pipeline or the interpreter, over which kind of port, with how many threads.
+    """The forwarding engine: the compiled pipeline or the interpreter, over which kind of port, with how many threads.
 
-    A worker spins `spin_us` at most before it sleeps; capture files are read from `files_wait_s` after the switch is
-    ready.
+    A worker spins for `spin_us` at most before it sleeps; capture files are read from `files_wait_s` after the switch
+    is ready.
     """
 
     pipeline: str = "compiled"
@@ -82,13 +82,13 @@ class DriverSettings:
 
 @dataclass(frozen=True, slots=True)
 class SwitchSettings:
-    """Everything that a switch process needs to know when it starts.
+    """Everything that a switch process needs to know on startup.
 
-    Without a `program` a controller pushes one; with a program and no `p4info` packets are forwarded, and P4Runtime
-    has no pipeline until a controller pushes one. `presets` is p4c's entries file. `ready_file` appears once the
-    switch answers; `stats_file` holds all counters as JSON and is replaced about once a second; the process stops when
-    the other end of the pipe `lifeline_fd` is closed, so that no switch outlives what started it. `notes` are lines for
-    the log: what is not done of what was asked for.
+    Without a `program` a controller pushes one; with a program and no `p4info` packets are forwarded, and P4Runtime has
+    no pipeline until a controller pushes one. `presets` is p4c's entries file. `ready_file` appears once the switch
+    responds; `stats_file` holds all counters as JSON and is replaced about once a second; the process stops when the
+    other end of the pipe `lifeline_fd` is closed, so that no switch outlives its parent. `notes` are lines for the log:
+    requested features that are not provided.
     """
 
     ports: tuple[AttachedPort, ...]
@@ -114,9 +114,9 @@ class SwitchSettings:
 
 
 def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings:
-    """Return the settings that a command line (without the command's name) asks for; raise ConfigError.
+    """Return the settings for a command line (without the command's name); raise ConfigError.
 
-    `name` is what the command is called: under one of bmv2's, what bmv2's users expect is not refused.
+    `name` is the command's name: under one of bmv2's names, options that bmv2's users expect are not refused.
     """
     words = list(argv)
     if "--" in words:
@@ -169,7 +169,7 @@ simple_switch_grpc are taken, before or after `--`; a line in the log names thos
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raise where argparse would print its usage and exit."""
+        """Raise instead of printing argparse's usage and exiting."""
         raise ConfigError(message, file=COMMAND_LINE)
 
 
@@ -277,7 +277,7 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None, Path | None]:
-    """Return the program, its P4Info and its entries file, named or beside it."""
+    """Return the program, its P4Info and its entries file, named or found next to it."""
     program: Path | None = found.program
     p4info: Path | None = found.p4info
     presets: Path | None = found.presets
@@ -294,7 +294,7 @@ def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None, 
 
 
 def _find_cpu_port(found: argparse.Namespace, ports: Sequence[AttachedPort], name: str) -> int:
-    """Return the CPU port; where bmv2 would have none as none is named, it is one without an interface."""
+    """Return the CPU port; if none is named and bmv2 would have none, it is one without an interface."""
     numbers = {port.settings.number for port in ports}
     cpu_port: int | None = found.cpu_port
     if cpu_port is None:
@@ -341,7 +341,7 @@ def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
 
 
 def _joining_by_port(found: argparse.Namespace, devices: dict[int, str]) -> dict[int, Joining]:
-    """Return what each port does; what is said of one port counts more than what is said of all."""
+    """Return each port's setting; a setting for one port overrides that for all."""
     of_all = [joining for number, joining in found.join_segments if number is None]
     of_one = [(number, joining) for number, joining in found.join_segments if number is not None]
     if len(of_all) > 1:
@@ -394,7 +394,7 @@ def _interface(text: str) -> tuple[int, str]:
 
 
 def _pair_of(unit: Unit | None) -> Callable[[str], tuple[int, int]]:
-    """Return what reads PORT:NUMBER, where the number may say its unit."""
+    """Return a parser of PORT:NUMBER, where the number may carry its unit."""
     example = "1:64" if unit is None else f"1:{unit.kind.example}"
 
     def read(text: str) -> tuple[int, int]:
@@ -431,7 +431,7 @@ def _wrong(option: str, problem: str) -> ConfigError:
 
 
 def command_line(settings: SwitchSettings) -> list[str]:
-    """Return the arguments that `parse_arguments` reads these settings from."""
+    """Return the arguments from which `parse_arguments` reads these settings."""
     words = bmv2_command_line(settings)
     own: list[str] = []
     for port in settings.ports:

@@ -1,4 +1,4 @@
-"""Opens what stands behind the ports of a switch process: network devices, UNIX sockets, capture files."""
+"""Opens the attachments of a switch process's ports: network devices, UNIX sockets, capture files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _POLL_S = 0.002
 
 
 def open_attachments(stack: ExitStack, settings: SwitchSettings) -> dict[int, NicPort]:
-    """Open what all ports are attached to; return them by number. The stack closes them. Raises PortError."""
+    """Open the attachments of all ports; return them by number. The stack closes them. Raises PortError."""
     if settings.bmv2.packet_in is not None:
         return _open_messages(stack, settings, settings.bmv2.packet_in)
     return {
@@ -64,7 +64,7 @@ def open_attachments(stack: ExitStack, settings: SwitchSettings) -> dict[int, Ni
 
 
 def with_tc_rates(settings: SwitchSettings) -> SwitchSettings:
-    """Return settings whose ports have the rates to which tc holds their devices, where they have none of their own."""
+    """Return settings in which ports without a rate have the rate to which tc limits their device."""
     return replace(settings, ports=tuple(_with_tc_rate(port) for port in settings.ports))
 
 
@@ -90,7 +90,7 @@ def _open_messages(stack: ExitStack, settings: SwitchSettings, address: str) -> 
 
 
 def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettings, rings: RingSettings) -> NicPort:
-    """Open what a port is attached to, with a queue for each worker where it can have several.
+    """Open a port's attachment, with a queue for each worker if it can have several.
 
     The stack closes it. Raises PortError.
     """
@@ -113,9 +113,10 @@ def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettin
 def watch_joining(
     stack: ExitStack, settings: SwitchSettings, opened: Mapping[int, NicPort]
 ) -> tuple[JoinWatch | None, dict[int, str]]:
-    """Return what opens the gates of ports that join where nobody minds, and of other ports why they do not join.
+    """Return what opens the gates of ports that join where that is safe, and why the other ports do not join.
 
-    The stack closes it. Who may not look around, as a service without root, joins nothing.
+    The stack closes it. A process without the rights to inspect the cable, such as a service without root, joins
+    nothing.
     """
     found: dict[int, str] = {}
     gated: dict[int, NicPort] = {}
@@ -146,14 +147,14 @@ def _why_not(port: AttachedPort, io: str) -> str | None:
 
 
 def _rings(settings: SwitchSettings, position: int) -> RingSettings:
-    """Return the rings of one of the ports; flows are spread otherwise than on its neighbours."""
+    """Return the rings of one of the ports; flows are spread differently than on its neighbours."""
     joining = settings.ports[position].joining if settings.driver.io in KERNEL_RINGS else Joining.OFF
     frames = _ring_frames(len(settings.ports))
     return RingSettings(rx_frames=frames, join_segments=_JOINING[joining], first_queue=position)
 
 
 def _ring_frames(ports: int) -> int:
-    """Return the frames of each port's ring: large for loss, yet a switch of many ports keeps its memory in bounds."""
+    """Return the frames of each port's ring: large against loss, yet bounded in total on a switch of many ports."""
     return min(_MOST_RING_FRAMES, max(_LEAST_RING_FRAMES, _FRAMES_OF_ALL_RINGS // max(1, ports)))
 
 
@@ -163,10 +164,10 @@ def is_device(device: str) -> bool:
 
 
 class CaptureFiles:
-    """Feeds one end of a cable from a capture file, as fast as it takes them, and writes to another what comes back.
+    """Feeds a cable end from a capture file, as fast as it takes frames, and writes what comes back to another file.
 
-    Begins `wait_s` seconds after it was made. Raises PortError if the files cannot be opened; a file that is damaged
-    ends where the damage begins, and `problem` says so.
+    Begins `wait_s` seconds after creation. Raises PortError if the files cannot be opened; a damaged file ends where
+    the damage begins, and `problem` says so.
     """
 
     def __init__(self, end: NicPort, source: Path, target: Path, *, wait_s: float = 0) -> None:
@@ -184,7 +185,7 @@ class CaptureFiles:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is still to be written and close the files."""
+        """Write pending frames and close the files."""
         self._stopping.set()
         self._thread.join()
         self._write()

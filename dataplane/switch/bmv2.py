@@ -27,7 +27,7 @@ _THRIFT_OPTION = "--thrift-port"
 
 
 def is_installed() -> bool:
-    """Return whether simple_switch_grpc is on the PATH: bmv2's, not what starts our switch under that name."""
+    """Return whether simple_switch_grpc is on the PATH: bmv2's, not our shim of the same name."""
     return _find() is not None
 
 
@@ -37,11 +37,11 @@ def _find() -> str | None:
 
 
 def command(settings: SwitchSettings) -> list[str]:
-    """Return the command that starts bmv2; raise SwitchError if it is not installed or cannot do what is asked.
+    """Return the command that starts bmv2; raise SwitchError if it is not installed or cannot satisfy the settings.
 
-    bmv2 limits packets a second, not bits, and knows no delay, so no jitter: ports with a rate or delay are refused
-    (see `without_cables`). It has eight priorities, as ours, and a Thrift port of its own where it was built with
-    Thrift: a second one would find port 9090 taken, and end.
+    bmv2 limits packets per second, not bits, and supports no delay, hence no jitter: ports with a rate or delay are
+    refused (see `without_cables`). It has eight priorities, like ours, and a Thrift port of its own if it was built
+    with Thrift: a second instance would find port 9090 taken, and exit.
     """
     path = _find()
     if path is None:
@@ -60,7 +60,7 @@ def thrift_words(path: str = EXECUTABLE) -> list[str]:
 
 @lru_cache
 def _has_thrift(path: str) -> bool:
-    """Return whether an executable names the option; raise SwitchError if it cannot be asked."""
+    """Return whether an executable has the option; raise SwitchError if it cannot be run."""
     try:
         found = subprocess.run(  # noqa: S603 - bmv2, no shell
             [path, "--help"], capture_output=True, text=True, check=False, timeout=_HELP_S
@@ -77,7 +77,7 @@ def _free_port() -> int:
 
 
 def without_cables(settings: SwitchSettings) -> SwitchSettings:
-    """Return the settings without rates, delays and queue lengths, and with a log level that bmv2 takes."""
+    """Return the settings without rates, delays and queue lengths, and with a log level that bmv2 accepts."""
     ports = tuple(AttachedPort(PortSettings(port.settings.number), port.device) for port in settings.ports)
     return replace(settings, ports=ports)
 
@@ -97,14 +97,14 @@ class Bmv2Process:
         return self
 
     def wait_ready(self, timeout_s: float = 20.0) -> None:
-        """Return once P4Runtime answers; raise SwitchError if bmv2 ends or does not in time."""
+        """Return once P4Runtime responds; raise SwitchError if bmv2 exits or is too late."""
         process = self._process
         if process is None:
             raise SwitchError(f"{EXECUTABLE} has not been started")
         wait_listening(target_of(self.settings.grpc_address), timeout_s, lambda: process.poll() is None)
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """End it, with force after `timeout_s`; a second call does nothing."""
+        """Stop it, with force after `timeout_s`; a second call does nothing."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -120,7 +120,7 @@ class Bmv2Process:
 
 
 def wait_listening(address: str, timeout_s: float, is_alive: Callable[[], bool]) -> None:
-    """Return once a server accepts at 'host:port' or 'unix:path'; raise SwitchError if its process ends first."""
+    """Return once a server accepts at 'host:port' or 'unix:path'; raise SwitchError if its process exits first."""
     deadline = LocalDeadline(timeout_s, f"the start of {EXECUTABLE}")
     while not is_listening(address):
         if not is_alive():

@@ -1,4 +1,4 @@
-"""What the native switch and the interpreting one count alike: drops by name, ports; and the bounds that both keep."""
+"""Counters and bounds common to the native and the interpreting switch: drops by name, ports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataplane.switch.ports.states import PortCounters
 
 DEFAULT_CPU_PORT = 255
 MAX_FRAME_BYTES = 9_238
-"""A jumbo payload of 9,216 bytes behind Ethernet and two VLAN tags; what is longer is dropped as `oversize`."""
+"""A jumbo payload of 9,216 bytes after Ethernet and two VLAN tags; longer frames are dropped as `oversize`."""
 CPU_QUEUE_FRAMES = 256
 
 OVERSIZE = "oversize"
@@ -18,7 +18,7 @@ NO_PACKET_IN_RECEIVER = "no_packet_in_receiver"
 ENDLESS_LOOP = "endless_loop"
 PORT_DOWN = "port_down"
 HELLO_FORGED = "hello_forged"
-"""What a program would send to a neighbour that could take it for a hello."""
+"""Frames from a program that a neighbour could mistake for a hello."""
 
 
 @dataclass(frozen=True, slots=True)

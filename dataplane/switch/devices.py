@@ -1,4 +1,4 @@
-"""What a port's device says of itself, in the words of port states."""
+"""A device's own report of its state, expressed as port states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPER_STATUS = {
 
 
 def first_states(ports: Iterable[PortSettings], devices: Mapping[int, Port], now_ns: int) -> list[PortState]:
-    """Return the states that ports begin with; a port without a device is up."""
+    """Return the initial states of ports; a port without a device is up."""
     states = []
     for port in ports:
         device = devices.get(port.number)
@@ -28,5 +28,5 @@ def first_states(ports: Iterable[PortSettings], devices: Mapping[int, Port], now
 
 
 def read_oper(port: Port) -> OperStatus:
-    """Return how a port's device is now."""
+    """Return the current state of a port's device."""
     return OPER_STATUS[port.link_status]

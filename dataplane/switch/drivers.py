@@ -1,4 +1,4 @@
-"""The two drivers of a switch process behind one face: machine code that forwards by itself, and the interpreter."""
+"""The two drivers of a switch process behind one interface: self-forwarding machine code, and the interpreter."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dataplane.switch.v1model import PRIORITIES
 from dataplane.switch.waiting import Waiter
 
 LONGEST_LEAVE_S: Final = 0.25
-"""So long, at most, what a switch says last may take over its cables."""
+"""Longest time that a switch's last announcements may take to cross its cables."""
 _LEAVE_POLL_S = 0.001
 
 
@@ -42,7 +42,7 @@ class SwitchDriver(Protocol):
 
     @property
     def control(self) -> RuntimeControl:
-        """What the control plane's services work on."""
+        """The switch as the control plane's services see it."""
         ...
 
     def commit(self, program: Program) -> None:
@@ -50,19 +50,19 @@ class SwitchDriver(Protocol):
         ...
 
     def start(self, waiter: Waiter) -> None:
-        """Begin to forward; what `step` wants to be called for is watched by `waiter`."""
+        """Start forwarding; `waiter` watches whatever `step` needs to be called for."""
         ...
 
     def step(self, ready: Sequence[int]) -> None:
-        """Do what is due, and what these descriptors are ready for."""
+        """Do what is due, and handle these ready descriptors."""
         ...
 
     def next_due_ns(self) -> int | None:
-        """Return when `step` has something to do next, if it depends on the time."""
+        """Return the time of `step`'s next work, if it depends on the time."""
         ...
 
     def take_leave(self) -> None:
-        """Announce by hellos, if there are any, that this switch stops, so that no neighbour waits out a silence."""
+        """Announce by hellos, if any, that this switch stops, so that no neighbour has to detect the silence."""
         ...
 
     def counters(self) -> SwitchCounters:
@@ -70,17 +70,17 @@ class SwitchDriver(Protocol):
         ...
 
     def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
-        """Return every counter of switch and ports as JSON-ready values, the control plane's drops among the others."""
+        """Return every counter of switch and ports as JSON-ready values, including the control plane's drops."""
         ...
 
 
 def make_driver(stack: ExitStack, settings: SwitchSettings) -> SwitchDriver:
-    """Open the ports and return the driver that the settings ask for; the stack ends it. Raises PortError."""
+    """Open the ports and return the driver that the settings request; the stack closes it. Raises PortError."""
     return (NativeDriver if settings.driver.pipeline == "compiled" else InterpreterDriver)(stack, settings)
 
 
 class NativeDriver:
-    """Workers that forward without Python; there is nothing to do here but to read counters."""
+    """Workers that forward without Python; this thread only reads counters."""
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
         self._tracer = _tracer(stack, settings, exact=False)
@@ -108,23 +108,23 @@ class NativeDriver:
         self.control.commit(program)
 
     def start(self, waiter: Waiter) -> None:
-        """Begin to forward."""
+        """Start forwarding."""
         _start_joining(self.control, *self._joining)
         self.control.start()
         waiter.watch(self._events.fileno())
         self.control.look_at_devices()
 
     def step(self, ready: Sequence[int]) -> None:
-        """Have devices looked at that have changed."""
+        """Check devices that have changed."""
         if self._events.fileno() in ready and self._events.take():
             self.control.look_at_devices()
 
     def next_due_ns(self) -> int | None:
-        """Return None: the workers know."""
+        """Return None: the workers keep track."""
         return None
 
     def take_leave(self) -> None:
-        """Have the workers send it, and leave it the time to cross the cables."""
+        """Make the workers send it, and give it time to cross the cables."""
         self.control.take_leave()
         if any(state.hello is not None for state in self.control.port_states().values()):
             time.sleep(self._cables_s)
@@ -165,7 +165,7 @@ class InterpreterDriver:
         self._ports = ports
         self._forwarder = Forwarder(self.control, ports, clock, seed=settings.seed)
         self._numbers = {port.fileno(): number for number, port in ports.items()}
-        # The kernel reports what becomes of devices; of others, their use shows it.
+        # The kernel reports changes of devices; for other attachments only their use shows them.
         self._others = {port.settings.number for port in settings.ports if not is_device(port.device)}
         self._down: dict[int, bool] = {}
         self._events = _watch(stack, self.control)
@@ -185,7 +185,7 @@ class InterpreterDriver:
         self._note_ports(look=True)
 
     def step(self, ready: Sequence[int]) -> None:
-        """Take bursts from the ports that are readable, send what is due."""
+        """Take bursts from readable ports, send what is due."""
         self._forwarder.step([self._numbers[descriptor] for descriptor in ready if descriptor in self._numbers])
         for port in self._ports.values():
             if port.has_waiting:
@@ -193,7 +193,7 @@ class InterpreterDriver:
         self._note_ports(look=self._events.fileno() in ready and self._events.take())
 
     def next_due_ns(self) -> int | None:
-        """Return when a packet leaves next, or a device that had no room may have some again."""
+        """Return when a packet leaves next, or when to retry a device that had no room."""
         due_ns = self._forwarder.next_due_ns()
         if any(port.has_waiting for port in self._ports.values()):
             retry_ns = time.monotonic_ns() + RETRY_NS
@@ -201,7 +201,7 @@ class InterpreterDriver:
         return due_ns
 
     def take_leave(self) -> None:
-        """Send it, with all that is on the cables already."""
+        """Send it, together with everything already on the cables."""
         self.control.take_leave()
         deadline = time.monotonic() + LONGEST_LEAVE_S
         self._forwarder.step(())
@@ -225,7 +225,7 @@ class InterpreterDriver:
         return self.control.occupancy(port)[priority] if self.control.has_port(port) and priority < PRIORITIES else 0
 
     def _note_ports(self, *, look: bool) -> None:
-        """Note which ports were found down or up again when used; `look`: how all of them are."""
+        """Record which ports were found down or up again when used; `look`: read the state of all of them."""
         for number, port in self._ports.items():
             if look or (number in self._others and port.is_down is not self._down.get(number, False)):
                 self._down[number] = port.is_down
@@ -233,13 +233,13 @@ class InterpreterDriver:
 
 
 def _tracer(stack: ExitStack, settings: SwitchSettings, *, exact: bool) -> LiveTracer | None:
-    """Return what explains packets, if any are to be; the stack ends it."""
+    """Return the tracer, if packets are to be explained; the stack closes it."""
     wanted = settings.trace or (TraceSettings() if settings.log_level == "trace" else None)
     return None if wanted is None else stack.enter_context(LiveTracer(wanted, exact=exact))
 
 
 def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:
-    """Have what becomes of ports written to the log; return what says that a device has changed."""
+    """Log port changes; return what reports that a device has changed."""
     control.add_port_listener(PortLog(dict(control.port_states())))
     events = LinkEvents()
     stack.callback(events.close)
@@ -247,7 +247,7 @@ def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:
 
 
 def _start_joining(control: Switch | NativeSwitch, watch: JoinWatch | None, reasons: Mapping[int, str]) -> None:
-    """Have ports join TCP segments as far as they may, and the switch know why not."""
+    """Make ports join TCP segments where allowed, and tell the switch why others do not."""
     for port, reason in reasons.items():
         control.set_not_joined(port, reason)
     if watch is not None:

@@ -1,4 +1,4 @@
-"""Between ports and interpreter: takes bursts from ports, advances the switch, holds frames for their cable's delay."""
+"""The glue between ports and interpreter: takes bursts, advances the switch, holds frames for their cable's delay."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataplane.switch.switch import Departure, Switch
 from dataplane.switch.traffic import PortSettings, jitter_seed
 
 BURST_FRAMES = 32
-"""Frames taken from a port before the next one has its turn."""
+"""Frames taken from a port before the next port's turn."""
 IN_FLIGHT_FRAMES = 65_536
-"""Frames that all cables of a switch hold together; what comes then is dropped as `cable_full`."""
+"""Total capacity, in frames, of all cables of a switch; further ones are dropped as `cable_full`."""
 
 
 class PortCable:
-    """When frames arrive that leave a port one after the other."""
+    """Arrival times of frames that leave a port one after another."""
 
     def __init__(self, port: PortSettings, seed: int) -> None:
         self._port = port
@@ -26,7 +26,7 @@ class PortCable:
         self._last_ns = 0
 
     def arrival_ns(self, departs_ns: int) -> int:
-        """Return when a frame arrives that departs at a time: never before the one that was asked for last."""
+        """Return the arrival time of a frame that departs at a time: never before the previous call's."""
         port = self._port
         if port.jitter_ns:
             drawn_ns = port.delay_ns + self._rng.between(0, 2 * port.jitter_ns) - port.jitter_ns
@@ -36,7 +36,7 @@ class PortCable:
 
 
 class Forwarder:
-    """A switch with its ports; `step` never waits, `next_due_ns` says until when the caller may."""
+    """A switch with its ports; `step` never waits, `next_due_ns` gives the longest time the caller may wait."""
 
     def __init__(self, switch: Switch, ports: Mapping[int, Port], clock: Clock, *, seed: int = 0) -> None:
         self.switch = switch
@@ -44,7 +44,7 @@ class Forwarder:
         self.cable_full = 0
         self.clock = clock
         self._cables = {port.number: PortCable(port, seed) for port in switch.ports}
-        # Time of arrival, a running number that keeps equal times in order, port, frame.
+        # Arrival time, a sequence number that keeps equal times in order, port, frame.
         self._in_flight: list[tuple[int, int, int, bytes]] = []
         self._serial = 0
         self._unread: set[int] = set()
@@ -67,7 +67,7 @@ class Forwarder:
         self._send_arrived(now_ns)
 
     def next_due_ns(self) -> int | None:
-        """Return when `step` next has something to do without a frame coming in, or None."""
+        """Return when `step` next has work without an incoming frame, or None."""
         event_ns = self.switch.next_event_ns()
         if not self._in_flight:
             return event_ns

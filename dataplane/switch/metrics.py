@@ -1,4 +1,4 @@
-"""A switch's counters as families of metrics; as many series as it has ports and names of drops."""
+"""A switch's counters as metric families; the number of series is bounded by its ports and drop names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PREFIX = "millrace_switch"
 
 
 class SwitchCollector:
-    """What Prometheus scrapes of a switch, from any thread; `read_drops` are those of the control plane."""
+    """Prometheus collector of a switch, callable from any thread; `read_drops` are the control plane's drops."""
 
     def __init__(self, driver: SwitchDriver, read_drops: Callable[[], Mapping[str, int]]) -> None:
         self._driver, self._read_drops = driver, read_drops
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families as they are now."""
+        """Yield the current families."""
         control = self._driver.control
         counters, states = self._driver.counters(), control.port_states()
         labels = ["port", "device"]
@@ -68,7 +68,7 @@ class SwitchCollector:
 
 
 def serve(port: int, driver: SwitchDriver, read_drops: Callable[[], Mapping[str, int]], stack: ExitStack) -> str:
-    """Serve a switch's metrics on this machine until the stack ends; return where. Raises SwitchError."""
+    """Serve a switch's metrics on this machine until the stack ends; return the address. Raises SwitchError."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SwitchCollector(driver, read_drops))
     ProcessCollector(registry=registry)

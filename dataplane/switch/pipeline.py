@@ -1,8 +1,8 @@
-"""The seam between a switch and what executes its P4 program: bursts in, bursts out, tables shared.
+"""The seam between a switch and its P4 program's executor: bursts in, bursts out, tables shared.
 
 A pipeline (the reference interpreter; later, compiled code) parses and runs ingress, hands packets to the traffic
-manager as opaque handles, and runs egress and deparses them when the traffic manager hands them back. Between the
-two, only what this file names crosses. Times are microseconds on the switch's clock, as bmv2's metadata has them.
+manager as opaque handles, and runs egress and deparses them when the traffic manager hands them back. Only what this
+file names passes between the two. Times are microseconds on the switch's clock, as in bmv2's metadata.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataplane.switch.tables import ForwardingState
 
 @dataclass(slots=True)
 class Frame:
-    """A frame as it came in on a port; never longer than what the port accepts."""
+    """A frame as received on a port; never longer than the port accepts."""
 
     port: int
     data: bytes
@@ -25,14 +25,14 @@ class Frame:
 
 @dataclass(slots=True)
 class Placement:
-    """What ingress (or a clone, or a replica) wants queued: an opaque packet for one output port and priority."""
+    """A request to queue an opaque packet (from ingress, a clone, or a replica) for one output port and priority."""
 
     packet: Any
     port: int
     priority: int
     length_bytes: int
     refused_depth: int = 0
-    """What waited in the full queue that this packet was deflected from; 0: it was not."""
+    """Depth of the full queue that this packet was deflected from; 0: not deflected."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Output:
 
 @dataclass(slots=True)
 class EgressResult:
-    """What egress made of a burst: frames to send, and packets to queue (egress clones, recirculated ones)."""
+    """Egress results of a burst: frames to send, and packets to queue (egress clones, recirculated ones)."""
 
     outputs: list[Output] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
@@ -74,7 +74,7 @@ class DigestMessage:
 
 @dataclass(frozen=True, slots=True)
 class PreparedProgram:
-    """A program that is ready to run over its own fresh state; `executable` means something to its switch only."""
+    """A program ready to run over its own fresh state; only its switch interprets `executable`."""
 
     program: Program
     state: ForwardingState
@@ -99,7 +99,7 @@ class Pipeline(Protocol):
         ...
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
-        """Parse and run ingress; return what is to be queued, clones and replicas included, in bmv2's order."""
+        """Parse and run ingress; return the packets to queue, clones and replicas included, in bmv2's order."""
         ...
 
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
@@ -107,10 +107,10 @@ class Pipeline(Protocol):
         ...
 
     def deflect(self, refused: Placement, session: int) -> list[Placement]:
-        """Return what is to be queued of what a queue had no room for: it goes to a clone session's ports instead.
+        """Return placements for a packet that a queue refused: it goes to a clone session's ports instead.
 
-        The packet keeps all headers and metadata, its instance type says DEFLECTED. Empty where it is a copy itself, or
-        where there is no such session.
+        The packet keeps all headers and metadata, its instance type is DEFLECTED. Empty if it is a copy itself, or if
+        there is no such session.
         """
         ...
 

@@ -44,14 +44,14 @@ logger = logging.getLogger("millrace.switch")
 def main(argv: Sequence[str] | None = None, name: str = OWN_NAME) -> int:
     """Run a switch from a command line; return the exit status: 0 stopped, 1 failed (one line on stderr), 130 by ^C.
 
-    `name` is what the command is called, `millrace switch` or as one of bmv2's.
+    `name` is the command's name, `millrace switch` or one of bmv2's.
     """
     try:
         run(parse_arguments(sys.argv[1:] if argv is None else argv, name))
     except MillraceError as error:
         sys.stderr.write(in_one_line(f"{name}: {error}") + "\n")
         return 1
-    except KeyboardInterrupt:  # before `run` listens to signals itself
+    except KeyboardInterrupt:  # before `run` handles signals itself
         return 130
     return 0
 
@@ -76,7 +76,7 @@ def run(settings: SwitchSettings) -> None:
         loop = _Loop(driver, lambda: core.drops | gnmi.drops, waiter, settings)
         _serve_metrics(stack, driver, lambda: core.drops | gnmi.drops, settings)
         stack.enter_context(_stopped_by_signals(loop.stop, loop.hang_up))
-        # Who waits for the address need not wait for the compiler; what they ask for does.
+        # Clients waiting for the address need not wait for the compiler; their requests do.
         with core.held():
             stack.enter_context(
                 P4RuntimeServer(core, [settings.grpc_address], settings.tls, beside=[GnmiService(gnmi)])
@@ -86,14 +86,14 @@ def run(settings: SwitchSettings) -> None:
                 _notice_program(core, settings)
         driver.start(waiter)
         _serve_runtime_api(stack, driver.control, settings)
-        # Where the ready file is, there are statistics beside it.
+        # Once the ready file exists, so do the statistics.
         loop.start_stats()
         stack.enter_context(_ready(driver.control, settings))
         loop.run()
 
 
 def _note_missing(program: Program, settings: SwitchSettings) -> None:
-    """Log what the program lacks that a file beside it would say."""
+    """Log which properties the program lacks that a file next to it would provide."""
     if settings.p4info is None:
         logger.info("no P4Info beside %s: P4Runtime waits for a controller to push both", settings.program)
     elif settings.presets is None:
@@ -104,7 +104,7 @@ def _note_missing(program: Program, settings: SwitchSettings) -> None:
 
 
 class _Loop:
-    """Waits for what the driver waits for and for the time to write statistics."""
+    """Waits for the driver's events and for the time to write statistics."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Loop:
         waiter: Waiter,
         settings: SwitchSettings,
     ) -> None:
-        """Write the drops that `read_drops` returns, those of the control plane, beside the driver's own."""
+        """Write the drops that `read_drops` returns, those of the control plane, together with the driver's own."""
         self._driver = driver
         self._read_drops = read_drops
         self._waiter = waiter
@@ -127,17 +127,17 @@ class _Loop:
             _watch_lifeline(waiter, self._lifeline)
 
     def stop(self) -> None:
-        """Let `run` return; may be called from a signal handler or another thread."""
+        """Make `run` return; may be called from a signal handler or another thread."""
         self._stopped = True
         self._waiter.wake()
 
     def hang_up(self) -> None:
-        """Let the loop say that SIGHUP changes nothing; may be called from a signal handler."""
+        """Make the loop log that SIGHUP changes nothing; may be called from a signal handler."""
         self._hung_up = True
         self._waiter.wake()
 
     def run(self) -> None:
-        """Forward until `stop`; neighbours hear of it then."""
+        """Forward until `stop`; then notify the neighbours."""
         self._forward()
         self._driver.take_leave()
         self.write_stats(last=True)
@@ -166,7 +166,7 @@ class _Loop:
             self._replace_stats(self._stats_file)
 
     def write_stats(self, *, last: bool = False) -> None:
-        """Replace the statistics file if it is time, or if this is the last time; give it up once that fails."""
+        """Replace the statistics file if it is due, or if this is the last time; give up once that fails."""
         if self._stats_file is None or (self._clock.now_ns() < self._stats_ns and not last):
             return
         try:
@@ -183,7 +183,7 @@ class _Loop:
 
 
 def _capture(stack: ExitStack, settings: SwitchSettings) -> None:
-    """Capture what comes and goes at devices, if that is asked for; raise PortError if it cannot be."""
+    """Capture traffic at devices, if requested; raise PortError if that is impossible."""
     options = settings.bmv2
     if options.pcap is None and not options.dump_bytes:
         return
@@ -194,12 +194,12 @@ def _capture(stack: ExitStack, settings: SwitchSettings) -> None:
 def _notice_program(core: P4RuntimeCore, settings: SwitchSettings) -> None:
     try:
         core.notice_program()
-    except ProgramError as error:  # what the loader accepts, but P4Runtime cannot serve
+    except ProgramError as error:  # accepted by the loader, but P4Runtime cannot serve it
         raise ProgramError(error.problem, file=str(settings.p4info), construct=error.construct) from error
 
 
 def _serve_runtime_api(stack: ExitStack, control: RuntimeControl, settings: SwitchSettings) -> None:
-    """Serve bmv2's runtime API where a port is given for it; without the library, which is an extra, say so."""
+    """Serve bmv2's runtime API if a port is given for it; without the library, which is an extra, log that."""
     port = settings.bmv2.thrift_port
     if port is None:
         return
@@ -278,7 +278,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _run_command(words: Sequence[str]) -> int:
-    """Run `[--as NAME] ARGUMENT...`; the shims of bmv2's names say which it is."""
+    """Run `[--as NAME] ARGUMENT...`; the shims of bmv2's names pass their name."""
     return main(words[2:], words[1]) if words[:1] == [CALLED_AS] else main(words)
 
 

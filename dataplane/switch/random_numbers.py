@@ -1,4 +1,4 @@
-"""The random numbers of P4 programs: splitmix64, so that every pipeline draws the same ones from the same seed.
+"""The random numbers of P4 programs: splitmix64, so that every pipeline draws the same numbers from the same seed.
 
 Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 """
@@ -25,5 +25,5 @@ class SplitMix:
         return mixed ^ mixed >> 31
 
     def between(self, low: int, high: int) -> int:
-        """Return a number from `low` to `high`, both included, 0 <= low <= high < 2^64; the modulus favours few."""
+        """Return a number from `low` to `high`, inclusive, 0 <= low <= high < 2^64; the modulus favours a few."""
         return low + self.next() % (high - low + 1)

@@ -1,6 +1,6 @@
 """The switch: ports, traffic manager and a P4 pipeline around one clock; no sockets, no threads.
 
-Frames go in with `receive`, time moves with `advance`, departures come out of it. The process (kernel) and the virtual
+Frames go in with `receive`, time moves with `advance`, which returns departures. The process (kernel) and the virtual
 fabric drive the same object; the P4Runtime service reaches it as a `SwitchControl`, possibly from another thread. Every
 frame is accounted for: what was received and what the pipeline made of it (clones, replicas) was sent, waits in a
 queue, or was dropped and counted under a name.
@@ -69,9 +69,9 @@ PipelineFactory = Callable[[Program, ForwardingState, SplitMix], Pipeline]
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A frame whose last bit leaves the port at `departs_ns`; the cable's delay comes on top.
+    """A frame whose last bit leaves the port at `departs_ns`, excluding the cable's delay.
 
-    A hello is the switch's own: it takes no time on the port and is no traffic.
+    A hello is the switch's own: it takes no time on the port and does not count as traffic.
     """
 
     port: int
@@ -92,9 +92,9 @@ class _Tally:
 class Switch:
     """One switch; `receive` and `advance` belong to one thread, everything else may be called from any.
 
-    The CPU port is a port of infinite rate that the switch adds itself. `seed` feeds the program's random numbers.
-    With a `deflect_session`, packets that a full queue refuses are handed to the egress of that clone session's ports,
-    once it exists. `devices` are what the ports stand on, if anything, to be named in the ports' states.
+    The CPU port is a port of infinite rate that the switch adds itself. `seed` seeds the program's random numbers. With
+    a `deflect_session`, packets that a full queue refuses go to the egress of that clone session's ports, once it
+    exists. `devices` are the ports' devices, if any, named in the ports' states.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Switch:
 
     @property
     def program(self) -> Program | None:
-        """The program that runs, or None before the first `commit`."""
+        """The running program, or None before the first `commit`."""
         return self._program
 
     @property
@@ -149,22 +149,22 @@ class Switch:
         return self._state
 
     def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
-        """Hand frames that leave by the CPU port to `receiver`, on the thread that calls `advance`."""
+        """Pass frames that leave by the CPU port to `receiver`, on the thread that calls `advance`."""
         self._packet_in_receiver = receiver
 
     def on_digests(self, receiver: Callable[[Sequence[DigestMessage]], None]) -> None:
-        """Hand what the program sends as digests to `receiver`, on the thread that calls `advance`; else it is lost."""
+        """Pass the program's digests to `receiver`, on the thread that calls `advance`; otherwise they are lost."""
         self._digest_receiver = receiver
 
     def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
-        """Call `receiver` with a port and whether it is usable at each change, and now for each port that is not."""
+        """Call `receiver` with a port and whether it is usable at each change, and now for each unusable port."""
         with self._burst():
             watch = UsableWatch(receiver, self._board.unusable())
             self._board.add_listener(watch)
         watch.begin()
 
     def port_states(self) -> Mapping[int, PortState]:
-        """Return all ports as they are now, but for the CPU port."""
+        """Return the current state of all ports except the CPU port."""
         self._bring_up_to_date()
         with self._burst():
             for port, hello in self._hellos.ports.items():
@@ -176,7 +176,7 @@ class Switch:
         return self.counters().ports
 
     def set_admin(self, port: int, up: bool) -> None:
-        """Take a port out of use or back into it; raise SwitchError if there is no such port."""
+        """Take a port out of use or put it back; raise SwitchError if there is no such port."""
         self._bring_up_to_date()
         with self._burst():
             self._follow(self._board.set_admin(port, up))
@@ -186,7 +186,7 @@ class Switch:
         self._wake_up()
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
-        """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
+        """Start or stop hellos on a port; raise SwitchError if there is no such port."""
         self._bring_up_to_date()
         with self._burst():
             admin_up = self._board[port].admin_up
@@ -198,7 +198,7 @@ class Switch:
         self._wake_up()
 
     def take_leave(self) -> None:
-        """Announce to all neighbours by hellos, where there are any, that this switch stops; `advance` sends it."""
+        """Announce by hellos, if any, to all neighbours that this switch stops; `advance` sends it."""
         with self._burst():
             for port in self._hellos.ports:
                 self._hellos.set_admin(port, False, self._clock.now_ns())
@@ -208,7 +208,7 @@ class Switch:
 
     @property
     def hellos(self) -> Hellos:
-        """The hellos of the ports, for who moves the switch."""
+        """The hellos of the ports, for the caller that drives the switch."""
         return self._hellos
 
     def on_reading(self, bring_up_to_date: Callable[[], None]) -> None:
@@ -220,11 +220,11 @@ class Switch:
             self._before_reading()
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
-        """Call `listener` with a port's new state at each change; return what ends that."""
+        """Call `listener` with a port's new state at each change; return a function that ends that."""
         return self._board.add_listener(listener)
 
     def set_oper(self, port: int, oper: OperStatus) -> None:
-        """Note what became of a port's device; raise SwitchError if there is no such port.
+        """Record the state of a port's device; raise SwitchError if there is no such port.
 
         Frames from and to a port that is not open are dropped as `port_down`.
         """
@@ -233,12 +233,12 @@ class Switch:
         self._board.notify()
 
     def set_not_joined(self, port: int, reason: str) -> None:
-        """Note why a port does not join TCP segments, "" if it does; raise SwitchError if there is no such port."""
+        """Record why a port does not join TCP segments, "" if it does; raise SwitchError if there is no such port."""
         self._board.set_not_joined(port, reason)
         self._board.notify()
 
     def set_port_status(self, port: int, up: bool) -> None:
-        """Note that a port's device went down or came back."""
+        """Record that a port's device went down or came back."""
         self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)
 
     def _note_hellos(self) -> None:
@@ -269,15 +269,15 @@ class Switch:
             yield
 
     def on_wakeup(self, wake: Callable[[], None]) -> None:
-        """Call `wake` after another thread gave the switch something to do, so that its own thread can advance it."""
+        """Call `wake` after another thread gave the switch work, so that its own thread can advance it."""
         self._wake = wake
 
     def commit(self, program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
-        """Replace program and tables at once and return the fresh state, empty but for what `fill` puts into it.
+        """Replace program and tables at once and return the fresh state, empty except for what `fill` puts into it.
 
-        No packet sees the state before it is filled. Packets that still wait were shaped by the old program: they are
-        dropped and counted as `program_replaced`. Raises ProgramError if the program cannot be executed, or what
-        `fill` raises, and changes nothing.
+        No packet sees the state before it is filled. Packets still waiting were shaped by the old program: they are
+        dropped and counted as `program_replaced`. Raises ProgramError if the program cannot be executed, or what `fill`
+        raises, and changes nothing.
         """
         prepared = self.prepare(program)
         if fill is not None:
@@ -286,7 +286,7 @@ class Switch:
         return prepared.state
 
     def prepare(self, program: Program) -> PreparedProgram:
-        """Make a program ready to run over fresh state, without touching what runs and without a lock.
+        """Make a program ready to run over fresh state, without touching the running one and without a lock.
 
         Raises ProgramError if the program cannot be executed.
         """
@@ -295,7 +295,7 @@ class Switch:
         return PreparedProgram(program, state, self._make_pipeline(program, state, rng))
 
     def install(self, prepared: PreparedProgram) -> None:
-        """Run a prepared program from now on; packets that wait are dropped as `program_replaced`."""
+        """Run a prepared program from now on; waiting packets are dropped as `program_replaced`."""
         state = prepared.state
         with self._burst():
             if self._pipeline is not None:
@@ -310,7 +310,7 @@ class Switch:
     def receive(self, port: int, frames: Sequence[bytes], *, unread: bool = False) -> None:
         """Take frames in at a port at the clock's present time; raise SwitchError if there is no such port.
 
-        While there are `unread` ones that have come already, no neighbour's hello is missed.
+        While `unread` frames have already arrived, no neighbour's hello counts as missed.
         """
         tally = self._tallies.get(port)
         if tally is None:
@@ -340,7 +340,7 @@ class Switch:
         self._wake_up()
 
     def advance(self, now_ns: int) -> list[Departure]:
-        """Do everything that is due up to `now_ns`; return what was sent since the last call, oldest first.
+        """Do everything due up to `now_ns`; return what was sent since the last call, oldest first.
 
         Events keep their own times however late the call comes, so a late caller changes no reading and no rate.
         """
@@ -358,7 +358,7 @@ class Switch:
         return departures
 
     def next_event_ns(self) -> int | None:
-        """Return when `advance` next has something to do, or None while nothing waits; the past means: now."""
+        """Return when `advance` next has work, or None while nothing waits; a past time means now."""
         with self._burst():
             if self._departures or self._packets_in or self._digests:
                 return self._latest_ns
@@ -368,7 +368,7 @@ class Switch:
         return min(event_ns, hello_ns)
 
     def counters(self) -> SwitchCounters:
-        """Return all counters as they are now."""
+        """Return all current counters."""
         with self._burst():
             drops = dict(self._drops)
             _add(drops, self._traffic.drops)
@@ -414,7 +414,7 @@ class Switch:
             self._queue(pipeline, result.placements, instant_ns)
 
     def _say_hello(self) -> None:
-        """Let what is due for the ports' hellos happen, and note what they say now."""
+        """Process due hellos of the ports, and record their state."""
         due_ns = self._hellos.due_ns
         if due_ns is not None and due_ns <= self._latest_ns:
             for port, frame in self._hellos.step(self._latest_ns):

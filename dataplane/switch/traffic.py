@@ -27,13 +27,13 @@ PRIORITY_OUT_OF_RANGE = "priority_out_of_range"
 PROGRAM_REPLACED = "program_replaced"
 
 DEFLECT_SESSION = 251
-"""The clone session by which a fabric's switches send on what a full queue refuses, where a controller makes it."""
+"""The clone session that fabric switches use to forward what a full queue refuses, if a controller creates it."""
 
 _NS_PER_S = 1_000_000_000
 
 
 def deflect_session_of(session: int | None) -> int:
-    """Return the clone session for what full queues refuse, 0 for none; raise SwitchError for what is no session."""
+    """Return the clone session for packets that full queues refuse, 0 for none; raise SwitchError if invalid."""
     if session is not None and not 1 <= session < MAX_CLONE_SESSIONS:
         raise SwitchError(f"clone session {session}: sessions go from 1 to {MAX_CLONE_SESSIONS - 1}")
     return session or 0
@@ -66,12 +66,12 @@ class PortSettings:
 
 
 def jitter_seed(seed: int, port: int) -> int:
-    """Return where the random numbers of a port's cable begin."""
+    """Return the seed of a port's cable jitter."""
     return random.Random(f"{seed}/jitter/{port}").getrandbits(64)
 
 
 def gap_of(packets_per_s: int) -> int:
-    """Return the nanoseconds between two packets at a rate, none at 0."""
+    """Return the nanoseconds between two packets at a rate, 0 at rate 0."""
     return -(-_NS_PER_S // packets_per_s) if packets_per_s else 0
 
 
@@ -95,13 +95,13 @@ class _Port:
     settings: PortSettings
     queues: tuple[deque[_Waiting], ...] = field(default_factory=lambda: tuple(deque() for _ in range(PRIORITIES)))
     limit: int = 0
-    """Frames that may wait in each queue."""
+    """Capacity of each queue in frames."""
     gap_ns: int = 0
-    """Between two packets that leave their queues, at least."""
+    """Minimum time between two packets that leave their queues."""
     waiting: int = 0
     free_ns: int = 0
     carry: int = 0
-    """What whole nanoseconds leave of the last frame's time on the wire, in 1/rate ns: no rate drifts by rounding."""
+    """Remainder of the last frame's time on the wire below 1 ns, in 1/rate ns: no rate drifts by rounding."""
     drops: dict[str, int] = field(default_factory=dict)
 
     def pop(self, now_ns: int) -> Dequeued:
@@ -124,7 +124,7 @@ class _Port:
 class TrafficManager:
     """Queues and port times of one switch; its owner calls `dequeue` until nothing is due, then waits.
 
-    `drops` counts, under a name, what has no port; `port_drops` what a port refused.
+    `drops` counts, by name, packets without a port; `port_drops` those that a port refused.
     """
 
     def __init__(self, ports: Iterable[PortSettings]) -> None:
@@ -133,14 +133,14 @@ class TrafficManager:
             if settings.number in self._ports:
                 raise SwitchError(f"port {settings.number} appears twice")
             self._ports[settings.number] = _Port(settings, limit=settings.queue_frames)
-        # One pair (time, port) for each port that has packets waiting; the time may be too early, never too late.
+        # One pair (time, port) for each port with waiting packets; the time may be too early, never too late.
         self._due: list[tuple[int, int]] = []
         self.drops: dict[str, int] = {}
 
     def enqueue(self, placement: Placement, now_ns: int) -> bool:
-        """Queue a packet, or drop and count it and return False; depth is what was found waiting at its priority.
+        """Queue a packet, or drop and count it and return False; depth is the number found waiting at its priority.
 
-        That of a deflected packet is what waited where it was refused.
+        For a deflected packet it is the depth where it was refused.
         """
         port = self._ports.get(placement.port)
         if port is None:
@@ -158,7 +158,7 @@ class TrafficManager:
         return True
 
     def full_depth(self, placement: Placement) -> int:
-        """Return how many frames wait in the queue that a packet wants, if it is full; else 0."""
+        """Return the depth of a packet's queue if it is full, else 0."""
         port = self._ports.get(placement.port)
         if port is None or not 0 <= placement.priority < PRIORITIES:
             return 0
@@ -168,7 +168,7 @@ class TrafficManager:
     def dequeue(self, until_ns: int) -> Burst | None:
         """Return what leaves its queue at the earliest instant up to `until_ns`, or None if nothing does.
 
-        A port of finite rate gives one packet; one of infinite rate gives all it has. The caller runs egress at
+        A port of finite rate yields one packet; one of infinite rate yields all it has. The caller runs egress at
         `start_ns`, then calls `occupy` for what is sent: a packet that egress drops takes no time on its port.
         """
         start_ns = self.next_event_ns()
@@ -205,11 +205,11 @@ class TrafficManager:
         return departs_ns
 
     def set_queue_frames(self, number: int, frames: int) -> None:
-        """Set how many frames may wait in each of a port's queues; those that wait already stay."""
+        """Set the capacity, in frames, of each of a port's queues; frames already waiting stay."""
         self._ports[number].limit = frames
 
     def set_packet_rate(self, number: int, packets_per_s: int) -> None:
-        """Set how many packets a second leave a port's queues at most; 0: as many as its rate lets."""
+        """Set the maximum packets per second that leave a port's queues; 0: limited only by its rate."""
         self._ports[number].gap_ns = gap_of(packets_per_s)
 
     def next_event_ns(self) -> int | None:
@@ -223,11 +223,11 @@ class TrafficManager:
         return None
 
     def occupancy(self, number: int) -> tuple[int, ...]:
-        """Return the frames that wait at a port, by priority."""
+        """Return the frames waiting at a port, by priority."""
         return tuple(len(queue) for queue in self._ports[number].queues)
 
     def queued(self) -> int:
-        """Return the frames that wait at all ports together."""
+        """Return the frames waiting at all ports together."""
         return sum(port.waiting for port in self._ports.values())
 
     def port_drops(self, number: int) -> dict[str, int]:

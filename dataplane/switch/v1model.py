@@ -1,23 +1,23 @@
-"""What v1model and simple_switch leave to constants: ports, kinds of packets, bounds. The same in both pipelines."""
+"""Constants that v1model and simple_switch leave open: ports, kinds of packets, bounds. The same in both pipelines."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
 DROP_PORT = 511
-"""The egress_spec of a packet that is to be dropped, as in simple_switch."""
+"""The egress_spec of a packet to be dropped, as in simple_switch."""
 
 MAX_BLOCKS = 1 << 16
-"""A packet is dropped when an action jumps as often as that."""
+"""A packet is dropped when an action jumps this often."""
 
 MAX_RESUBMITS = 16
-"""A packet that asks to be resubmitted once more is dropped as resubmit_limit."""
+"""A packet that requests yet another resubmission is dropped as resubmit_limit."""
 
 PRIORITIES = 8
 """Queues of a port; a packet with a greater priority is dropped as priority_out_of_range."""
 
 DIGEST_QUEUE_MESSAGES = 1024
-"""Digests that wait for `take_digests`; those beyond are counted as digest_queue_full."""
+"""Maximum digests waiting for `take_digests`; further ones are counted as digest_queue_full."""
 
 
 class InstanceType(IntEnum):
@@ -34,4 +34,4 @@ class InstanceType(IntEnum):
 
 
 ORIGINALS = frozenset({InstanceType.NORMAL, InstanceType.REPLICATION})
-"""What a full queue may deflect: copies that were requested beside the packet are just lost."""
+"""Kinds of packets that a full queue may deflect: copies requested in addition to the packet are just lost."""

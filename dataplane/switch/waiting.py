@@ -1,4 +1,4 @@
-"""Waits for descriptors or for an instant: epoll, whose own timeout knows only milliseconds, and a timerfd."""
+"""Waits for descriptors or for an instant: epoll, whose own timeout has only millisecond resolution, and a timerfd."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Waiter:
             self._epoll.register(descriptor, select.EPOLLIN)
 
     def watch(self, descriptor: int) -> None:
-        """Return from `wait` also when this descriptor is readable, closed at its other end, or in error."""
+        """Make `wait` also return when this descriptor is readable, closed at its other end, or in error."""
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def forget(self, descriptor: int) -> None:
@@ -42,7 +42,7 @@ class Waiter:
         self._epoll.unregister(descriptor)
 
     def wake(self) -> None:
-        """Make the present or the next `wait` return."""
+        """Make the current or the next `wait` return."""
         os.eventfd_write(self._event, 1)
 
     def wait(self, until_ns: int | None, now_ns: int) -> Sequence[int]:

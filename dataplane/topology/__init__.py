@@ -1,1 +1,1 @@
-"""What a network is: switches, hosts and links as values, the files that describe it, and families that make it."""
+"""Topologies: switches, hosts and links as values, files that describe them, and families that generate them."""

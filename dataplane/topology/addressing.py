@@ -1,8 +1,8 @@
-"""The address plan: what a node is called on the wire when its topology file does not say.
+"""Address plan: a node's addresses unless its topology file sets them.
 
 Switch n (INT node id, 1 to 65535) owns 10.<n high>.<n low>.0/24 and fd00:0:0:<n>::/64; its hosts count from 1 in the
-file's order, the switch itself is .254 (it is the source of its telemetry reports, and what it is to add up is sent
-there). MAC addresses are locally administered: 02:00:<n>:<host> for hosts, 02:01:<n>:<port> for switch ports, each
+file's order, the switch itself is .254 (the source of its telemetry reports, and the destination of contributions to
+its sums). MAC addresses are locally administered: 02:00:<n>:<host> for hosts, 02:01:<n>:<port> for switch ports, each
 number in two octets.
 """
 
@@ -20,7 +20,7 @@ MAX_HOSTS_PER_SWITCH = 253
 _SWITCH_OCTET = 254
 
 SWITCH_ADDRESSES = 10 << 24 | _SWITCH_OCTET, 0xFF0000FF
-"""What is the address of a switch, of this fabric or of one that may yet join it: value and mask."""
+"""Matches any switch's address, of this fabric or of one that may join it later: value and mask."""
 
 _HOST_MACS = 0x0200 << 32
 _PORT_MACS = 0x0201 << 32
@@ -47,12 +47,12 @@ def port_mac(node_id: int, port: int) -> int:
 
 
 def switch_ipv4(node_id: int) -> IPv4Address:
-    """Return the address that a switch sends its telemetry reports from, and is sent contributions at."""
+    """Return the address that a switch sends its telemetry reports from, and receives contributions at."""
     return switch_subnet_ipv4(node_id)[_SWITCH_OCTET]
 
 
 def report_source(switch: SwitchNode) -> IPv4Address:
-    """Return the address that a switch's telemetry reports come from: the topology's, else the plan's."""
+    """Return the source address of a switch's telemetry reports: the topology's, else the plan's."""
     return switch_ipv4(switch.node_id) if switch.report_source is None else switch.report_source
 
 
@@ -80,7 +80,7 @@ def gateway_mac(topology: Topology, host: str) -> int:
 
 
 def parse_mac(text: str) -> int:
-    """Return '02:00:00:01:00:01' as 48 bits; raise ValueError for anything else and for group addresses."""
+    """Parse '02:00:00:01:00:01' to 48 bits; raise ValueError for anything else and for group addresses."""
     octets = text.split(":")
     if len(octets) != 6 or any(len(octet) != 2 for octet in octets):
         raise ValueError(f"{text!r} is not a MAC address such as '02:00:00:01:00:01'")
@@ -94,5 +94,5 @@ def parse_mac(text: str) -> int:
 
 
 def format_mac(mac: int) -> str:
-    """Return 48 bits as '02:00:00:01:00:01'."""
+    """Format 48 bits as '02:00:00:01:00:01'."""
     return mac.to_bytes(6, "big").hex(":")

@@ -1,7 +1,7 @@
-"""Demand matrices: how much traffic every node has for every other.
+"""Demand matrices: traffic from every node to every other.
 
-Our own files are CSV: the first line is 'bit/s' and the names of the nodes; each further line is a node's name and
-what it sends to each node, in whole bit/s. The rows have the order of the columns; the diagonal is zero.
+Our own files are CSV: the first line is 'bit/s' and the names of the nodes; each further line is a node's name and its
+demands to each node, in whole bit/s. The rows have the order of the columns; the diagonal is zero.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dataplane.topology.values import Topology
 
 UNIT = "bit/s"
 MAX_DEMAND_BPS = 10**15
-"""A demand above 1 Pbit/s is a slip of the pen."""
+"""A demand above 1 Pbit/s is assumed to be a typo."""
 MAX_NODES = 4096
 
 
 @dataclass(frozen=True)
 class DemandMatrix:
-    """Demands in bit/s between nodes; `rates_bps[i][j]` is what `nodes[i]` sends to `nodes[j]`, zero for itself."""
+    """Demands in bit/s between nodes; `rates_bps[i][j]` is from `nodes[i]` to `nodes[j]`, zero for i = j."""
 
     nodes: tuple[str, ...]
     rates_bps: tuple[tuple[int, ...], ...]
@@ -60,22 +60,22 @@ class DemandMatrix:
         return sum(sum(row) for row in self.rates_bps)
 
     def divided(self, rate_factor: float) -> DemandMatrix:
-        """Return the matrix for a topology whose rates `scaled` divided by the same factor."""
+        """Return the matrix for a topology whose rates `scaled` has divided by the same factor."""
         return DemandMatrix(
             self.nodes, tuple(tuple(round(rate / rate_factor) for rate in row) for row in self.rates_bps)
         )
 
 
 def load_demands(path: Path, known: Collection[str] | None = None) -> DemandMatrix:
-    """Return the matrix in one of our CSV files; raise ConfigError with file, line and column.
+    """Load the matrix in one of our CSV files; raise ConfigError with file, line and column.
 
-    With `known` (the hosts of a topology, say) every name must be one of them.
+    With `known` (for example a topology's hosts) every name must be one of them.
     """
     return loads_demands(_read(path), known, file=str(path))
 
 
 def loads_demands(text: str, known: Collection[str] | None = None, *, file: str = "<text>") -> DemandMatrix:
-    """Return the matrix in CSV text; see `load_demands`."""
+    """Parse a matrix in CSV text; see `load_demands`."""
     rows = [(line, row) for line, row in _csv_rows(text, file) if row and not row[0].startswith("#")]
     if not rows or rows[0][1][0] != UNIT:
         raise ConfigError(f"the first line is not {UNIT!r} and the nodes' names", file=file, line=1)
@@ -88,14 +88,14 @@ def loads_demands(text: str, known: Collection[str] | None = None, *, file: str 
 
 
 def dumps_demands(matrix: DemandMatrix) -> str:
-    """Return the matrix as CSV text that `loads_demands` reads back as an equal value."""
+    """Format the matrix as CSV text that `loads_demands` reads back as an equal value."""
     lines = [",".join((UNIT, *matrix.nodes))]
     lines += [",".join((name, *map(str, row))) for name, row in zip(matrix.nodes, matrix.rates_bps, strict=True)]
     return "\n".join(lines) + "\n"
 
 
 def load_yates(path: Path, nodes: Sequence[str], *, limit: int | None = None) -> tuple[DemandMatrix, ...]:
-    """Return the matrices of a file of YATES (cornell-netlab): one a line, n*n numbers in bit/s, row by row.
+    """Load the matrices of a YATES file (cornell-netlab): one per line, n*n numbers in bit/s, row by row.
 
     `nodes` names rows and columns in the file's order; demands of a node to itself never enter a network and are left
     out; bit/s are rounded. At most the first `limit` lines are read. Raises ConfigError with file and line.
@@ -112,10 +112,10 @@ def load_yates(path: Path, nodes: Sequence[str], *, limit: int | None = None) ->
 
 
 def gravity(topology: Topology, total_bps: float = 1e9) -> dict[tuple[str, str], float]:
-    """Return demands between all switches by the gravity model, `total_bps` in all, as (source, destination): bit/s.
+    """Return demands between all switches by the gravity model, `total_bps` in total, as (source, destination): bit/s.
 
-    A demand is in proportion to the product of its two ends' masses; a switch's mass is what its links to other
-    switches carry together: operators build the large links where the traffic is.
+    A demand is proportional to the product of its two ends' masses; a switch's mass is the total rate of its links to
+    other switches: operators build large links where the traffic is.
     """
     mass = dict.fromkeys(topology.switch, 0)
     for link in topology.links:

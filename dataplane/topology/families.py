@@ -21,7 +21,7 @@ from dataplane.topology.schema import (
 from dataplane.topology.values import Topology
 
 COLLECTOR: Final = "collector"
-"""The name of the host that takes telemetry reports, in every topology of ours."""
+"""Name of the host that receives telemetry reports, in all our topologies."""
 
 _MAX_SIZE = 1024
 _LEAST_RING = 3
@@ -37,10 +37,10 @@ def leaf_spine(
     loss: str = "0%",
     jitter: str = "0 ns",
 ) -> Topology:
-    """Return a two-stage Clos fabric: every leaf linked with every spine, `hosts` on each leaf.
+    """Return a two-stage Clos fabric: every leaf is linked with every spine, with `hosts` on each leaf.
 
-    Switches are spine1.. and leaf1.., hosts h1.. leaf by leaf; the collector hangs on the first leaf. All links have
-    the same rate, delay, loss and jitter. Raises ConfigError for a size below 1 or above 1024.
+    Switches are spine1.. and leaf1.., hosts h1.. leaf by leaf; the collector is attached to the first leaf. All links
+    have the same rate, delay, loss and jitter. Raises ConfigError for a size below 1 or above 1024.
     """
     name = f"leaf-spine-{spines}-{leaves}-{hosts}"
     _check_sizes(name, spines=spines, leaves=leaves, hosts=hosts)
@@ -94,7 +94,7 @@ def ring(
     loss: str = "0%",
     jitter: str = "0 ns",
 ) -> Topology:
-    """Return switches s1.. that are linked in a circle, with `hosts` on each, whose links have the rate `access`.
+    """Return switches s1.. linked in a ring, with `hosts` on each, whose links have the rate `access`.
 
     All links have the same delay, loss and jitter.
 
@@ -113,11 +113,11 @@ def ring(
 
 
 FAMILIES: Final[dict[str, Callable[..., Topology]]] = {"leaf-spine": leaf_spine, "fat-tree": fat_tree, "ring": ring}
-"""Families by the name that `from_text` takes; their arguments are the parameters of the functions."""
+"""Families by their name in `from_text`; their arguments are the functions' parameters."""
 
 
 def from_text(text: str) -> Topology:
-    """Return the family member that 'leaf-spine:spines=2,leaves=4,hosts=2' names; raise ConfigError."""
+    """Return the family member for text such as 'leaf-spine:spines=2,leaves=4,hosts=2'; raise ConfigError."""
     name, _, arguments = text.partition(":")
     family = FAMILIES.get(name)
     if family is None:

@@ -1,4 +1,4 @@
-"""Topology files (YAML, see topologies/*.yaml) and topology names to checked `Topology` values, and back."""
+"""Conversion of topology files (YAML, see topologies/*.yaml) and names to checked `Topology` values, and back."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SOURCE = Path(__file__).parents[2] / "topologies"
 
 
 def load_topology(spec: str | Path) -> Topology:
-    """Return the topology of a family, a file (a Path, or text with / or .yaml), or a bundled name.
+    """Load the topology of a family, a file (a Path, or text with / or .yaml), or a bundled name.
 
-    Bundled names are `bundled_topologies()`; a family reads 'leaf-spine:spines=2,leaves=4,hosts=2' or
-    'fat-tree:k=4'. Raises ConfigError.
+    Bundled names are `bundled_topologies()`; a family reads 'leaf-spine:spines=2,leaves=4,hosts=2' or 'fat-tree:k=4'.
+    Raises ConfigError.
     """
     if isinstance(spec, Path):
         return load(spec)
@@ -48,7 +48,7 @@ def load_topology(spec: str | Path) -> Topology:
 
 
 def bundled_topologies() -> dict[str, Path]:
-    """Return the topology files that come with Millrace, by name; they also are in `topologies/` of the source."""
+    """Return Millrace's bundled topology files, by name; in the source they are in `topologies/`."""
     return {path.stem: path for path in sorted(topologies_folder().glob("*.yaml"))}
 
 
@@ -58,12 +58,12 @@ def topologies_folder() -> Path:
 
 
 def load(path: Path) -> Topology:
-    """Return the topology in a file; raise ConfigError with file, line and key."""
+    """Load the topology in a file; raise ConfigError with file, line and key."""
     return _resolve(load_document(path, TopologySpec))
 
 
 def loads(text: str, *, file: str = "<text>") -> Topology:
-    """Return the topology in YAML text; raise ConfigError with file, line and key."""
+    """Parse the topology in YAML text; raise ConfigError with file, line and key."""
     return _resolve(loads_document(text, TopologySpec, file=file))
 
 
@@ -72,7 +72,7 @@ def _resolve(document: Document[TopologySpec]) -> Topology:
 
 
 def dumps(topology: Topology) -> str:
-    """Return the topology as YAML text that `loads` reads back as an equal value, with defaults but no loss of 0."""
+    """Format the topology as YAML text that `loads` reads back as an equal value, with defaults but no zero losses."""
     access = {link.a.node: link for link in topology.links if link.a.node in topology.host}
     document: dict[str, Any] = {"millrace": 1, "name": topology.name}
     if topology.collector is not None:
@@ -87,7 +87,7 @@ def dumps(topology: Topology) -> str:
 
 
 def dumps_hardware(cores: int | None, memory: Iterable[MemoryMedium], devices: Iterable[Device]) -> str:
-    """Return hardware as YAML text that can stand in a host's entry of a topology file; '' if nothing is known."""
+    """Format hardware as YAML text for a host's entry of a topology file; '' if nothing is known."""
     document = hardware_document(cores, memory, devices)
     return yaml.dump(document, Dumper=_FlowItems, sort_keys=False, allow_unicode=True, width=4096) if document else ""
 
@@ -137,7 +137,7 @@ def _place(place: GeoLocation | None) -> dict[str, Any]:
 
 
 class _FlowItems(yaml.SafeDumper):
-    """One switch, host or link a line."""
+    """One switch, host or link per line."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:  # noqa: ANN401 - PyYAML's
         node = super().represent_sequence(tag, sequence, flow_style)

@@ -7,11 +7,11 @@ from math import asin, cos, radians, sin, sqrt
 from dataplane.topology.values import GeoLocation
 
 EARTH_RADIUS_KM = 6371.0
-"""The mean radius."""
+"""Mean radius."""
 FIBRE_NS_PER_KM = 5000
-"""Light in fibre needs 5 us for a kilometre: the speed of light over a refractive index of 1.5."""
+"""Light in fibre takes 5 us per kilometre: the speed of light over a refractive index of 1.5."""
 LEAST_ROUTE_KM = 10.0
-"""Two routers of one city are still some fibre apart."""
+"""Minimum fibre length between two routers, even within one city."""
 
 
 def great_circle_km(a: GeoLocation, b: GeoLocation) -> float:
@@ -23,7 +23,7 @@ def great_circle_km(a: GeoLocation, b: GeoLocation) -> float:
 
 
 def route_km(a: GeoLocation, b: GeoLocation) -> float:
-    """Return the length of fibre that a cable between two places is taken to have (ITU-T Rec. G.826, route length).
+    """Estimate the fibre length of a cable between two places (ITU-T Rec. G.826, route length).
 
     Routes do not follow great circles: 1.5 times the distance below 1000 km, 1500 km up to 1200 km, 1.25 times beyond.
     """

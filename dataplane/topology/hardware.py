@@ -1,4 +1,4 @@
-"""What a topology file says of a host's hardware: cores, memory and devices; to values, and back to what is written.
+"""A host's hardware in a topology file: cores, memory and devices; converted to values and back.
 
 Sizes, latencies and rates are text with a unit (`dataplane.topology.units`).
 """
@@ -33,7 +33,7 @@ from dataplane.topology.values import (
 )
 
 MAX_COUNT = 1 << 16
-"""More devices of a kind, or cores, in one host are a slip of the pen."""
+"""More devices of a kind, or cores, in one host are assumed to be a typo."""
 
 Fail = Callable[[str, str], ConfigError]
 
@@ -49,14 +49,14 @@ class MediumSpec(Strict, frozen=True):
 
 
 class BusSpec(Strict, frozen=True):
-    """How a device is attached; `rate` of one direction, as in '25 GB/s'."""
+    """Attachment of a device; `rate` is per direction, as in '25 GB/s'."""
 
     kind: BusKind
     rate: str | None = None
 
 
 class RatesSpec(Strict, frozen=True):
-    """Peak operations a second by number format, as in '19.5 Top/s'; a key for each `NumberFormat`."""
+    """Peak operations per second by number format, as in '19.5 Top/s'; one key per `NumberFormat`."""
 
     int4: str | None = None
     int8: str | None = None
@@ -72,7 +72,7 @@ class RatesSpec(Strict, frozen=True):
 
 
 class DeviceSpec(Strict, frozen=True):
-    """`count` equal devices of a host; `memory` of each as in '40 GiB', or `memory_bytes`; peak `rates` by format."""
+    """`count` identical devices of a host; `memory` each as in '40 GiB', or `memory_bytes`; peak `rates` by format."""
 
     kind: DeviceKind
     count: int = 1
@@ -84,13 +84,13 @@ class DeviceSpec(Strict, frozen=True):
 
 
 class HardwareReader:
-    """Turns specs into values; what is wrong becomes the error that `fail` makes of a problem and its path."""
+    """Converts specs to values; `fail` makes the error for a problem and its path."""
 
     def __init__(self, fail: Fail) -> None:
         self._fail = fail
 
     def cores(self, cores: int | None, path: str) -> int | None:
-        """Return a number of cores that can be."""
+        """Return a valid number of cores."""
         if cores is not None:
             self._in_range(cores, 1, MAX_COUNT, path)
         return cores
@@ -106,7 +106,7 @@ class HardwareReader:
         )
 
     def device(self, spec: DeviceSpec, path: str) -> Device:
-        """Return equal devices."""
+        """Return identical devices."""
         self._in_range(spec.count, 1, MAX_COUNT, f"{path}.count")
         return Device(
             spec.kind,
@@ -147,7 +147,7 @@ class HardwareReader:
 
 
 def hardware_document(cores: int | None, memory: Iterable[MemoryMedium], devices: Iterable[Device]) -> dict[str, Any]:
-    """Return what a host's entry in a topology file says of its hardware; nothing of what is not known."""
+    """Return a host's hardware as an entry of a topology file, without unknown parts."""
     return _said(
         cores=cores,
         memory=[medium_document(medium) for medium in memory] or None,
@@ -156,7 +156,7 @@ def hardware_document(cores: int | None, memory: Iterable[MemoryMedium], devices
 
 
 def medium_document(medium: MemoryMedium) -> dict[str, Any]:
-    """Return a medium as a topology file has it."""
+    """Return a medium as in a topology file."""
     return _said(
         kind=medium.kind.value,
         capacity=format_size(medium.capacity_bytes),
@@ -167,7 +167,7 @@ def medium_document(medium: MemoryMedium) -> dict[str, Any]:
 
 
 def device_document(device: Device) -> dict[str, Any]:
-    """Return equal devices as a topology file has them."""
+    """Return identical devices as in a topology file."""
     bus = device.bus
     return _said(
         kind=device.kind.value,

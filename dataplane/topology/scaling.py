@@ -1,4 +1,4 @@
-"""The same network, slower: rates that a packet-level simulation or a kernel can follow."""
+"""Scaling of a network to rates that a packet-level simulation or a kernel can keep up with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataplane.topology.values import Topology
 
 
 def scaled(topology: Topology, rate_factor: float) -> Topology:
-    """Return the topology with every rate divided by `rate_factor`; all else of the links stays.
+    """Return the topology with every rate divided by `rate_factor`; links are otherwise unchanged.
 
     Divide the demands by the same factor and every link has the same load; a frame's time on the wire grows by it.
     Raises FabricError for a factor that is not positive or leaves a link less than 1 bit/s.

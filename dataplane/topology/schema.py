@@ -1,4 +1,4 @@
-"""The topology file's schema, and what turns it into a checked `Topology`.
+"""Schema of topology files, and its resolution to a checked `Topology`.
 
 Order matters twice: switches without an `id` take the lowest free one from 1, and ports without a number the lowest
 free one from 1, hosts first, then links, both in the file's order.
@@ -44,11 +44,11 @@ _Item = TypeVar("_Item")
 _Address = TypeVar("_Address", IPv4Address, IPv6Address)
 
 Fail = Callable[[str, str], ConfigError]
-"""Makes the error for a problem at a path such as `links[3].rate`."""
+"""Creates the error for a problem at a path such as `links[3].rate`."""
 
 
 class PlaceSpec(Strict, frozen=True):
-    """Where a node stands: degrees, north and east positive."""
+    """Location of a node: degrees, north and east positive."""
 
     latitude: float
     longitude: float
@@ -56,7 +56,7 @@ class PlaceSpec(Strict, frozen=True):
 
 
 class LinkDefaults(Strict, frozen=True):
-    """What a link has when it says nothing; rates and times as text with a unit, losses as '0.1%' or 0.001."""
+    """Default values of a link; rates and times as text with a unit, losses as '0.1%' or 0.001."""
 
     rate: str = "10 Gbit/s"
     delay: str = "10 us"
@@ -73,7 +73,7 @@ class DefaultsSpec(Strict, frozen=True):
 
 
 class CollectorSpec(Strict, frozen=True):
-    """The host that takes telemetry reports."""
+    """The host that receives telemetry reports."""
 
     host: str
     udp_port: int = REPORT_UDP_PORT
@@ -82,7 +82,7 @@ class CollectorSpec(Strict, frozen=True):
 class SwitchSpec(Strict, frozen=True):
     """A switch; `id` is its INT node id and P4Runtime device id.
 
-    `report_source` is the IPv4 address of its telemetry reports, if not that of `dataplane.topology.addressing`.
+    `report_source` is the source IPv4 address of its telemetry reports, if not that of `dataplane.topology.addressing`.
     """
 
     name: str
@@ -92,7 +92,7 @@ class SwitchSpec(Strict, frozen=True):
 
 
 class HostSpec(Strict, frozen=True):
-    """A host and its access link; addresses that are not given follow `dataplane.topology.addressing`."""
+    """A host and its access link; missing addresses follow `dataplane.topology.addressing`."""
 
     name: str
     switch: str
@@ -112,7 +112,7 @@ class HostSpec(Strict, frozen=True):
 
 
 class LinkSpec(Strict, frozen=True):
-    """A cable between two switches, the same both ways."""
+    """A cable between two switches, symmetric."""
 
     a: str
     b: str
@@ -139,23 +139,23 @@ class TopologySpec(Strict, frozen=True):
 
 
 def is_name(text: str) -> bool:
-    """Return whether a topology, a host or a switch may have this name."""
+    """Return whether this is a valid name for a topology, a host or a switch."""
     return _NAME.fullmatch(text) is not None
 
 
 def resolve(spec: TopologySpec, fail: Fail) -> Topology:
-    """Return the topology that `spec` describes; raise what `fail` makes of the first thing that is wrong."""
+    """Return the topology that `spec` describes; raise the error that `fail` makes of the first problem."""
     return _Resolver(spec, fail).topology()
 
 
 def resolve_generated(spec: TopologySpec) -> Topology:
-    """Return the topology of a spec that no file stands behind; errors name the topology and the key."""
+    """Return the topology of a spec without a file; errors name the topology and the key."""
     return resolve(spec, lambda problem, path: ConfigError(problem, file=f"<{spec.name}>", key=path))
 
 
 @dataclass(slots=True)
 class _Resolver:
-    """One pass over a spec; everything that must be unique is remembered with the path that took it."""
+    """One pass over a spec; every unique value is remembered with the path that took it."""
 
     spec: TopologySpec
     fail: Fail
@@ -224,7 +224,7 @@ class _Resolver:
     # ports
 
     def _claim_stated_ports(self) -> None:
-        """Ports that the file numbers come first, so that automatic ones go around them."""
+        """Claim the ports that the file numbers first, so that automatic ones avoid them."""
         for path, host in _each("hosts", self.spec.hosts):
             self._check_switch(host.switch, f"{path}.switch")
             self._claim_port(host.switch, host.port, f"{path}.port")

@@ -1,4 +1,4 @@
-"""Rates, delays and sizes as people write them: a number and its unit, nothing implied."""
+"""Human-readable rates, delays and sizes: a number with an explicit unit."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _OPERATION_RATES = {"op/s": 1, "Mop/s": 10**6, "Gop/s": 10**9, "Top/s": 10**12, 
 _SHARE = re.compile(r"(?P<number>\d{1,18}(\.\d{1,18})?(e-\d{1,2})?) ?(?P<percent>%)?", re.ASCII)
 
 MAX_RATE_BPS = 100 * 10**12
-"""A rate above 100 Tbit/s is a slip of the pen."""
+"""A rate above 100 Tbit/s is assumed to be a typo."""
 MAX_DELAY_NS = 60 * 10**9
-"""A delay above a minute is a slip of the pen."""
+"""A delay above a minute is assumed to be a typo."""
 PPB = 10**9
-"""The whole, in the parts that shares are counted in."""
+"""The whole, in the parts in which shares are counted."""
 MAX_SIZE_BYTES = 1 << 60
 MAX_BYTES_PER_S = 10**16
 MAX_OPS_PER_S = 10**21
-"""The same for memory, for its rates and those of buses, and for operations a second."""
+"""The same limit for memory, for its rates and those of buses, and for operations per second."""
 
 
 def parse_rate_bps(text: str) -> int:
-    """Return '9.92 Gbit/s' as bit/s; raise ValueError unless it is whole and between 1 bit/s and 100 Tbit/s."""
+    """Parse '9.92 Gbit/s' to bit/s; raise ValueError unless it is whole and between 1 bit/s and 100 Tbit/s."""
     value = _parse(text, RATE.units, "a rate such as '10 Gbit/s'")
     if not 1 <= value <= MAX_RATE_BPS:
         raise ValueError(f"rate {text!r} is not between 1 bit/s and {format_rate(MAX_RATE_BPS)}")
@@ -38,7 +38,7 @@ def parse_rate_bps(text: str) -> int:
 
 
 def parse_delay_ns(text: str) -> int:
-    """Return '5.7 ms' as nanoseconds; raise ValueError unless it is whole and at most a minute."""
+    """Parse '5.7 ms' to nanoseconds; raise ValueError unless it is whole and at most a minute."""
     value = _parse(text, _DELAYS_NS, "a delay such as '5.7 ms'")
     if value > MAX_DELAY_NS:
         raise ValueError(f"delay {text!r} is above {format_delay(MAX_DELAY_NS)}")
@@ -46,7 +46,7 @@ def parse_delay_ns(text: str) -> int:
 
 
 def parse_share_ppb(given: str | float) -> int:
-    """Return '0.1%', or 0.001, as parts in 10^9; raise ValueError unless it is a whole number of them and 0 to 1."""
+    """Parse '0.1%' or 0.001 to parts in 10^9; raise ValueError unless it is a whole number of them and 0 to 1."""
     found = _SHARE.fullmatch(str(given).strip())
     if found is None:
         raise ValueError(f"{given!r} is not a share such as '0.1%' or 0.001")
@@ -59,7 +59,7 @@ def parse_share_ppb(given: str | float) -> int:
 
 
 def parse_size_bytes(text: str) -> int:
-    """Return '40 GiB' as bytes; raise ValueError unless it is whole and between 1 B and 2^60 B."""
+    """Parse '40 GiB' to bytes; raise ValueError unless it is whole and between 1 B and 2^60 B."""
     value = _parse(text, _SIZES_BYTES, "a size such as '40 GiB'")
     if not 1 <= value <= MAX_SIZE_BYTES:
         raise ValueError(f"size {text!r} is not between 1 B and {format_size(MAX_SIZE_BYTES)}")
@@ -67,7 +67,7 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_data_bytes(text: str) -> int:
-    """Return '2.4 GB' (10^9) or '2 GiB' of data as bytes; raise ValueError unless it is whole and at most 2^60 B."""
+    """Parse '2.4 GB' (10^9) or '2 GiB' of data to bytes; raise ValueError unless it is whole and at most 2^60 B."""
     value = _parse(text, _DATA_BYTES, "an amount of data such as '2.4 GB'")
     if value > MAX_SIZE_BYTES:
         raise ValueError(f"{text!r} is above {format_size(MAX_SIZE_BYTES)}")
@@ -75,7 +75,7 @@ def parse_data_bytes(text: str) -> int:
 
 
 def parse_bytes_per_s(text: str) -> int:
-    """Return '12.8 GB/s' as bytes a second (GB: 10^9); raise ValueError unless it is whole and above 0."""
+    """Parse '12.8 GB/s' to bytes per second (GB: 10^9); raise ValueError unless it is whole and above 0."""
     value = _parse(text, _BYTE_RATES, "a rate such as '12.8 GB/s'")
     if not 1 <= value <= MAX_BYTES_PER_S:
         raise ValueError(f"rate {text!r} is not between 1 B/s and {format_bytes_per_s(MAX_BYTES_PER_S)}")
@@ -83,7 +83,7 @@ def parse_bytes_per_s(text: str) -> int:
 
 
 def parse_ops_per_s(text: str) -> int:
-    """Return '19.5 Top/s' as operations a second; raise ValueError unless it is whole and above 0."""
+    """Parse '19.5 Top/s' to operations per second; raise ValueError unless it is whole and above 0."""
     value = _parse(text, _OPERATION_RATES, "a rate such as '19.5 Top/s'")
     if not 1 <= value <= MAX_OPS_PER_S:
         raise ValueError(f"rate {text!r} is not between 1 op/s and {format_ops_per_s(MAX_OPS_PER_S)}")
@@ -91,33 +91,33 @@ def parse_ops_per_s(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """Return bytes as text that `parse_size_bytes` reads back exactly, in the largest unit in which they are whole."""
+    """Format bytes as text that `parse_size_bytes` reads back exactly, in the largest unit without a fraction."""
     unit = next(name for name in reversed(_SIZES_BYTES) if size_bytes % _SIZES_BYTES[name] == 0)
     return f"{size_bytes // _SIZES_BYTES[unit]} {unit}"
 
 
 def format_bytes_per_s(bytes_per_s: int) -> str:
-    """Return bytes a second as text that `parse_bytes_per_s` reads back exactly."""
+    """Format bytes per second as text that `parse_bytes_per_s` reads back exactly."""
     return _format(bytes_per_s, _BYTE_RATES)
 
 
 def format_ops_per_s(ops_per_s: int) -> str:
-    """Return operations a second as text that `parse_ops_per_s` reads back exactly."""
+    """Format operations per second as text that `parse_ops_per_s` reads back exactly."""
     return _format(ops_per_s, _OPERATION_RATES)
 
 
 def format_rate(rate_bps: int) -> str:
-    """Return bit/s as text that `parse_rate_bps` reads back exactly."""
+    """Format bit/s as text that `parse_rate_bps` reads back exactly."""
     return _format(rate_bps, _RATES_BPS)
 
 
 def format_delay(delay_ns: int) -> str:
-    """Return nanoseconds as text that `parse_delay_ns` reads back exactly."""
+    """Format nanoseconds as text that `parse_delay_ns` reads back exactly."""
     return _format(delay_ns, _DELAYS_NS)
 
 
 def format_share(share_ppb: int) -> str:
-    """Return parts in 10^9 as text that `parse_share_ppb` reads back exactly."""
+    """Format parts in 10^9 as text that `parse_share_ppb` reads back exactly."""
     whole, rest = divmod(share_ppb, PPB // 100)
     fraction = f"{rest:07d}".rstrip("0")
     return f"{whole}.{fraction}%" if fraction else f"{whole}%"

@@ -1,6 +1,6 @@
 """The topology: one frozen value that fabrics, collector, path server and controller all read.
 
-Loading and checking a file is `dataplane.topology.file`; parametric families are `dataplane.topology.families`.
+`dataplane.topology.file` loads and checks files; parametric families are in `dataplane.topology.families`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 
 class DeviceKind(StrEnum):
-    """What computes in a host; xpu is an accelerator that is none of the others."""
+    """Type of a host's compute device; xpu is any other accelerator."""
 
     CPU = "cpu"
     GPU = "gpu"
@@ -24,7 +24,7 @@ class DeviceKind(StrEnum):
 
 
 class NumberFormat(StrEnum):
-    """What an operation computes with: integers and floating-point numbers, with their bits."""
+    """Number format of an operation: integers and floating-point numbers, with their bits."""
 
     INT4 = "int4"
     INT8 = "int8"
@@ -40,7 +40,7 @@ class NumberFormat(StrEnum):
 
 
 class MediumKind(StrEnum):
-    """What memory is made of: DRAM, storage-class memory, or other non-volatile memory."""
+    """Memory technology: DRAM, storage-class memory, or other non-volatile memory."""
 
     DRAM = "dram"
     SCM = "scm"
@@ -48,7 +48,7 @@ class MediumKind(StrEnum):
 
 
 class BusKind(StrEnum):
-    """How a device hangs on its host; `system` is the memory's own bus, as for a GPU that shares the CPU's memory."""
+    """Attachment of a device to its host; `system` is the memory's own bus, as for a GPU that shares CPU memory."""
 
     PCIE = "pcie"
     CXL = "cxl"
@@ -59,7 +59,7 @@ class BusKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryMedium:
-    """Memory of one kind in a host; None for what nobody has said."""
+    """Memory of one kind in a host; None for unknown values."""
 
     kind: MediumKind
     capacity_bytes: int
@@ -70,7 +70,7 @@ class MemoryMedium:
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """A device's way to its host's memory, and its rate in one direction."""
+    """A device's connection to its host's memory, and its rate in one direction."""
 
     kind: BusKind
     bytes_per_s: int | None = None
@@ -78,7 +78,7 @@ class Bus:
 
 @dataclass(frozen=True, slots=True)
 class PeakRate:
-    """The most operations a second that a device is made for, in one number format; a multiply-add is two."""
+    """Nominal peak operations per second of a device in one number format; a multiply-add counts as two."""
 
     format: NumberFormat
     ops_per_s: int
@@ -86,10 +86,10 @@ class PeakRate:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A number of equal compute devices of one host; memory, bus and rates are those of each.
+    """A number of identical compute devices of one host; memory, bus and rates are those of each.
 
-    `rates` name no format twice and stand in the order of `NumberFormat`. Devices of kind CPU are sockets: they say
-    what the host's cores are.
+    `rates` name no format twice and follow the order of `NumberFormat`. Devices of kind CPU are sockets: they describe
+    the host's cores.
     """
 
     kind: DeviceKind
@@ -102,7 +102,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class GeoLocation:
-    """Where a node stands, for pictures and for propagation delays; degrees."""
+    """Location of a node, for plots and for propagation delays; degrees."""
 
     latitude: float
     longitude: float
@@ -113,7 +113,7 @@ class GeoLocation:
 class SwitchNode:
     """A switch; `node_id` is its INT node id and its P4Runtime device id.
 
-    `report_source` is where its telemetry reports come from, None for the address that the plan gives the switch.
+    `report_source` is the source of its telemetry reports, None for the switch's address in the plan.
     """
 
     name: str
@@ -124,7 +124,7 @@ class SwitchNode:
 
 @dataclass(frozen=True, slots=True)
 class HostNode:
-    """A host with one interface; `mac` is 48 bits, `cores` None where nobody has said how many it has."""
+    """A host with one interface; `mac` is 48 bits, `cores` None if unknown."""
 
     name: str
     mac: int
@@ -148,8 +148,8 @@ class Endpoint:
 class Link:
     """A full-duplex cable: the same rate (bit/s), propagation delay (ns) and output queue (frames) both ways.
 
-    Of what enters either direction, `loss_ppb` in 10^9 frames vanish, each by its own chance. A frame takes the delay,
-    less or more by up to `jitter_ns` (at most the delay; every value is as likely), but overtakes none before it.
+    In each direction `loss_ppb` of 10^9 frames are lost, independently at random. A frame takes the delay plus or minus
+    up to `jitter_ns` (at most the delay; uniformly distributed), but overtakes none before it.
     """
 
     a: Endpoint
@@ -186,18 +186,18 @@ class DirectedLink:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing about it is left to chance."""
+        """True if it has neither loss nor jitter."""
         return not self.loss_ppb and not self.jitter_ns
 
     @property
     def key(self) -> LinkKey:
-        """Its name."""
+        """The link's name."""
         return LinkKey(self.tail.node, self.head.node)
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorAddress:
-    """Where switches send their telemetry reports: a host of the topology and a UDP port."""
+    """Destination of the switches' telemetry reports: a host of the topology and a UDP port."""
 
     host: str
     udp_port: int
@@ -248,17 +248,17 @@ class Topology:
 
     @cached_property
     def link_at(self) -> dict[Endpoint, DirectedLink]:
-        """The directed link that leaves at an endpoint."""
+        """Directed links by the endpoint they leave at."""
         return {link.tail: link for link in self.directed_links.values()}
 
     @cached_property
     def attachment(self) -> dict[str, Endpoint]:
-        """The switch port that each host hangs on, by host name."""
+        """The switch port that each host is attached to, by host name."""
         return {link.tail.node: link.head for link in self.directed_links.values() if link.tail.node in self.host}
 
     @cached_property
     def neighbours(self) -> dict[str, dict[int, Endpoint]]:
-        """For each switch and host: its ports and what is at the other end."""
+        """For each switch and host: the far end of each of its ports."""
         found: dict[str, dict[int, Endpoint]] = {name: {} for name in (*self.switch, *self.host)}
         for link in self.directed_links.values():
             found[link.tail.node][link.tail.port] = link.head

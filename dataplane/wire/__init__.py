@@ -1,1 +1,1 @@
-"""Headers: bytes to values and back, one header a file."""
+"""Packet headers: conversion between bytes and values, one header per file."""

@@ -5,9 +5,9 @@ Check64, then `quarters` times 256 bytes: 64 lanes of int32 each, or 128 of unsi
 format is our own.
 
 An item is one vector that all workers of a job contribute to; items are numbered without gaps. Nothing in the header
-says who sent it: the switch knows its children by where they are, and by the nonce, a random number that only the job's
-switches and workers know. A packet with another one is nobody's. The check is a number that switches add up modulo
-2^64; what it says is the workers' (dataplane/allreduce/checks.py).
+identifies the sender: the switch knows its children by their ports, and by the nonce, a random number that only the
+job's switches and workers know. A packet with another one belongs to no job. The check is a number that switches add up
+modulo 2^64; only workers interpret it (dataplane/allreduce/checks.py).
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ QUARTERS: Final = 4
 
 
 class Kind(IntEnum):
-    """What a packet is; RESULT goes to all children, AGAIN and REFUSED to the one who asked."""
+    """Type of a packet; RESULT goes to all children, AGAIN and REFUSED to the requester."""
 
     CONTRIBUTION = 1
     RESULT = 2
     AGAIN = 3
     REFUSED = 4
     PULL = 5
-    """Asks for a result without contributing; as long as the answer is to be."""
+    """Requests a result without contributing; as long as the desired answer."""
 
 
 class Flags(IntFlag):
-    """What is true of a value; a result has the flags of all contributions."""
+    """Properties of a value; a result has the flags of all contributions."""
 
     SATURATED = 1
     CONGESTED = 2
     FINAL = 4
-    """The job's result, which the main server gets, too."""
+    """The job's result, which also goes to the main server."""
 
 
 NO_FLAGS: Final = Flags(0)
 
 
 class Operation(IntEnum):
-    """How contributions are put together."""
+    """Operation that combines contributions."""
 
     SUM = 1
-    """Lanes of int32, which stop at the least and the greatest value and then set SATURATED."""
+    """Lanes of int32, which are clamped at their bounds and then set SATURATED."""
     MAX = 2
     """Lanes of unsigned 16 bits."""
 
 
 class Reason(IntEnum):
-    """Why a contribution was refused."""
+    """Reason for refusing a contribution."""
 
     NONE = 0
     EPOCH = 1
     """Membership has changed; the packet's epoch is the current one."""
     MISMATCH = 2
-    """Operation or length are not those of the item's other contributions."""
+    """Operation or length differ from the item's other contributions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """An aggregation header and its values; `workers` counts those whose values are in it."""
+    """An aggregation header and its values; `workers` counts those whose values are included."""
 
     kind: Kind
     job: int
@@ -88,7 +88,7 @@ class Aggregation:
     check: int = 0
 
     def encode(self) -> bytes:
-        """Return the bytes; raise WireError for a value that does not fit its field, or broken quarters."""
+        """Encode the packet; raise WireError for a value that does not fit its field, or broken quarters."""
         quarters, rest = divmod(len(self.values), QUARTER_BYTES)
         if rest or quarters > QUARTERS:
             raise WireError(HEADER, f"{len(self.values)} bytes of values are not 0 to {QUARTERS} times {QUARTER_BYTES}")
@@ -103,7 +103,7 @@ class Aggregation:
 
 
 def decode(data: bytes, offset: int = 0) -> Aggregation:
-    """Return the header at `offset` and its values; raise WireError when it is cut, of another version, or unknown."""
+    """Return the header at `offset` and its values; raise WireError if cut short, of another version, or unknown."""
     need(HEADER, data, offset, SIZE)
     words = int.from_bytes(data[offset : offset + SIZE - 16], "big")
     if words >> 124 != VERSION:
@@ -134,6 +134,6 @@ def decode(data: bytes, offset: int = 0) -> Aggregation:
 
 
 def age(item: int, than: int) -> int:
-    """Return by how much `item` is newer than another, negative if it is older, in the numbers' circle."""
+    """Return by how much `item` is newer than another, negative if older, modulo 2^32."""
     half = 1 << ITEM_BITS - 1
     return (item - than + half) % (2 * half) - half

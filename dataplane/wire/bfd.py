@@ -2,8 +2,8 @@
 
 Version3 Diagnostic5 | State2 Poll1 Final1 ControlPlaneIndependent1 Authentication1 Demand1 Multipoint1 |
 DetectMultiplier8 Length8 | MyDiscriminator32 | YourDiscriminator32 | DesiredMinTx32 RequiredMinRx32
-RequiredMinEchoRx32, the last three in microseconds. What follows within Length is authentication, which is not known
-here: a packet that has it is refused.
+RequiredMinEchoRx32, the last three in microseconds. Any remainder within Length is authentication, which is not
+supported: a packet that has it is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POLL, _FINAL, _INDEPENDENT, _AUTHENTICATION, _DEMAND, _MULTIPOINT = 32, 16, 8, 
 
 
 class State(IntEnum):
-    """The sender's state, as the two bits say it."""
+    """The sender's state, as encoded in two bits."""
 
     ADMIN_DOWN = 0
     DOWN = 1
@@ -88,9 +88,9 @@ class Bfd:
 
 
 def decode(data: bytes, offset: int = 0) -> Bfd:
-    """Return the packet at `offset`; raise WireError for what a receiver must discard whatever its own state is.
+    """Return the packet at `offset`; raise WireError for one that a receiver must discard in any state.
 
-    These are the checks of RFC 5880, section 6.8.6, up to the one that looks for a session.
+    These are the checks of RFC 5880, section 6.8.6, up to the session lookup.
     """
     need(HEADER, data, offset, SIZE)
     first, flags, multiplier, length, mine, yours, tx_us, rx_us, echo_us = _LAYOUT.unpack_from(data, offset)

@@ -18,7 +18,7 @@ def ones_complement_sum(data: bytes) -> int:
 
 
 def internet_checksum(data: bytes) -> int:
-    """Return the checksum (RFC 1071) of bytes whose checksum field is zero; over bytes with a right one it is 0."""
+    """Return the checksum (RFC 1071) of bytes with a zero checksum field; it is 0 over bytes with a correct one."""
     return ~ones_complement_sum(data) & 0xFFFF
 
 
@@ -31,15 +31,15 @@ def update(checksum: int, old: bytes, new: bytes) -> int:
 
 
 def pseudo_header(src: IpAddress, dst: IpAddress, protocol: int, length_bytes: int) -> bytes:
-    """Return what a TCP or UDP checksum covers in front of the segment; `length_bytes` is the segment's."""
+    """Return the prefix that a TCP or UDP checksum covers before the segment, which has `length_bytes`."""
     if src.version == 4:
         return src.packed + dst.packed + bytes((0, protocol)) + length_bytes.to_bytes(2, "big")
     return src.packed + dst.packed + length_bytes.to_bytes(4, "big") + bytes((0, 0, 0, protocol))
 
 
 def transport_checksum(src: IpAddress, dst: IpAddress, protocol: int, segment: bytes) -> int:
-    """Return the TCP or UDP checksum of a segment whose checksum field is zero.
+    """Return the TCP or UDP checksum of a segment with a zero checksum field.
 
-    UDP's rule that a computed 0 is sent as 0xffff (RFC 768) is the caller's, see `udp.checksum`.
+    Callers must apply UDP's rule that a computed 0 is sent as 0xffff (RFC 768), see `udp.checksum`.
     """
     return internet_checksum(pseudo_header(src, dst, protocol, len(segment)) + segment)

@@ -1,4 +1,4 @@
-"""What a report says of an item that all children have contributed to: our domain's COMPLETION metadata, 16 bytes.
+"""Report of an item that all children have contributed to: our domain's COMPLETION metadata, 16 bytes.
 
 Job16 LastChild8 Leaf1 Zero7 | Item32 | WaitUs32 | Repeated16 Ahead16, in network order.
 """
@@ -20,22 +20,22 @@ _BIT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An item of a job: who came last, and what it took. Where `leaf` is set, the sum is one rack's."""
+    """Completion of a job's item: the last contributor, and the costs. With `leaf` set, the sum is one rack's."""
 
     job: int
     item: int
     last_child: int
-    """The number of the child whose contribution came last, its bit in the job's mask."""
+    """The number of the child whose contribution arrived last, its bit in the job's mask."""
     wait_us: int
-    """From the first contribution to the last; it stops at the greatest value."""
+    """Time from the first contribution to the last; saturates."""
     repeated: int
-    """Contributions that had come before: retransmissions."""
+    """Contributions received more than once: retransmissions."""
     ahead: int
-    """By how many items the job's newest open one is ahead of this one: cells in use besides its own, at most."""
+    """Items by which the job's newest open one is ahead of this one: an upper bound on other cells in use."""
     leaf: bool = False
 
     def encode(self) -> bytes:
-        """Return the bytes; raise WireError for a value that does not fit its field."""
+        """Encode the metadata; raise WireError for a value that does not fit its field."""
         fit(HEADER, job=(self.job, 16), item=(self.item, 32), last_child=(self.last_child, 8))
         fit(HEADER, wait_us=(self.wait_us, 32), repeated=(self.repeated, 16), ahead=(self.ahead, 16))
         first = self.job << 16 | self.last_child << 8 | self.leaf << 7
@@ -44,7 +44,7 @@ class Completion:
 
 
 def decode(data: bytes, offset: int = 0) -> Completion:
-    """Return the metadata at `offset`; raise WireError when they are cut short, or bits that are to be zero are not."""
+    """Return the metadata at `offset`; raise WireError if they are cut short or reserved bits are set."""
     need(HEADER, data, offset, SIZE)
     words = int.from_bytes(data[offset : offset + SIZE], "big")
     if words >> 96 & 0x7F:
@@ -61,7 +61,7 @@ def decode(data: bytes, offset: int = 0) -> Completion:
 
 
 def in_report(report: IntReport) -> Completion | None:
-    """Return what a report says of an item, None where it is about something else; raise WireError when broken."""
+    """Return a report's completion, None if it is about something else; raise WireError if malformed."""
     if report.domain_id != FABRIC.domain_id or not report.domain_bits & COMPLETION:
         return None
     return decode(FABRIC.split(report.domain_bits, report.metadata.domain)[_BIT])

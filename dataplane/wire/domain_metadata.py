@@ -1,4 +1,4 @@
-"""Domain specific metadata: what the 16 bits of a domain's bitmap mean (INT v2.1, sections 5.8 and 5.9).
+"""Domain specific metadata: the meaning of the 16 bits of a domain's bitmap (INT v2.1, sections 5.8 and 5.9).
 
 The wire does not say how long a bit's metadata is, nor who inserts it: an INT domain defines both. Bit 0 is the most
 significant. Source-only (MD) and source-inserted (MX) bits are written by the source, the others by every hop.
@@ -19,9 +19,9 @@ COMPLETION: Final = 0x2000
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """An INT domain; `words` has, for each bit from the most significant on, how many words it stands for (0: none).
+    """An INT domain; `words` gives the number of words for each bit, most significant first (0: none).
 
-    `source_bits` are those that the source alone writes: "source-only" in MD, "source-inserted" in MX.
+    `source_bits` are those that only the source writes: "source-only" in MD, "source-inserted" in MX.
     """
 
     domain_id: int
@@ -29,15 +29,15 @@ class Domain:
     source_bits: int = 0
 
     def hop_words(self, bits: int) -> int:
-        """Return how many words each hop writes for a bitmap, and so what the domain adds to HopML."""
+        """Return the number of words each hop writes for a bitmap, which the domain adds to HopML."""
         return self._count(bits & ~self.source_bits)
 
     def source_words(self, bits: int) -> int:
-        """Return how many words the source writes besides: the delta of its hop in MD, the header's tail in MX."""
+        """Return the source's additional word count: the excess of its hop in MD, the header's tail in MX."""
         return self._count(bits & self.source_bits)
 
     def split(self, bits: int, data: bytes) -> dict[int, bytes]:
-        """Return the metadata of each set bit, in bit order; raise WireError unless `data` is exactly what they ask."""
+        """Return the metadata of each set bit, in bit order; raise WireError unless `data` has exactly their length."""
         found: dict[int, bytes] = {}
         at = 0
         for number, words in self._set(bits):

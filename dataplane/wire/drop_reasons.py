@@ -1,4 +1,4 @@
-"""Why a switch dropped a packet, the 8 bits of a drop report (Telemetry Report v2.0, section 3.3.1, RepMdBits bit 15).
+"""Drop reasons of switches, the 8 bits of a drop report (Telemetry Report v2.0, section 3.3.1, RepMdBits bit 15).
 
 The specification leaves the numbers to the implementation: these are ours, the same as `p4/shared/drop_reasons.p4`.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class DropReason(IntEnum):
-    """Each reason, but the full queue of the traffic manager, is a named drop counter of the P4 program."""
+    """Each reason, except the traffic manager's full queue, is a named drop counter of the P4 program."""
 
     UNKNOWN = 0
     PARSER_ERROR = 1
@@ -27,7 +27,7 @@ class DropReason(IntEnum):
 
 
 def reason_name(reason: int | None) -> str:
-    """Return a reason's name, "unknown" for none and "reason N" for a number that another implementation gave."""
+    """Return a reason's name, "unknown" for None and "reason N" for a number of another implementation."""
     if reason is None:
         return DropReason.UNKNOWN.name.lower()
     try:

@@ -39,7 +39,7 @@ class Ethernet:
 
 
 def decode(data: bytes, offset: int = 0) -> Ethernet:
-    """Return the header at `offset`; raise WireError when it is cut short."""
+    """Return the header at `offset`; raise WireError if it is cut short."""
     need(HEADER, data, offset, SIZE)
     word = int.from_bytes(data[offset : offset + SIZE], "big")
     return Ethernet(word >> 64, word >> 16 & 0xFFFF_FFFF_FFFF, word & 0xFFFF)

@@ -1,4 +1,4 @@
-"""What every header codec shares: room to read, values that fit their field."""
+"""Helpers shared by all header codecs: bounds checks on data and on field values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def need(header: str, data: bytes, offset: int, size: int) -> None:
 
 
 def fit(header: str, **fields: tuple[int, int]) -> None:
-    """Raise WireError unless each field, given as (value, bits), is an unsigned value of so many bits."""
+    """Raise WireError unless each field, given as (value, bits), is an unsigned value of that many bits."""
     for name, (value, bits) in fields.items():
         if not 0 <= value < 1 << bits:
             raise WireError(header, f"{name} {value} does not fit {bits} bits")
 
 
 def absent(value: int, bits: int) -> int | None:
-    """Return None for all ones, INT's and the report's word for "not available" (INT v2.1, section 5.8)."""
+    """Return None for all ones, which means "not available" in INT and reports (INT v2.1, section 5.8)."""
     return None if value == (1 << bits) - 1 else value
 
 
 def present(value: int | None, bits: int) -> int:
-    """Return all ones for None: `absent` back."""
+    """Return all ones for None: the inverse of `absent`."""
     return (1 << bits) - 1 if value is None else value

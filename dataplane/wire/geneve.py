@@ -20,7 +20,7 @@ OPTION_SIZE: Final = 4
 UDP_PORT: Final = 6081
 INT_CLASS: Final = 0x0103
 LONGEST_OPTION_BYTES: Final = 124
-"""What one option holds: all of INT-MD's header and stack have to fit."""
+"""Maximum size of one option: all of INT-MD's header and stack must fit."""
 
 _INT_TYPES: Final = frozenset(kind.value for kind in IntType)
 
@@ -40,7 +40,7 @@ class GeneveOption:
 
     @property
     def int_type(self) -> IntType | None:
-        """Which INT header the value is, None when the option is another."""
+        """Type of the INT header in the value, None for any other option."""
         known = self.option_class == INT_CLASS and self.option_type in _INT_TYPES
         return IntType(self.option_type) if known else None
 
@@ -77,7 +77,7 @@ class Geneve:
 
 
 def decode(data: bytes, offset: int = 0) -> Geneve:
-    """Return the header at `offset` with its options; raise WireError when it is cut short or of another version."""
+    """Return the header at `offset` with its options; raise WireError if it is cut short or of another version."""
     need(HEADER, data, offset, MIN_SIZE)
     words = int.from_bytes(data[offset : offset + MIN_SIZE], "big")
     if words >> 62:

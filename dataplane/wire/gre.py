@@ -19,13 +19,13 @@ PROTOCOL_GRE: Final = 47
 _CHECKSUM: Final = 0x8000
 _KEY: Final = 0x2000
 _SEQUENCE: Final = 0x1000
-# RFC 2784, section 2.3: discard when one of bits 1 to 5 is set; 2 and 3 have their meaning from RFC 2890.
+# RFC 2784, section 2.3: discard if any of bits 1 to 5 is set; RFC 2890 gives 2 and 3 their meaning.
 _REFUSED: Final = 0x4C00
 
 
 @dataclass(frozen=True, slots=True)
 class Gre:
-    """A GRE header; None for a field that is not there."""
+    """A GRE header; None for an absent field."""
 
     protocol_type: int
     checksum: int | None = None
@@ -50,7 +50,7 @@ class Gre:
 
 
 def decode(data: bytes, offset: int = 0) -> Gre:
-    """Return the header at `offset`; raise WireError when it is cut short, routed (RFC 1701) or of another version."""
+    """Return the header at `offset`; raise WireError if it is cut short, routed (RFC 1701) or of another version."""
     need(HEADER, data, offset, MIN_SIZE)
     flags = int.from_bytes(data[offset : offset + 2], "big")
     if flags & _REFUSED or flags & 7:

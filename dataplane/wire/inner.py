@@ -1,10 +1,10 @@
-"""The truncated packet inside a telemetry report: whose flow it is, and the INT headers it carries.
+"""The truncated packet inside a telemetry report: its flow and its INT headers.
 
-IP header with options or extension headers, TCP or UDP header with options, a tunnel's header; then, where the packet
-is marked, INT (`inner_int`). The packet may end anywhere behind what is needed for that.
+IP header with options or extension headers, TCP or UDP header with options, a tunnel's header; then, if the packet is
+marked, INT (`inner_int`). The packet may end anywhere after the required parts.
 
-Whose flow: the packet's as its source sent it. What an INT source put in front (a UDP header with NPT 2, a GRE header
-with G) is looked through; a tunnel that was there before is the flow itself, since that is what switches route.
+Flow: that of the packet as its source sent it. Headers that an INT source inserted (a UDP header with NPT 2, a GRE
+header with G) are skipped; a tunnel that existed before is the flow itself, since switches route the tunnel.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ HEADER: Final = "inner packet"
 _PROTOCOL_IPV4: Final = 4
 _PROTOCOL_IPV6: Final = 41
 
-# IPv6 extension headers that may stand before TCP or UDP (RFC 8200, section 4.1); all but the fragment header have
-# their length, in 8 bytes without the first 8, in the second byte.
+# IPv6 extension headers that may precede TCP or UDP (RFC 8200, section 4.1); the second byte of all but the fragment
+# header is their length, in units of 8 bytes without the first 8.
 _EXTENSIONS: Final = frozenset({0, 43, 60})
 _FRAGMENT: Final = 44
 
 
 @dataclass(frozen=True, slots=True)
 class InnerPacket:
-    """The original packet's 5-tuple (ports 0 where there are none) and its INT stack, newest hop first.
+    """The original packet's 5-tuple (ports 0 if absent) and its INT stack, newest hop first.
 
     `packet_id` distinguishes packets of a flow and is the same at every hop, in 63 bits: IPv4 identification (low 15),
-    TCP sequence number, or that which our domain's source gave a UDP packet (32), L4 checksum as the source sent it
-    (16); 0 for what the packet lacks.
-    `ip_bytes` is the whole IP packet's length without INT's headers, as the IP header has it.
+    TCP sequence number or the one that our domain's source gave a UDP packet (32), L4 checksum as the source sent it
+    (16); 0 for parts that the packet lacks. `ip_bytes` is the length of the whole IP packet without INT's headers,
+    according to the IP header.
     """
 
     src: IpAddress
@@ -66,7 +66,7 @@ class InnerPacket:
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """What the IP header says, and where its payload starts; a fragment but the first has no ports."""
+    """Fields of the IP header, and the offset of its payload; only the first fragment has ports."""
 
     src: IpAddress
     dst: IpAddress
@@ -79,7 +79,7 @@ class _Network:
 
 
 def decode_ethernet(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
-    """Return a truncated frame's flow and hops; raise WireError when it is malformed or not IP."""
+    """Return a truncated frame's flow and hops; raise WireError if it is malformed or not IP."""
     link = ethernet.decode(data, offset)
     offset, ether_type = offset + link.size, link.ether_type
     if ether_type == ETHER_VLAN:
@@ -93,7 +93,7 @@ def decode_ethernet(data: bytes, marking: Marking, offset: int = 0) -> InnerPack
 
 
 def decode_ipv4(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
-    """Return a truncated IPv4 packet's flow and hops; raise WireError when it is malformed."""
+    """Return a truncated IPv4 packet's flow and hops; raise WireError if it is malformed."""
     ip = ipv4.decode(data, offset)
     at, has_ports = offset + ip.size, ip.fragment_offset == 0
     network = _Network(ip.src, ip.dst, ip.protocol, ip.dscp, ip.identification, ip.total_length, at, has_ports)
@@ -101,7 +101,7 @@ def decode_ipv4(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
 
 
 def decode_ipv6(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
-    """Return a truncated IPv6 packet's flow and hops; raise WireError when it is malformed."""
+    """Return a truncated IPv6 packet's flow and hops; raise WireError if it is malformed."""
     ip = ipv6.decode(data, offset)
     protocol, at, has_ports = ip.next_header, offset + ip.size, True
     while protocol in _EXTENSIONS or protocol == _FRAGMENT:
@@ -155,7 +155,7 @@ def _plain(network: _Network, header: Tcp | Udp | None) -> InnerPacket:
 
 
 def _with_int(data: bytes, network: _Network, header: Tcp | Udp, part: IntPart) -> InnerPacket:
-    """Return a packet with INT in its L4 payload: the port that the source changed, and the checksum, as they were."""
+    """Return a packet with INT in its L4 payload, with the source's original port and checksum."""
     dst_port = header.dst_port
     if isinstance(header, Udp) and isinstance(part.shim, IntShim):
         changed = part.shim.next_protocol is NextProtocol.UDP_PAYLOAD
@@ -164,7 +164,7 @@ def _with_int(data: bytes, network: _Network, header: Tcp | Udp, part: IntPart) 
         dst_port = VXLAN_UDP_PORT
     checksum = header.checksum
     if checksum:
-        # A checksum is minus the sum of everything; the length is in the pseudo header and in UDP's own.
+        # A checksum is minus the sum of everything; the length is in the pseudo header and in UDP's header.
         lengths = part.size * (2 if isinstance(header, Udp) else 1)
         checksum = (checksum + part.total_sum(data) + lengths + header.dst_port - dst_port) % 0xFFFF
     packet_id = _packet_id(network.identification, header, checksum) | _source_sequence(header, part) << 16
@@ -175,7 +175,7 @@ def _with_int(data: bytes, network: _Network, header: Tcp | Udp, part: IntPart) 
 
 
 def _with_new_udp(data: bytes, network: _Network, part: IntPart, protocol: int) -> InnerPacket:
-    """Return the packet that INT and its UDP header were put into: what stands behind them."""
+    """Return the packet that INT and its UDP header were inserted into: the one behind them."""
     if protocol == _PROTOCOL_IPV4:
         return _carrying(decode_ipv4(data, UNMARKED, part.end), part)
     if protocol == _PROTOCOL_IPV6:
@@ -194,7 +194,7 @@ def _with_gre(data: bytes, network: _Network, part: IntPart | None) -> InnerPack
 
 
 def _behind_inserted_gre(data: bytes, part: IntPart) -> InnerPacket | None:
-    """Return the packet that the INT source put GRE in front of, None when there was GRE before or the rest is cut."""
+    """Return the packet that the INT source put GRE in front of, None if GRE was there before or the rest is cut."""
     if not isinstance(part.shim, GreShim) or not part.shim.gre_inserted:
         return None
     decode = {ETHER_IPV4: decode_ipv4, ETHER_IPV6: decode_ipv6, ETHER_BRIDGED: decode_ethernet}
@@ -218,7 +218,7 @@ def _packet_id(identification: int, header: Tcp | Udp | None, checksum: int) -> 
 
 
 def _source_sequence(header: Tcp | Udp, part: IntPart) -> int:
-    """Return our source's number of a packet, 0 where there is none or TCP has one of its own."""
+    """Return our source's number of a packet, 0 if there is none or TCP has its own."""
     said = part.int_mx or part.int_md
     if said is None or isinstance(header, Tcp) or said.domain_id != FABRIC.domain_id:
         return 0

@@ -1,6 +1,6 @@
-"""INT headers inside a packet, in every encapsulation: where they stand, what they say, what they changed.
+"""INT headers inside a packet, in every encapsulation: location, contents, and changes to the packet.
 
-Behind TCP or UDP (INT v2.1, section 5.7.2), GRE (5.7.1), VXLAN-GPE (5.7.3), or as an option of Geneve (5.7.4).
+After TCP or UDP (INT v2.1, section 5.7.2), GRE (5.7.1), VXLAN-GPE (5.7.3), or as an option of Geneve (5.7.4).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _HAS_NEXT_PROTOCOL: Final = 0x0400
 class IntPart:
     """INT headers from byte `start`, marker included, to byte `end` of a packet; hops newest first.
 
-    `source_word` is the last of what the source wrote besides, in MX the first: our domain's number of the packet.
-    `sum_added` is what their presence adds to the one's complement sum of what they stand in, beyond their own bytes
-    and lengths: changed protocol and length fields of the tunnel.
+    `source_word` is the last of the source's additional words, in MX the first: our domain's number of the packet.
+    `sum_added` is what they add to the enclosing one's complement sum, beyond their own bytes and lengths: changed
+    protocol and length fields of the tunnel.
     """
 
     shim: Shim
@@ -49,23 +49,23 @@ class IntPart:
 
     @property
     def size(self) -> int:
-        """How many bytes INT inserted."""
+        """Number of bytes that INT inserted."""
         return self.end - self.start
 
     def total_sum(self, data: bytes) -> int:
-        """Return what INT adds to the sum over the packet's L4 payload, lengths aside."""
+        """Return INT's contribution to the sum over the packet's L4 payload, lengths excluded."""
         return ones_complement_sum(data[self.start : self.end]) + self.sum_added
 
 
 def behind_transport(data: bytes, at: int, *, marker: bool = False) -> IntPart:
-    """Return the INT headers at `at`, where a TCP or UDP header ends; raise WireError when they are malformed."""
+    """Return the INT headers at `at`, where a TCP or UDP header ends; raise WireError if they are malformed."""
     shim_at = at + (probe_marker.SIZE if marker else 0)
     shim = int_shim.decode(data, shim_at)
     return _part(data, shim, shim.int_type, shim_at + shim.size, start=at, size=4 * shim.length_words)
 
 
 def behind_gre(data: bytes, at: int, protocol: int) -> IntPart | None:
-    """Return the INT headers of the GRE packet at `at`, None where its protocol type is another or it is cut."""
+    """Return the INT headers of the GRE packet at `at`, None if its protocol type is another or it is cut."""
     try:
         header = gre.decode(data, at)
     except WireError:
@@ -78,9 +78,9 @@ def behind_gre(data: bytes, at: int, protocol: int) -> IntPart | None:
 
 
 def behind_vxlan(data: bytes, at: int) -> IntPart | None:
-    """Return the INT headers of the VXLAN-GPE packet at `at`, None where it has none or is cut.
+    """Return the INT headers of the VXLAN-GPE packet at `at`, None if it has none or is cut.
 
-    Of several INT headers the first that is MD or MX tells; a Destination header behind it is passed over.
+    Of several INT headers the first MD or MX one counts; a Destination header after it is skipped.
     """
     try:
         header = vxlan.decode(data, at)
@@ -98,7 +98,7 @@ def behind_vxlan(data: bytes, at: int) -> IntPart | None:
 
 
 def in_geneve(data: bytes, at: int) -> IntPart | None:
-    """Return the first INT option of the Geneve packet at `at`, None where it has none or is cut."""
+    """Return the first INT option of the Geneve packet at `at`, None if it has none or is cut."""
     try:
         header = geneve.decode(data, at)
     except WireError:
@@ -120,7 +120,7 @@ def _vxlan_part(data: bytes, start: int, at: int) -> IntPart:
 
 
 def _vxlan_change(header: VxlanGpe, last: Shim) -> int:
-    """Return what INT added to the VXLAN header's own words: the next protocol, and with G the P bit."""
+    """Return INT's change to the VXLAN header's own words: the next protocol, and with G the P bit."""
     assert isinstance(last, VxlanGpeShim)
     if last.was_vxlan:
         return _HAS_NEXT_PROTOCOL + vxlan.NEXT_INT
@@ -128,7 +128,7 @@ def _vxlan_change(header: VxlanGpe, last: Shim) -> int:
 
 
 def _part(data: bytes, shim: Shim, kind: IntType, at: int, *, start: int, size: int) -> IntPart:
-    """Return the INT header of `size` bytes at `at`; what INT inserted begins at `start`."""
+    """Return the INT header of `size` bytes at `at`; INT's inserted bytes begin at `start`."""
     need(int_shim.HEADER, data, at, size)
     end = at + size
     match kind:
@@ -145,7 +145,7 @@ def _part(data: bytes, shim: Shim, kind: IntType, at: int, *, start: int, size: 
 
 
 def _stack(header: IntMd, data: bytes, at: int) -> tuple[HopMetadata, ...]:
-    """Return the hops from `at` to the end; source-only words of our domain are told from hops even if HopML is 1."""
+    """Return the hops from `at` to the end; our domain's source-only words are told from hops even if HopML is 1."""
     size = len(data) - at
     words = FABRIC.source_words(header.domain_instructions) if header.domain_id == FABRIC.domain_id else 0
     whole = size - 4 * words

@@ -1,4 +1,4 @@
-"""INT-MD header, 12 bytes, and the metadata stack behind it (INT v2.1, section 5.8).
+"""INT-MD header, 12 bytes, and the metadata stack after it (INT v2.1, section 5.8).
 
 Version4=2 D1 E1 M1 R12 HopML5 RemainingHops8 | Instructions16 DomainId16 | DomainInstructions16 DomainFlags16;
 then the hops, newest first, HopML words each. The source's, the last, may be longer by "source-only" domain words.
@@ -57,7 +57,7 @@ class IntMd:
 
 
 def decode(data: bytes, offset: int = 0) -> IntMd:
-    """Return the header at `offset`; raise WireError when it is cut short or of another version."""
+    """Return the header at `offset`; raise WireError if it is cut short or of another version."""
     need(HEADER, data, offset, SIZE)
     words = int.from_bytes(data[offset : offset + SIZE], "big")
     if words >> 92 != VERSION:
@@ -80,10 +80,10 @@ def decode_stack(
 ) -> tuple[HopMetadata, ...]:
     """Return the hops of a stack of `size` bytes at `offset`, newest first.
 
-    The wire does not say how many words of the source's hop are "source-only" domain metadata. Without
-    `source_only_words`, which who knows the domain can give, what is left of whole hops is taken for them, where the
-    header has domain instructions; alone they are the words of a source whose hop is not there. Raises WireError when
-    the stack is cut short or no number of hops explains it.
+    The wire does not say how many words of the source's hop are "source-only" domain metadata. A caller that knows the
+    domain can give `source_only_words`. Otherwise, if the header has domain instructions, the remainder after whole
+    hops is taken for them; without any hop they are the words of a source whose hop is missing. Raises WireError if the
+    stack is cut short or no number of hops explains it.
     """
     need(HEADER, data, offset, size)
     if size == 0:

@@ -1,6 +1,6 @@
-"""One hop's metadata, as an INT-MD stack (INT v2.1, section 5.8) and a telemetry report (v2.0, section 3.3.1) carry it.
+"""One hop's metadata, in an INT-MD stack (INT v2.1, section 5.8) or a telemetry report (v2.0, section 3.3.1).
 
-Which values are there, in this order, says a 16-bit bitmap, bit 0 the most significant:
+A 16-bit bitmap, bit 0 the most significant, says which values are present, in this order:
 0 node id32 | 1 level-1 ingress16 egress16 | 2 hop latency32 | 3 queue id8 occupancy24 | 4 ingress timestamp64 |
 5 egress timestamp64 | 6 level-2 ingress32 egress32 | 7 egress TX utilisation32 | 8 buffer id8 occupancy24 |
 9-14 reserved32 each | domain-specific words | 15 checksum complement32 (stack) or, in a report, at the place of bit 15
@@ -46,9 +46,9 @@ _LAYOUT: Final[tuple[tuple[int, tuple[tuple[str, int], ...]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class HopMetadata:
-    """What one hop said; None for what was not asked for and for what the hop lacks (all ones on the wire).
+    """One hop's values; None for those not requested and those the hop lacks (all ones on the wire).
 
-    Units are the node's; ours are ns (latency, timestamps), frames (occupancies) and bytes a window (TX utilisation).
+    Units are the node's; ours are ns (latency, timestamps), frames (occupancies) and bytes per window (TX utilisation).
     """
 
     node_id: int | None = None
@@ -71,7 +71,7 @@ class HopMetadata:
     drop_reason: int | None = None
 
     def encode(self, bitmap: int, *, report: bool = False) -> bytes:
-        """Return the bitmap's words and the domain's, None as all ones; raise WireError for what does not fit."""
+        """Encode the bitmap's words and the domain's, None as all ones; raise WireError if a value does not fit."""
         _, fields, reserved = _plan(bitmap)
         if len(self.domain) % 4 or len(self.reserved) != reserved:
             raise WireError(HEADER, f"domain words or the {reserved} reserved words do not agree with the bitmap")
@@ -89,15 +89,15 @@ class HopMetadata:
 
 
 def baseline_words(bitmap: int) -> int:
-    """Return how many 4-byte words the bitmap's bits ask for, bit 15 included."""
+    """Return the number of 4-byte words that the bitmap asks for, bit 15 included."""
     double = bitmap & (INGRESS_TIMESTAMP | EGRESS_TIMESTAMP | LEVEL2_INTERFACES)
     return bitmap.bit_count() + double.bit_count()
 
 
 def decode(data: bytes, offset: int, bitmap: int, size: int, *, report: bool = False) -> HopMetadata:
-    """Return the hop whose metadata takes `size` bytes at `offset`; what the bitmap does not explain is the domain's.
+    """Return the hop whose metadata takes `size` bytes at `offset`; words beyond the bitmap's are the domain's.
 
-    Raises WireError when the bytes are cut short or fewer than the bitmap asks for.
+    Raises WireError if the bytes are cut short or fewer than the bitmap asks for.
     """
     need(HEADER, data, offset, size)
     baseline = 4 * baseline_words(bitmap)

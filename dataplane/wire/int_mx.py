@@ -1,7 +1,7 @@
 """INT-MX header, 12 bytes, and the metadata that its source inserted (INT v2.1, section 5.9).
 
 Version4=2 D1 R27 | Instructions16 DomainId16 | DomainInstructions16 DomainFlags16; then "source-inserted" domain
-metadata up to the end of what the shim's length counts. Nothing else travels: each hop reports what is asked for.
+metadata up to the end of the shim's length. The packet carries nothing else: each hop reports the requested values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class IntMx:
 
 
 def decode(data: bytes, offset: int = 0, size: int = SIZE) -> IntMx:
-    """Return the header at `offset` that takes `size` bytes; raise WireError when it is cut or of another version."""
+    """Return the header at `offset` that takes `size` bytes; raise WireError if cut short or of another version."""
     if size < SIZE or size % 4:
         raise WireError(HEADER, f"a header of {size} bytes is not 12 and whole words", offset=offset)
     need(HEADER, data, offset, size)

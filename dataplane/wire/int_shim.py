@@ -2,7 +2,7 @@
 
 Type4 NPT2 R2 Length8 and 16 bits that depend on NPT (next protocol type):
 0: reserved8, original DSCP6, reserved2; 1: original UDP destination port; 2: reserved8, original IP protocol8.
-Length counts words of what follows the shim: INT header and metadata stack.
+Length counts the words after the shim: INT header and metadata stack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIZE: Final = 4
 
 
 class IntType(IntEnum):
-    """Which INT header follows the shim."""
+    """Type of the INT header after the shim."""
 
     MD = 1
     DESTINATION = 2
@@ -27,7 +27,7 @@ class IntType(IntEnum):
 
 
 class NextProtocol(IntEnum):
-    """NPT: what follows the stack, and so what the shim keeps of the original packet."""
+    """NPT: the protocol after the stack, which determines what the shim keeps of the original packet."""
 
     UNCHANGED = 0
     UDP_PAYLOAD = 1
@@ -36,7 +36,7 @@ class NextProtocol(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class IntShim:
-    """A shim header; of the `original_` values only the one that `next_protocol` names is carried, the others are 0."""
+    """A shim header; it carries only the `original_` value that `next_protocol` names, the others are 0."""
 
     int_type: IntType
     length_words: int
@@ -71,7 +71,7 @@ class IntShim:
 
 
 def decode(data: bytes, offset: int = 0) -> IntShim:
-    """Return the shim at `offset`; raise WireError when it is cut short or its type or NPT is not defined."""
+    """Return the shim at `offset`; raise WireError if it is cut short or its type or NPT is not defined."""
     need(HEADER, data, offset, SIZE)
     first, length = data[offset], data[offset + 1]
     kept = data[offset + 2] << 8 | data[offset + 3]

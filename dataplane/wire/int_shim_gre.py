@@ -1,6 +1,6 @@
-"""INT shim header behind a GRE header, 4 bytes (INT v2.1, section 5.7.1 "INT over IPv4/GRE").
+"""INT shim header after a GRE header, 4 bytes (INT v2.1, section 5.7.1 "INT over IPv4/GRE").
 
-Type4 G1 Reserved3 Length8 NextProtocol16; Length counts the words behind the shim, NextProtocol is an EtherType.
+Type4 G1 Reserved3 Length8 NextProtocol16; Length counts the words after the shim, NextProtocol is an EtherType.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ETHER_BRIDGED: Final = 0x6558
 
 @dataclass(frozen=True, slots=True)
 class GreShim:
-    """A shim header; `gre_inserted` (G) says that the INT source put the GRE header there; the sink removes it."""
+    """A shim header; `gre_inserted` (G) says that the INT source inserted the GRE header, which the sink removes."""
 
     int_type: IntType
     length_words: int
@@ -44,7 +44,7 @@ class GreShim:
 
 
 def decode(data: bytes, offset: int = 0) -> GreShim:
-    """Return the shim at `offset`; raise WireError when it is cut short or its type is not defined."""
+    """Return the shim at `offset`; raise WireError if it is cut short or its type is not defined."""
     need(HEADER, data, offset, SIZE)
     first = data[offset]
     try:

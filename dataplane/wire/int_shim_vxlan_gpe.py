@@ -1,6 +1,6 @@
-"""INT shim header behind a VXLAN-GPE header, 4 bytes (INT v2.1, section 5.7.3 "INT over VXLAN GPE").
+"""INT shim header after a VXLAN-GPE header, 4 bytes (INT v2.1, section 5.7.3 "INT over VXLAN GPE").
 
-Type4 Reserved4 Length8 G1 Reserved7 NextProtocol8; Length counts words behind the shim, NextProtocol is VXLAN-GPE's.
+Type4 Reserved4 Length8 G1 Reserved7 NextProtocol8; Length counts words after the shim, NextProtocol is VXLAN-GPE's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SIZE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class VxlanGpeShim:
-    """A shim header; `was_vxlan` (G) says that the packet came as plain VXLAN, and the sink makes it that again."""
+    """A shim header; `was_vxlan` (G) says that the packet came as plain VXLAN, which the sink restores."""
 
     int_type: IntType
     length_words: int
@@ -37,7 +37,7 @@ class VxlanGpeShim:
 
 
 def decode(data: bytes, offset: int = 0) -> VxlanGpeShim:
-    """Return the shim at `offset`; raise WireError when it is cut short or its type is not defined."""
+    """Return the shim at `offset`; raise WireError if it is cut short or its type is not defined."""
     need(HEADER, data, offset, SIZE)
     first, length, third, next_protocol = data[offset : offset + SIZE]
     try:

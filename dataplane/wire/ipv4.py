@@ -30,7 +30,7 @@ DONT_FRAGMENT: Final = 0b010
 class Ipv4:
     """An IPv4 header; `total_length` counts header and payload in bytes, `fragment_offset` units of 8 bytes.
 
-    `options` are kept as they are; the checksum is what the packet carries: `valid` judges it, `checked` rights it.
+    `options` are kept as they are; the checksum is the packet's own: `valid` verifies it, `checked` corrects it.
     """
 
     src: IPv4Address
@@ -53,11 +53,11 @@ class Ipv4:
 
     @property
     def valid(self) -> bool:
-        """Whether the checksum is right."""
+        """True if the checksum is correct."""
         return internet_checksum(self.encode()) == 0
 
     def checked(self) -> Ipv4:
-        """Return the header with the right checksum."""
+        """Return the header with the correct checksum."""
         return replace(self, checksum=internet_checksum(replace(self, checksum=0).encode()))
 
     def encode(self) -> bytes:
@@ -92,7 +92,7 @@ class Ipv4:
 
 
 def decode(data: bytes, offset: int = 0) -> Ipv4:
-    """Return the header at `offset`; raise WireError when it is cut short, of another version or of a bad length.
+    """Return the header at `offset`; raise WireError if it is cut short, of another version or has a bad length.
 
     The payload may be shorter than `total_length` says: reports carry truncated packets.
     """

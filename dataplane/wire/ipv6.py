@@ -54,7 +54,7 @@ class Ipv6:
 
 
 def decode(data: bytes, offset: int = 0) -> Ipv6:
-    """Return the header at `offset`; raise WireError when it is cut short or of another version."""
+    """Return the header at `offset`; raise WireError if it is cut short or of another version."""
     need(HEADER, data, offset, SIZE)
     first, payload_length, next_header, hop_limit, src, dst = _FIXED.unpack_from(data, offset)
     if first >> 28 != 6:

@@ -1,4 +1,4 @@
-"""Whole frames: building the UDP and TCP frames that hosts send, and reading those that they receive."""
+"""Whole frames: building and parsing the UDP and TCP frames of hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataplane.wire.vlan import Vlan
 
 @dataclass(frozen=True, slots=True)
 class UdpFrame:
-    """A received frame that holds a whole UDP datagram; `checksum_ok` is true for a right or (IPv4) absent one."""
+    """A received frame that holds a whole UDP datagram; `checksum_ok` is true for a correct or (IPv4) absent one."""
 
     ethernet: Ethernet
     vlan: Vlan | None
@@ -30,7 +30,7 @@ class UdpFrame:
 
 @dataclass(frozen=True, slots=True)
 class TcpFrame:
-    """A received frame that holds a whole TCP segment; `checksum_ok` says whether it is as it was sent."""
+    """A received frame that holds a whole TCP segment; `checksum_ok` says whether its checksum is correct."""
 
     ip: Ipv4 | Ipv6
     header: tcp.Tcp
@@ -51,7 +51,7 @@ def udp_frame(
     ttl: int = 64,
     vlan_id: int | None = None,
 ) -> bytes:
-    """Return an Ethernet frame with a UDP datagram over IPv4 or IPv6, every length and checksum right."""
+    """Return an Ethernet frame with a UDP datagram over IPv4 or IPv6, with correct lengths and checksums."""
     segment = udp.segment(src, dst, src_port, dst_port, payload)
     packet = ip_packet(src, dst, PROTOCOL_UDP, segment, dscp=dscp, ttl=ttl)
     return link_header(src_mac, dst_mac, src.version, vlan_id) + packet
@@ -70,14 +70,14 @@ def tcp_frame(
     ttl: int = 64,
     vlan_id: int | None = None,
 ) -> bytes:
-    """Return an Ethernet frame with a TCP segment over IPv4 or IPv6, every length and checksum right."""
+    """Return an Ethernet frame with a TCP segment over IPv4 or IPv6, with correct lengths and checksums."""
     segment = tcp.segment(src, dst, header, payload)
     packet = ip_packet(src, dst, PROTOCOL_TCP, segment, dscp=dscp, ecn=ecn, ttl=ttl)
     return link_header(src_mac, dst_mac, src.version, vlan_id) + packet
 
 
 def link_header(src_mac: int, dst_mac: int, ip_version: int, vlan_id: int | None = None) -> bytes:
-    """Return the Ethernet header, and the VLAN tag where one is wanted, in front of an IP packet."""
+    """Return the Ethernet header, and the VLAN tag if any, of an IP packet."""
     ether_type = ETHER_IPV4 if ip_version == 4 else ETHER_IPV6
     if vlan_id is None:
         return Ethernet(dst_mac, src_mac, ether_type).encode()
@@ -88,7 +88,7 @@ def link_header(src_mac: int, dst_mac: int, ip_version: int, vlan_id: int | None
 def ip_packet(
     src: IpAddress, dst: IpAddress, protocol: int, segment: bytes, *, dscp: int = 0, ecn: int = 0, ttl: int = 64
 ) -> bytes:
-    """Return an IPv4 (never to be fragmented) or IPv6 packet around a segment; both addresses of one family."""
+    """Return an IPv4 (don't fragment) or IPv6 packet around a segment; both addresses are of one family."""
     if isinstance(src, IPv4Address) and isinstance(dst, IPv4Address):
         total = ipv4.MIN_SIZE + len(segment)
         header = Ipv4(src, dst, protocol, total, dscp=dscp, ecn=ecn, flags=DONT_FRAGMENT, ttl=ttl)
@@ -134,10 +134,10 @@ def decode_tcp_frame(frame: bytes) -> TcpFrame | None:
 
 
 def _ip_header(frame: bytes, offset: int, ether_type: int, protocol: int) -> Ipv4 | Ipv6 | None:
-    """Return the header of a packet that is whole and of a protocol, else None."""
+    """Return the header of a packet if it is whole and of a protocol, else None."""
     if ether_type == ETHER_IPV4:
         header = ipv4.decode(frame, offset)
-        # Fragments but the first have no transport header, the first has not all of the payload.
+        # Later fragments have no transport header, and the first lacks part of the payload.
         whole = header.fragment_offset == 0 and not header.flags & 1
         return header if whole and header.protocol == protocol else None
     if ether_type == ETHER_IPV6:

@@ -32,7 +32,7 @@ class Report:
     intermediate: bool = False
 
     def encode(self) -> bytes:
-        """Return the report's bytes; raise WireError unless it has whole words, or so many that it fills its packet."""
+        """Encode the report; raise WireError unless it has whole words or is long enough to run to the packet's end."""
         if (self.report_type is ReportType.INT) != (self.main is not None):
             raise WireError(HEADER, "INT reports, and only they, have main contents")
         main = self.main.encode() if self.main else b""
@@ -57,7 +57,7 @@ class Report:
 class ReportPacket:
     """A report's UDP payload: at least one individual report of one node.
 
-    `reserved` counts those of reserved types, which were passed over: `encode` leaves them out.
+    `reserved` counts those of reserved types, which were skipped: `encode` leaves them out.
     """
 
     group: ReportGroup
@@ -65,7 +65,7 @@ class ReportPacket:
     reserved: int = 0
 
     def encode(self) -> bytes:
-        """Return the UDP payload; raise WireError when it has no report or one after a report that runs to the end."""
+        """Return the UDP payload; raise WireError if it has no report, or one after a report that runs to the end."""
         encoded = [report.encode() for report in self.reports]
         if not encoded or any(body[1] == TO_THE_END for body in encoded[:-1]):
             raise WireError(HEADER, "no report, or one behind a report that runs to the end of the packet")
@@ -73,9 +73,9 @@ class ReportPacket:
 
 
 def decode(data: bytes, offset: int = 0) -> ReportPacket:
-    """Return the UDP payload from `offset` on as values; raise WireError when any of its reports is malformed.
+    """Decode the UDP payload from `offset` on; raise WireError if any of its reports is malformed.
 
-    Reports of reserved types are passed over by their length.
+    Reports of reserved types are skipped by their length.
     """
     group = report_group.decode(data, offset)
     offset += group.size
@@ -96,7 +96,7 @@ def decode(data: bytes, offset: int = 0) -> ReportPacket:
 
 
 def _decode_one(header: IndividualHeader, data: bytes, start: int, end: int) -> Report:
-    """Return the individual report whose contents stand from `start` to `end`."""
+    """Return the individual report with its contents from `start` to `end`."""
     main, inner_at = None, start
     if header.report_type is ReportType.INT:
         main = report_int.decode(data[:end], start, header.metadata_words)

@@ -19,7 +19,7 @@ SEQUENCE_BITS: Final = 22
 
 @dataclass(frozen=True, slots=True)
 class ReportGroup:
-    """Who sent the reports that follow; `sequence` counts, modulo 2**22, per node, hardware and destination."""
+    """Sender of the reports that follow; `sequence` counts, modulo 2**22, per node, hardware and destination."""
 
     hw_id: int
     sequence: int
@@ -38,7 +38,7 @@ class ReportGroup:
 
 
 def decode(data: bytes, offset: int = 0) -> ReportGroup:
-    """Return the header at `offset`; raise WireError when it is cut short or of another version."""
+    """Return the header at `offset`; raise WireError if it is cut short or of another version."""
     need(HEADER, data, offset, SIZE)
     first = int.from_bytes(data[offset : offset + 4], "big")
     if first >> 28 != VERSION:

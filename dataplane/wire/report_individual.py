@@ -18,7 +18,7 @@ TO_THE_END: Final = 0xFF
 
 
 class ReportType(IntEnum):
-    """What the main contents are."""
+    """Type of the main contents."""
 
     INNER_ONLY = 0
     INT = 1
@@ -26,7 +26,7 @@ class ReportType(IntEnum):
 
 
 class InnerType(IntEnum):
-    """What the inner contents begin with."""
+    """Type of the inner contents."""
 
     NONE = 0
     TLV = 1
@@ -63,7 +63,7 @@ class IndividualHeader:
 
 @dataclass(frozen=True, slots=True)
 class ReservedHeader:
-    """The header of a report of a type that the specification keeps for later: all that it says is where it ends."""
+    """The header of a report of a reserved type: it says only where the report ends."""
 
     types: int
     length_words: int
@@ -75,7 +75,7 @@ class ReservedHeader:
 
 
 def decode(data: bytes, offset: int = 0) -> IndividualHeader | ReservedHeader:
-    """Return the header at `offset`; raise WireError when it is cut short."""
+    """Return the header at `offset`; raise WireError if it is cut short."""
     need(HEADER, data, offset, SIZE)
     types, length, metadata, flags = data[offset : offset + SIZE]
     try:

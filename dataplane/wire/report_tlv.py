@@ -17,7 +17,7 @@ SIZE: Final = 4
 
 
 class TlvType(IntEnum):
-    """What a TLV's value is."""
+    """Type of a TLV's value."""
 
     DOMAIN = 0
     ETHERNET = 1
@@ -47,7 +47,7 @@ class Tlv:
 
 
 def decode(data: bytes, offset: int = 0) -> Tlv:
-    """Return the TLV at `offset`; raise WireError when it is cut short or its type is reserved."""
+    """Return the TLV at `offset`; raise WireError if it is cut short or its type is reserved."""
     need(HEADER, data, offset, SIZE)
     kind, words = data[offset] >> 4, data[offset + 1]
     try:
@@ -60,7 +60,7 @@ def decode(data: bytes, offset: int = 0) -> Tlv:
 
 
 def decode_all(data: bytes) -> tuple[Tlv, ...]:
-    """Return every TLV of a report's inner contents; raise WireError when one is malformed."""
+    """Return every TLV of a report's inner contents; raise WireError if one is malformed."""
     found: list[Tlv] = []
     offset = 0
     while offset < len(data):

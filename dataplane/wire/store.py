@@ -1,11 +1,11 @@
-"""Header of named content: 40 bytes over UDP, then up to 1,024 bytes of the content, which no switch looks into.
+"""Header of named content: 40 bytes over UDP, then up to 1,024 bytes of content, which switches do not inspect.
 
 Version4=1 Kind4 Quarters4 Size4 Reason8 Reserved8 | Segment32 | Name128 | ContentVersion32 | FreshnessMs32 | Tag32 |
 Number32, then `quarters` times 256 bytes. The format is our own.
 
-The name is a hash of the content's hierarchical name (dataplane/store/names.py). Who asks, or writes, sends to the
-store's port; answers come from it. The UDP checksum is zero: switches change these packets, and look at no others.
-An INTEREST is as long as the longest answer that it wants: nobody ever answers with more than he was sent.
+The name is a hash of the content's hierarchical name (dataplane/store/names.py). Requests and writes go to the store's
+port; answers come from it. The UDP checksum is zero: switches change these packets, and process no others. An INTEREST
+is as long as the longest answer that it wants: no answer is ever longer than its request.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ QUARTERS: Final = 4
 
 
 class Kind(IntEnum):
-    """What a packet is; the answers are DATA, PUT_ACK and NACK."""
+    """Type of a packet; the answers are DATA, PUT_ACK and NACK."""
 
     INTEREST = 1
-    """Asks for a name."""
+    """Requests a name."""
     DATA = 2
     PUT = 3
     """Writes; answered with PUT_ACK, whose version is the written content's, with or without the content itself."""
@@ -38,29 +38,29 @@ class Kind(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why there is no DATA or PUT_ACK."""
+    """Reason for the absence of DATA or PUT_ACK."""
 
     NONE = 0
     TOO_SHORT = 1
-    """The INTEREST has less than `size` quarters, which the answer needs."""
+    """The INTEREST has fewer than the `size` quarters that the answer needs."""
     ABSENT = 2
     STALE = 3
-    """A PUT of a version that is not newer than what is there, which is the packet's."""
+    """The PUT's version is not newer than the stored one, which this packet carries."""
     FORBIDDEN = 4
-    """Who sent the PUT may not write this name."""
+    """The sender of the PUT may not write this name."""
     FULL = 5
-    """There is no room for what the PUT would write."""
+    """There is no room for the write."""
     UNPROVEN = 6
-    """The PUT is to come again with this packet's `tag`: so its sender shows that it receives at its address."""
+    """The PUT must be repeated with this packet's `tag`, which proves that its sender receives at its address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A header of named content, and the content or, in an INTEREST, room for it.
 
-    `version` is one of a circle of 32 bits, 0: none. `freshness_ms` is for how long a copy may be given to others, 0:
-    make none. Answers repeat `tag`, which is the switches' (in a PUT its sender's proof, which no answer repeats), and
-    `number`, which is that of who asked, as they came.
+    `version` is modulo 2^32, 0: none. `freshness_ms` is how long a copy may be served, 0: make none. Answers repeat
+    `tag`, which belongs to the switches (in a PUT its sender's proof, which no answer repeats), and the requester's
+    `number`, unchanged.
     """
 
     kind: Kind
@@ -70,18 +70,18 @@ class Message:
     freshness_ms: int = 0
     content: bytes = b""
     size: int = 0
-    """In an answer: as many quarters as the content has, whether it is there or not."""
+    """In an answer: the number of quarters of the content, whether included or not."""
     reason: Reason = Reason.NONE
     tag: int = 0
     number: int = 0
 
     @property
     def quarters(self) -> int:
-        """How long the content, or room, is."""
+        """Length of the content, or of the room for it."""
         return len(self.content) // QUARTER_BYTES
 
     def encode(self) -> bytes:
-        """Return the bytes; raise WireError for a value that does not fit its field, or broken quarters."""
+        """Encode the message; raise WireError for a value that does not fit its field, or broken quarters."""
         if len(self.content) % QUARTER_BYTES or self.quarters > QUARTERS:
             raise WireError(HEADER, f"{len(self.content)} bytes are not 0 to {QUARTERS} times {QUARTER_BYTES}")
         fit(HEADER, name=(self.name, 128), segment=(self.segment, 32), version=(self.version, 32), size=(self.size, 4))
@@ -92,7 +92,7 @@ class Message:
 
 
 def decode(data: bytes, offset: int = 0) -> Message:
-    """Return the header at `offset` and its content; raise WireError when it is cut, of another version, or unknown."""
+    """Return the header at `offset` and its content; raise WireError if cut short, of another version, or unknown."""
     need(HEADER, data, offset, SIZE)
     words = int.from_bytes(data[offset : offset + SIZE], "big")
     first = words >> 288

@@ -71,7 +71,7 @@ class Tcp:
 
 
 def decode(data: bytes, offset: int = 0) -> Tcp:
-    """Return the header at `offset`; raise WireError when it is cut short or its data offset is below 5."""
+    """Return the header at `offset`; raise WireError if it is cut short or its data offset is below 5."""
     need(HEADER, data, offset, MIN_SIZE)
     src_port, dst_port, seq, ack, lengths, flags, window, checksum, urgent = _FIXED.unpack_from(data, offset)
     size = (lengths >> 4) * 4
@@ -83,7 +83,7 @@ def decode(data: bytes, offset: int = 0) -> Tcp:
 
 
 def segment(src: IpAddress, dst: IpAddress, header: Tcp, payload: bytes) -> bytes:
-    """Return header and payload with the right checksum in place of the header's."""
+    """Return header and payload with the correct checksum in place of the header's."""
     bare = header.encode()
     bare = bare[:16] + b"\0\0" + bare[18:] + payload
     checksum = transport_checksum(src, dst, PROTOCOL_TCP, bare)

@@ -24,7 +24,7 @@ _STAMPS: Final = struct.Struct("!BBII")
 
 @dataclass(frozen=True, slots=True)
 class TcpOptions:
-    """What a segment's options say; None for what they do not. `sack` are blocks from, up to and without."""
+    """Options of a segment; None for absent ones. `sack` holds half-open blocks."""
 
     mss: int | None = None
     window_scale: int | None = None
@@ -36,7 +36,7 @@ class TcpOptions:
     def encode(self) -> bytes:
         """Return whole words, padded with no-operations in front; raise WireError for more than 40 bytes.
 
-        Of SACK blocks only those go in that there is room for, the first ones.
+        SACK blocks without room are left out, the last ones first.
         """
         parts = []
         if self.mss is not None:
@@ -56,7 +56,7 @@ class TcpOptions:
 
 
 def decode(data: bytes) -> TcpOptions:
-    """Return what the bytes behind a TCP header say; raise WireError for an option of a wrong length."""
+    """Parse the bytes after a TCP header; raise WireError for an option of a wrong length."""
     if not data:
         return TcpOptions()
     mss = scale = stamps = None

@@ -18,7 +18,7 @@ _FIXED: Final = struct.Struct("!HHHH")
 
 @dataclass(frozen=True, slots=True)
 class Udp:
-    """A UDP header; `length` counts header and payload in bytes, checksum 0 means that the sender made none."""
+    """A UDP header; `length` counts header and payload in bytes, checksum 0 means that the sender computed none."""
 
     src_port: int
     dst_port: int
@@ -43,7 +43,7 @@ class Udp:
 
 
 def decode(data: bytes, offset: int = 0) -> Udp:
-    """Return the header at `offset`; raise WireError when it is cut short or its length is below 8."""
+    """Return the header at `offset`; raise WireError if it is cut short or its length is below 8."""
     need(HEADER, data, offset, SIZE)
     src_port, dst_port, length, checksum = _FIXED.unpack_from(data, offset)
     if length < SIZE:
@@ -52,7 +52,7 @@ def decode(data: bytes, offset: int = 0) -> Udp:
 
 
 def segment(src: IpAddress, dst: IpAddress, src_port: int, dst_port: int, payload: bytes) -> bytes:
-    """Return header and payload with the right checksum; a computed 0 is sent as 0xffff (RFC 768)."""
+    """Return header and payload with the correct checksum; a computed 0 is sent as 0xffff (RFC 768)."""
     length = SIZE + len(payload)
     bare = Udp(src_port, dst_port, length).encode() + payload
     return bare[:6] + (transport_checksum(src, dst, PROTOCOL_UDP, bare) or 0xFFFF).to_bytes(2, "big") + payload

@@ -36,7 +36,7 @@ class Vlan:
 
 
 def decode(data: bytes, offset: int = 0) -> Vlan:
-    """Return the tag at `offset`; raise WireError when it is cut short."""
+    """Return the tag at `offset`; raise WireError if it is cut short."""
     need(HEADER, data, offset, SIZE)
     control = int.from_bytes(data[offset : offset + 2], "big")
     ether_type = int.from_bytes(data[offset + 2 : offset + 4], "big")

@@ -48,7 +48,7 @@ class VxlanGpe:
 
 
 def decode(data: bytes, offset: int = 0) -> VxlanGpe:
-    """Return the header at `offset`; raise WireError when it is cut short or of another version."""
+    """Return the header at `offset`; raise WireError if it is cut short or of another version."""
     need(HEADER, data, offset, SIZE)
     words = int.from_bytes(data[offset : offset + SIZE], "big")
     flags = words >> 56

@@ -31,7 +31,7 @@ from dataplane.topology.families import COLLECTOR, ring
 
 MS = 1_000_000
 HEADERS = 14 + 20 + 8
-"""Of a report's frame: Ethernet, IPv4, UDP."""
+"""Header bytes of a report's frame: Ethernet, IPv4, UDP."""
 RULES = RuleSettings(
     rules=(
         Rule("queue fills", figure="queue_occupancy_frames", above=10.0, clear=2.0, hold_ns=200 * MS),

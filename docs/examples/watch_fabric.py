@@ -34,7 +34,7 @@ from dataplane.topology.families import COLLECTOR, ring
 
 MS = 1_000_000
 HEADERS = 14 + 20 + 8
-"""Of a report's frame: Ethernet, IPv4, UDP."""
+"""Header bytes of a report's frame: Ethernet, IPv4, UDP."""
 BUSY = Rule("busy", figure="utilisation", above=0.8)
 
 

@@ -1,8 +1,8 @@
-"""What an attacker sends: forged and damaged datagrams of every kind that anything in a fabric takes.
+"""An attacker's datagrams: forged and damaged ones of every kind that any part of a fabric accepts.
 
-The attacker knows everything but secrets: addresses, ports, topology, numbers of jobs and items, names of content. What
-it cannot know are nonces, cookies and tags, which it guesses. Aimed datagrams are those that once did harm; random ones
-are genuine in form, with a few bytes changed, cut or added.
+The attacker knows everything but secrets: addresses, ports, topology, numbers of jobs and items, names of content. It
+cannot know nonces, cookies and tags, so it guesses them. Aimed datagrams are those that once did harm; random ones are
+genuine in form, with a few bytes changed, cut or added.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _DROP_BITS = 0x4801
 _TALL_STACKS = ((0x8000, 249), (0x8C00, 49))
 """Instructions, and of how many hops a stack then fills all that its shim can say."""
 _WORKERS = slice(10, 12)
-"""Of an aggregation header."""
+"""Worker field of an aggregation header."""
 
 
 class Kind(StrEnum):
-    """What a datagram passes for."""
+    """Apparent kind of a datagram."""
 
     REPORT = "report"
     INT = "INT"
@@ -61,7 +61,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """A UDP datagram, or with `frame` a whole frame; `src` is who it says it is from."""
+    """A UDP datagram, or with `frame` a whole frame; `src` is the claimed source."""
 
     kind: Kind
     what: str
@@ -75,7 +75,7 @@ class Datagram:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the attacker knows of a fabric and of what goes on in it."""
+    """The attacker's knowledge of a fabric and its workloads."""
 
     topology: Topology
     attacker: str
@@ -100,12 +100,12 @@ class Attacker:
 
     def __init__(self, target: Target, now_ns: Callable[[], int], seed: int = 1) -> None:
         self.target, self.item = target, 0
-        """Of the items that workers add up, the one that is aimed at."""
+        """Target item among those that workers add up."""
         self._now_ns, self._chance = now_ns, random.Random(seed)
         self._reporter = Reporter(src=str(target.ipv4(target.reader)), dst=str(target.ipv4(target.worker)))
 
     def datagrams(self, count: int) -> Iterator[Datagram]:
-        """Yield so many: all kinds in turn, of each an aimed one, then the same with damage."""
+        """Yield `count` datagrams: all kinds in turn, of each an aimed one, then the same with damage."""
         aimed = {kind: cycle(self._chance.sample(found := list(self.aimed(kind)), len(found))) for kind in Kind}
         for number in range(count):
             one = next(aimed[list(Kind)[number % len(Kind)]])

@@ -1,4 +1,4 @@
-"""What an attack has changed of a run, counted: a run with it beside the same run without."""
+"""Count the changes that an attack makes to a run, compared with the same run without it."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ NAME = "/weights"
 WORKERS = ("h1", "h2", "h3")
 TOTAL = 2 + 4 + 8
 SLACK_BYTES = 32 << 20
-"""What a daemon's memory may grow by meanwhile, by caches that fill: far less than an entry for each datagram."""
+"""Memory growth allowed to a daemon, for caches that fill: far less than an entry per datagram."""
 TOPOLOGY = loads("""
 millrace: 1
 name: besieged
@@ -79,7 +79,7 @@ _ON_THE_WAY_S = 2.0
 
 @dataclass
 class Damage:
-    """What an attack has changed, each in a line, and how much of what is genuine did not come."""
+    """Effects of an attack, one line each, and the number of genuine items lost."""
 
     effects: list[str] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
@@ -133,7 +133,7 @@ def _datagrams() -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a siege finds as it was."""
+    """State at the start of a siege."""
 
     tables: dict[str, dict[EntityKey, object]]
     known: set[object]
@@ -158,7 +158,7 @@ class Siege:
     _version: int = 0
 
     def play(self, forged: int) -> Damage:
-        """Have readers, a writer, workers and senders go on while so many forged datagrams arrive."""
+        """Keep readers, a writer, workers and senders running while this many forged datagrams arrive."""
         damage, before, sums = Damage(), self._state(), len(self.workers[0].sums)
         written = self.producer.counters["written"]
         with ThreadPoolExecutor(1) as thread:
@@ -306,7 +306,7 @@ class Siege:
                     time.sleep(PACE_S)
 
     def _worker_port(self) -> int:
-        """Return the UDP port at which the first worker waits for results, as somebody on its machine sees it."""
+        """Return the UDP port on which the first worker waits for results, as visible on its machine."""
         table = self.jobs.fabric.call_in("h1", lambda: Path("/proc/thread-self/net/udp").read_text(encoding="ascii"))
         return int(table.splitlines()[1].split()[1].partition(":")[2], 16)
 

@@ -1,4 +1,4 @@
-"""What a switch's tables hold, as values that compare, without what changes whoever sends what."""
+"""Contents of a switch's tables as comparable values, without entries that change with any traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An attacker beside real daemons, real switches and real workers: all goes on as if it were not there."""
+"""An attacker next to real daemons, switches and workers: everything runs as if it were not there."""
 
 from __future__ import annotations
 

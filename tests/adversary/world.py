@@ -68,7 +68,7 @@ Tables = dict[str, dict[EntityKey, object]]
 
 @dataclass
 class Outcome:
-    """What an attack may not change, of a whole run."""
+    """Results of a whole run that an attack must not change."""
 
     moves: int = 0
     rebalances: int = 0
@@ -77,7 +77,7 @@ class Outcome:
     """Entries that came, went or changed meanwhile."""
     reads: list[Content] = field(default_factory=list)
     records: Counter[object] = field(default_factory=Counter)
-    """Of genuine flows, how many by flow, switch and reporter."""
+    """Number of records of genuine flows, by flow, switch and reporter."""
     known: set[object] = field(default_factory=set)
     """Flows, reporters, links and clocks that the collector has figures of."""
     late: int = 0
@@ -86,7 +86,7 @@ class Outcome:
     sent: dict[int, int] = field(default_factory=dict)
     received: dict[int, int] = field(default_factory=dict)
     writes: int = 0
-    """How many values the producer has written."""
+    """Number of values written by the producer."""
 
 
 class _Fabric(virtual_store.World):
@@ -116,7 +116,7 @@ class _Sums(virtual_allreduce.World):
 
 
 class World:
-    """One run; `play` returns what came of it, with so many forged datagrams or none."""
+    """One run; `play` returns its outcome, with a number of forged datagrams or none."""
 
     def __init__(self, seed: int = 1) -> None:
         self.forged = Counter[Kind]()
@@ -133,7 +133,7 @@ class World:
         self.collector.subscribe(self._note)
 
     def play(self, forged: int, duration_ns: int = 240 * MS) -> Outcome:
-        """Have everything go on for a while, and so many forged datagrams arrive meanwhile."""
+        """Run everything for a while, with this many forged datagrams arriving meanwhile."""
         fabric, start_ns = self.fabric, self.fabric.now_ns
         senders = [
             fabric.start_flow(src, flow_between(TOPOLOGY, number, src, dst, 1_000_000, frame_bytes=500))

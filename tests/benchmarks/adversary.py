@@ -1,6 +1,6 @@
-"""What an attacker's datagrams do to a fabric, what a controller's death costs, and what the filter at the edge costs.
+"""Cost of attacks on a fabric: an attacker's datagrams, a controller's death, and the filter at the edge.
 
-- virtual_*: a fabric in virtual time in which flows, all-reduces and named content go on, once calm and once besieged;
+- virtual_*: a fabric in virtual time with flows, all-reduces and named content, once calm and once besieged;
   the two runs are compared (tests/adversary/comparing.py). past_edge_effects: the same where the attacker's port passes
   for a cable, in sums, tables, content and decisions; reports are the edge's, and do show (past_edge_records).
 - kernel_*: real daemons, switches and workers in namespaces, besieged while readers, a writer and workers go on.

@@ -51,7 +51,7 @@ _PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How many workers reduce how much: 2^20 bytes of float32 a megabyte."""
+    """Workers of an all-reduce and their data size: a megabyte is 2^20 bytes of float32."""
 
     workers: int
     megabytes: int

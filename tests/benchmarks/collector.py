@@ -1,8 +1,8 @@
-"""How many reports a second a collector takes: memory to state on one core, and over a veth pair without losing one.
+"""Reports per second that a collector takes: memory to state on one core, and over a veth pair without loss.
 
 Reports are Telemetry Reports v2.0 of UDP/IPv4 packets with an INT-MD stack of 7 words a hop (node id, interfaces, hop
 latency, queue, ingress time stamp, TX utilisation), 172 bytes with 4 hops; the last hop's words stand in the report.
-Every value varies from report to report, flows are drawn at random, sequence numbers go on without a gap.
+Every value varies from report to report, flows are drawn at random, sequence numbers have no gaps.
 
 - Memory: batches of 4,096 payloads to `Collector.receive_many`; decoding, sequence accounts, flows with rate and path,
   windows of every link and of the way. Reports over the thread's own CPU time, the median of the passes after a first
@@ -37,7 +37,7 @@ from tests.benchmarks.collecting.modes import MODES, item_rate, mode_rate
 from tests.benchmarks.collecting.veth import SIDES, Side, Trial, bench
 
 CASE = MemoryCase(hops=4, flows=1000)
-"""Of the last line."""
+"""Case of the last line."""
 HOPS = (1, 2, 4, 8, 16)
 FLOWS = (1, 100, 10_000, 100_000, 1_000_000)
 MANY_FLOWS = 1_000_000

@@ -1,10 +1,10 @@
-"""How long a container takes from its creation until it runs: runc and podman by themselves, and through our runtimes.
+"""Time from a container's creation until it runs: runc and podman by themselves, and through our runtimes.
 
     sudo python -m tests.benchmarks.containers [--rounds 30]
 
-Bare: `runc run --detach` of a bundle that is laid out; `podman run --detach`; and of podman's service two requests,
-create and start, by http.client. Ours: `create` and `start_container` of each runtime, image found by digest, root
-folder mounted, config.json written, conmon, log. Alternating, on one machine; the medians are compared.
+Bare: `runc run --detach` of a prepared bundle; `podman run --detach`; and two requests to podman's service, create and
+start, by http.client. Ours: `create` and `start_container` of each runtime, with image lookup by digest, root folder
+mount, config.json, conmon and log. The runs alternate on one machine; the medians are compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a newcomer meets in the first hour: the tutorials, TCP through a switch, what is installed, packets explained.
+"""A newcomer's first hour: the tutorials, TCP through a switch, installation size, packets explained.
 
 - tutorials_same, tutorials_total: exercises of p4lang's tutorials that show the same with ours as with bmv2; null
   without what they need (docs/start/drop-in.md).

@@ -1,9 +1,9 @@
-"""What one cycle of the chain costs, stage by stage: snapshot, the feed's message, its reader, the path server's step.
+"""Cost of one cycle of the chain by stage: snapshot, the feed's message, its reader, the path server's step.
 
 A leaf-spine fabric (20 switches) and a fat tree (180) in which telemetry shows 1,000, 4,096 and 20,000 flows between
-hosts of different switches, each on a shortest path that is drawn; every link is measured, with new delays in each
-round. Nothing is decided: no link is full. CPU time of this process, which does nothing else, is the least and the
-median of several rounds. Limits on flows are raised where there are more than by default.
+hosts of different switches, each on a randomly drawn shortest path; every link is measured, with new delays in each
+round. No link is full, so nothing is decided. CPU time of this process, which does nothing else: the minimum and the
+median of several rounds. Limits on flows are raised above their defaults where needed.
 
     .venv/bin/python tests/benchmarks/flow_stages.py         # --quick: 20 switches, 1,000 flows
 """

@@ -1,9 +1,9 @@
-"""What the schedulers stand on: the cost map of 1,000 hosts and its views, storage, and the simulation.
+"""Foundations of the schedulers: the cost map of 1,000 hosts and its views, storage, and the simulation.
 
-The cost map is of a fat tree of 1,024 hosts and 320 switches, with telemetry of every link that a switch sends on, as
-the feed brings it, 1,000 weighted routes and four explicit ones. Its opponent is the plain twin that the tests have (in
-fractions, path by path), of some pairs drawn by a seed: `cost_map_ratio` is the twin's time for a pair over ours. The
-simulation is measured by ground_simulation.py, storage and API server by ground_storage.py.
+The cost map covers a fat tree of 1,024 hosts and 320 switches, with telemetry of every link that a switch sends on, as
+delivered by the feed, 1,000 weighted routes and four explicit ones. The baseline is the plain twin from the tests (in
+fractions, path by path), on some pairs drawn by a seed: `cost_map_ratio` is the twin's time for a pair over ours.
+ground_simulation.py measures the simulation, ground_storage.py storage and API server.
 
     .venv/bin/python -m tests.benchmarks.ground     # --quick: 128 hosts, fewer tasks; --only cost_map
 """

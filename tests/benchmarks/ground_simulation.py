@@ -1,8 +1,8 @@
-"""How fast the simulation replays tasks with transfers, and how far its transfers are from packets.
+"""Speed of the simulation when it replays tasks with transfers, and its transfers' deviation from packets.
 
-`tests/benchmarks/ground.py` calls `figures()`; alone: `python -m tests.benchmarks.ground_simulation [--tasks N]
-[--data FOLDER]`. With a folder of published traces it replays the cluster trace openb and the batch log lublin_256,
-too.
+`tests/benchmarks/ground.py` calls `figures()`; standalone: `python -m tests.benchmarks.ground_simulation [--tasks N]
+[--data FOLDER]`. Given a folder of published traces, it also replays the cluster trace openb and the batch log
+lublin_256.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How fast the storage is, by itself and behind the API server.
+"""Speed of the storage, by itself and behind the API server.
 
-`writes_per_s`: transactions of one key each that are on the disk, asked for in batches at a time, of SQLite with
-synchronous=FULL. `watch_p99_ms`: from the call of a write to its event at each of 100 listeners. The same through
-HTTP: creations of pods by several clients, and the time to 100 watches over HTTP, all in one process with the server,
-whose processor they share.
+`writes_per_s`: durable transactions of one key each, many in flight at a time, with SQLite at synchronous=FULL.
+`watch_p99_ms`: from the call of a write to its event at each of 100 listeners. The same through HTTP: pod creations by
+several clients, and the time to 100 watches over HTTP, all in one process that shares its CPU with the server.
 
 Usage: python -m tests.benchmarks.ground_storage
 """

@@ -1,9 +1,9 @@
-"""How soon two switches know that their link or one of them is dead, and whether a busy machine makes them think so.
+"""Time until two switches detect a dead link or neighbour, and false alarms on a busy machine.
 
-Two `millrace switch` processes on a veth cable say hello (50 ms, three times). In each round everything is dropped one
-way, a device is set down, one switch is stopped and goes on, one is killed, of another pair one is ended (SIGTERM); the
-time is from the command to the line in the log. Then every core is kept busy for a while, by twice as many processes as
-there are: whoever gives his neighbour up then is wrong.
+Two `millrace switch` processes on a veth cable exchange hellos (50 ms, three times). Each round drops everything one
+way, sets a device down, stops a switch and lets it continue, kills one, and ends one of another pair (SIGTERM); the
+time runs from the command to the line in the log. Then twice as many processes as cores keep every core busy for a
+while: a switch that gives its neighbour up then is wrong.
 
 Usage: sudo python tests/benchmarks/liveness.py [--rounds N] [--busy-s S] [--driver native|python]
 """

@@ -1,4 +1,4 @@
-"""What receiving costs: plain sockets beside our queues, on veth pairs; CPU, wake-ups, latency, loss, packets a second.
+"""Cost of receiving: plain sockets against our queues, on veth pairs; CPU, wake-ups, latency, loss, packet rate.
 
 Sides, one after the other in each round, on the same devices, with the same frames, generator and loads:
 - "socket": AF_PACKET raw sockets, one frame a blocking recv(2), read by native code: the strict opponent, without any
@@ -8,10 +8,10 @@ Sides, one after the other in each round, on the same devices, with the same fra
   installed, DPDK.
 - "hybrid, Python" has a consumer in Python, which takes bursts (`Consumer.receive_into`) and uses numpy on them.
 - "function", and all that poll: each frame goes to a native function on the driver's thread instead. A socket's reader
-  needs no second thread either, and one that polls leaves no time to another one on its processor.
+  needs no second thread either, and one that polls leaves no time for another one on its CPU.
 
-What is counted, alike for all sides:
-- CPU is that of all receiving threads, drivers and consumers, from their own clocks (CLOCK_THREAD_CPUTIME_ID: user and
+Counted in the same way for all sides:
+- CPU covers all receiving threads, drivers and consumers, from their own clocks (CLOCK_THREAD_CPUTIME_ID: user and
   system). What a veth pair does in softirq context is charged to the sender, for every side; a timer's interrupt to
   whatever it interrupts.
 - Sleeps are the voluntary context switches of the same threads (ru_nvcsw). Wake-ups are what our drivers' statistics
@@ -22,9 +22,9 @@ What is counted, alike for all sides:
 Generator and receiver have a processor each, if there are two; the generator spins, so that frames are evenly spaced. A
 trial in which it fell short of its rate, because of other work on the machine, is repeated, twice at most.
 
-The ceiling is what arrives a second when the generator sends all it can; "at 4/5" is a trial at 80 % of the side's own
-ceiling. Figures are medians over the rounds, losses sums. The last line is of 64-byte frames and one queue: ratios and
-latencies at 200,000 packets a second, wake-ups and loss of the hybrid with a consumer at 4/5 of its ceiling.
+The ceiling is the arrival rate when the generator sends all it can; "at 4/5" is a trial at 80 % of the side's own
+ceiling. Figures are medians over the rounds, losses are sums. The last line covers 64-byte frames and one queue: ratios
+and latencies at 200,000 packets per second, wake-ups and loss of the hybrid with a consumer at 4/5 of its ceiling.
 
 Usage: python tests/benchmarks/nic.py [--rounds N] [--quick] [--sides "socket;hybrid"]
 """
@@ -54,7 +54,7 @@ from tests.benchmarks.nics.trials import Trial, idle_cpu_share, run_saturated, r
 
 LOADS_PPS = (100_000, 200_000, 400_000)
 LOAD_PPS = 200_000
-"""Of ratios and latencies in the last line."""
+"""Rate for ratios and latencies in the last line."""
 SOCKET, SOCKET_PYTHON = "socket", "socket, Python"
 HYBRID, POLLING, THROUGHPUT = "hybrid", "polling", "throughput"
 TRIAL_S, QUICK_TRIAL_S = 0.4, 0.25
@@ -71,7 +71,7 @@ class Case:
 
 CASES = (Case(64, 1), Case(512, 1), Case(1500, 1), Case(64, 2), Case(64, 3), Case(64, 4))
 CASE = CASES[0]
-"""Of the last line."""
+"""Case of the last line."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
-"""What a node's manager costs: its memory and its guard's, and the time that it adds to a container's start.
+"""Cost of a node's manager: its memory and its guard's, and the time that it adds to a container's start.
 
-From the binding of a pod until the API server tells a watcher that it runs, beside what the runtime alone
-needs to make and start the same container; both alternate. As root, with podman or runc:
-`python -m tests.benchmarks.node_manager [--rounds N] [--runtime podman|runc]`.
+Measured from the binding of a pod until the API server tells a watcher that it runs, against the time that the runtime
+alone needs to make and start the same container; both alternate. As root, with podman or runc: `python -m
+tests.benchmarks.node_manager [--rounds N] [--runtime podman|runc]`.
 """
 
 from __future__ import annotations

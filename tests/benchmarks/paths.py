@@ -1,20 +1,20 @@
-"""How quickly the path server decides in a large fabric, and what traffic engineering gains.
+"""Decision speed of the path server in a large fabric, and the gains of traffic engineering.
 
 The fabric is random regular: 1,000 switches, 10,000 cables (20,000 directed links) of 1 to 20 us, nearly idle, with one
-flow between every two switches in each direction: 999,000 flows on the shortest paths. Then, one link at a time: it
-becomes slower by a factor of 2 to 20, faster again, another one goes down, and up again. A change is timed from the
-link's new state until the decisions are there (`Decider.observe_some` and `step`): beliefs, trees towards all 1,000
-destinations, which flows are concerned, what they could gain, and the first two moves with all their candidates and
-reasons: two off a dead link, too, where up to 32 flows move in a round by default (`relief_moves`). Moves take effect
-before the next change. Every wish counts at once (`confirm_rounds` 1).
+flow between every two switches in each direction: 999,000 flows on the shortest paths. Then, one link at a time, it
+becomes slower by a factor of 2 to 20, faster again, goes down, and up again. A change is timed from the link's new
+state until the decisions are there (`Decider.observe_some` and `step`): beliefs, trees towards all 1,000 destinations,
+the affected flows, their possible gains, and the first two moves with all their candidates and reasons: two off a dead
+link, too, where up to 32 flows move per round by default (`relief_moves`). Moves take effect before the next change.
+Every wish counts at once (`confirm_rounds` 1).
 
-A decider without memory would first compute all trees from nothing; so do networkx (timed on some destinations and
-scaled up) and scipy (csgraph.dijkstra of all pairs), and the ratios of a change are over that. Questions about one pair
-are asked of random pairs; networkx answers them by Dijkstra searches, and by shortest_simple_paths for the k shortest;
-both sides must find the same. All use one thread; ratios are other over ours, above 1 ours is quicker.
+A decider without memory would first compute all trees from scratch; so do networkx (timed on some destinations and
+scaled up) and scipy (csgraph.dijkstra of all pairs), and the ratios of a change are relative to that. Queries about one
+pair use random pairs; networkx answers them by Dijkstra searches, and by shortest_simple_paths for the k shortest; both
+sides must find the same. All use one thread; ratios are the other's time over ours, so above 1 ours is faster.
 
-All that calls the decider directly. The process looks after 4,096 flows by default and takes its snapshots whole: its
-rounds are measured as well, with that many flows in the same fabric, all measured, and default settings.
+All of this calls the decider directly. The process handles 4,096 flows by default and takes whole snapshots: its rounds
+are measured as well, with that many flows in the same fabric, all measured, and default settings.
 
 The last table is tests/benchmarks/engineering.py.
 
@@ -66,7 +66,7 @@ _MS, _MIB = 1e3, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What was measured on the large fabric; times in ms by kind of change, flows that wanted to move, memory."""
+    """Measurements on the large fabric; times in ms by kind of change, flows that wanted to move, memory."""
 
     changes_ms: Mapping[str, list[float]]
     wishes: Mapping[str, list[int]]

@@ -1,8 +1,8 @@
-"""Whether what hosts send arrives as it was sent, whatever it looks like: in virtual time and in the kernel.
+"""Check that payloads arrive unchanged, whatever they look like: in virtual time and in the kernel.
 
 Payloads are drawn by a grammar of INT shapes (tests/payloads/shapes.py) into envelopes of every kind, and go from host
 to host on the same leaf and over three switches, with both programs and in every mode and mark. Every byte that comes
-out is compared; what does not come out has to be counted as a drop, and its headers have to be the reason.
+out is compared; anything missing must be counted as a drop, and its headers must be the reason.
 
 1. Without time (`--count`): bursts through the switches' programs, with the tables of the real controller. Reports end
    where they are made unless `--reports` lets them go to the collector.

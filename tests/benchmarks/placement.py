@@ -1,12 +1,12 @@
-"""How well, and how fast, the scheduler for containers places: each part is a module of tests/benchmarks/placing.
+"""Quality and speed of the container scheduler's placement: each part is a module of tests/benchmarks/placing.
 
-`packing`: the pods of the cluster trace openb on its nodes with GPUs until 130 % of these are asked for; what stays
-unallocated by our policy and by four others. `speed`: decisions a second on all of its nodes. `network`: delays between
-peers on a loaded fat tree against scoring without the network, and bounds of bandwidth that are kept against an exact
-solution. `serving`: pods bound, and tasks dispatched, a second by API server and scheduler as processes (modules of
-tests/benchmarks/chaining). `starting`: what all between a script and its container adds to a start, beside podman alone
-(root). A part is a function from `quick` and the folder of data to figures; what it needs and lacks it says, and its
-figures stay null.
+`packing`: the pods of the cluster trace openb on its nodes with GPUs until 130 % of these are requested; GPUs left
+unallocated by our policy and by four others. `speed`: decisions per second on all of its nodes. `network`: delays
+between peers on a loaded fat tree against scoring without the network, and bandwidth bounds kept, against an exact
+solution. `serving`: pods bound, and tasks dispatched, per second by API server and scheduler as processes (modules of
+tests/benchmarks/chaining). `starting`: the time added to a start between a script and its container, against podman
+alone (root). A part is a function from `quick` and the data folder to figures; it reports missing prerequisites, and
+its figures stay null.
 
     .venv/bin/python -m tests.benchmarks.placement     # --quick: 2 seeds; --only packing; --data FOLDER
 """

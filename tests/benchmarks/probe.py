@@ -1,15 +1,15 @@
-"""What probes say of real tasks: predicted run times beside real ones, at three centres that are limited differently.
+"""Accuracy of probes for real tasks: predicted against real run times, at three centres with different limits.
 
-Six real tasks (tests/benchmarks/probing/targets.py) are traced over few steps, their probe tasks built at 1000:1. Three
-centres (`millrace centre serve`, local engine), one after the other, run each task's probe once and then the task, on
-one unit of one core; what a unit has of it, memory and link differ. A prediction is the estimate of
-controller.probing.prediction from that one probe run; the error is its distance from the real run over that.
-Overhead are the seconds that units were held by probes over those by tasks, starts of processes and all. Pairs of
-centres are ranked by predictions and by a fixed benchmark (one dgemm, STREAM); what is a tie is said in ranking.py.
-Once for each task, not for each centre, comes what tracing and building take; it is shown apart.
+Six real tasks (tests/benchmarks/probing/targets.py) are traced over a few steps, and their probe tasks built at 1000:1.
+Three centres (`millrace centre serve`, local engine), one after the other, run each task's probe once and then the
+task, on one unit of one core; a unit's share of the core, memory and link differ. A prediction is the estimate of
+controller.probing.prediction from that one probe run; the error is its distance from the real run, relative to it.
+Overhead is the time that probes held units over the time that tasks did, process starts included. Pairs of centres are
+ranked by predictions and by a fixed benchmark (one dgemm, STREAM); ranking.py defines ties. Tracing and building happen
+once per task, not per centre; their cost is shown separately.
 
-Forecasts of run times and links, and what efficiency thresholds save, are measured by probing/forecasts.py and
-probing/thresholds.py.
+probing/forecasts.py measures forecasts of run times and links, and probing/thresholds.py the savings of efficiency
+thresholds.
 
     sudo .venv/bin/python -m tests.benchmarks.probe     # --quick: a fifth of the steps; --only real; --skip real
 """

@@ -1,17 +1,17 @@
-"""How fast the circle closes: from the moment a link congests to the first packet on a new path, and how true INT is.
+"""Speed of the control loop: from congestion of a link to the first packet on a new path, and INT's accuracy.
 
 Runs the demo's scenario on Abilene with the committed demand matrix, in virtual time and, as root, in the kernel.
 `hop_delay_error_ns` is the largest difference, over every hop of every measured packet of the virtual run, between the
 hop latency that INT reported and the simulator's true one: both stamps of a hop are floors to bmv2's microsecond, so a
 difference below 1000 ns is as exact as the fields allow.
 
-Then surges on several fabrics and seeds, each beside a run with the same packets in which nothing moves
+Then surges on several fabrics and seeds, each paired with a run of the same packets without moves
 (`reacting/surges.py`). Of the runs with spare capacity, `moved_share` is the share in which a packet was on a new path,
-and what is sent over the link fitted, within a second of network time; `worst_delay_ratio` the greatest ratio of the
-victims' delay after the moves to that without any. `false_moves` are moves in noise (`reacting/noise.py`).
+and the link's load fitted, within a second of network time; `worst_delay_ratio` is the highest ratio of the victims'
+delay after the moves to that without any. `false_moves` are moves in noise (`reacting/noise.py`).
 
-At last links die, in virtual time and in the kernel (`reacting/dead_links.py`): `dead_link_ms` is the longest time for
-which traffic with another way stayed away, over all faults and topologies.
+Finally links die, in virtual time and in the kernel (`reacting/dead_links.py`): `dead_link_ms` is the longest time for
+which traffic with an alternative path was interrupted, over all faults and topologies.
 
 Usage: python tests/benchmarks/reaction.py [--no-kernel] [--seeds 10] [--topologies abilene,ring] [--noise-minutes 10]
        [--only-dead-links]

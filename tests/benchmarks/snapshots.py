@@ -1,9 +1,9 @@
-"""What a large fabric costs the collector besides reports: snapshots, rules over them, clocks of its switches.
+"""Cost of a large fabric to the collector besides reports: snapshots, rules over them, clocks of its switches.
 
-A random regular fabric of 1,000 switches and 5,000 cables, every link measured, 100,000 flows over 4,000 ways. Each
-comparison takes both sides in turns and the quicker run of each; the other sides are the plain twins that the tests
-have (tests/collectors/events/reference_rules.py, tests/collectors/clocks/reference_network.py), which say the same. Of
-clocks the plain side does without least squares, so that the ratio is rather too small.
+A random regular fabric of 1,000 switches and 5,000 cables, every link measured, 100,000 flows over 4,000 paths. Each
+comparison alternates both sides and takes the faster run of each; the other sides are the plain twins from the tests
+(tests/collectors/events/reference_rules.py, tests/collectors/clocks/reference_network.py), with the same results. For
+clocks the plain side skips least squares, so the ratio is an underestimate.
 
     .venv/bin/python tests/benchmarks/snapshots.py           # --quick: 100 switches
 """

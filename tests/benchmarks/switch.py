@@ -1,10 +1,10 @@
-"""How fast the switch forwards, beside bmv2: packets a second and latency over veth pairs, and figures without devices.
+"""Forwarding speed of the switch against bmv2: packet rate and latency over veth pairs, and in memory.
 
 Over veth (root): tests/dataplane/programs/forwarding.p4 with a hundred routes, 128-byte frames of a thousand flows, the
 same entries, devices and frames for ours (over kernel rings, and over AF_XDP) and for bmv2's simple_switch_grpc, one
 after the other in each round; figures are medians over the rounds. The knee is the highest rate, found by bisection, at
-which every frame arrives; latency is from the frame's hand-over to the kernel to the kernel's stamp where it comes out,
-at a rate that all carry easily, and at four fifths of each one's knee. Generator and sink share the machine.
+which every frame arrives; latency is from the frame's hand-over to the kernel to the kernel's stamp at the exit, at a
+rate that all carry easily, and at four fifths of each one's knee. Generator and sink share the machine.
 
 Memory to memory: the same program and frames, without devices; tables of growing size and pipelines of growing length
 with tests/benchmarks/programs/sweep.p4. Compile times are fabric.p4's, in fresh processes.

@@ -1,9 +1,8 @@
-"""How long a switch believes in a controller that died without a word, and how soon the next one is primary.
+"""Failover time after a controller dies silently: how long a switch trusts it, and when the next one is primary.
 
-Real daemons' sessions over TCP, and a way between that stops forwarding with all connections open, as when a machine
-loses its power or a cable is cut. The next controller starts at that moment. Once it has the id of the dead one, which
-the switch has to miss first, with its keepalive as it is by default; once its id is its start's, as controllers' are by
-default.
+Real daemons' sessions over TCP, and a path between them that stops forwarding with all connections open, as when a
+machine loses power or a cable is cut. The next controller starts at that moment: once with the id of the dead one,
+whose loss the switch must first detect by its default keepalive, and once with the default id, taken from its start.
 
     .venv/bin/python tests/benchmarks/takeover.py
 """
@@ -33,7 +32,7 @@ from tests.benchmarks.parts import Figures
 from tests.black_hole import BlackHole
 
 LIMIT_S = 15.0
-"""What a controller that died without a word may keep its id."""
+"""Maximum time for which a silently dead controller may keep its id."""
 
 _AGAIN_S = 0.1
 _TOPOLOGY = leaf_spine(1, 1, 1)

@@ -1,7 +1,7 @@
-"""How long deciding takes: ten thousand tasks that wait, of a hundred types, over a thousand centres.
+"""Decision time: ten thousand waiting tasks of a hundred types over a thousand centres.
 
-`python -m tests.benchmarks.task_decisions`: a round of the task scheduler without the API: what is known is made of
-resources, then all tasks are planned. All centres have three unit types that each type was measured on.
+`python -m tests.benchmarks.task_decisions`: a round of the task scheduler without the API: build its state from
+resources, then plan all tasks. All centres have three unit types on which each type was measured.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ PODS: Final = 3000
 NODES: Final = 20
 SECONDS: Final = 30.0
 _CONNECTIONS: Final = (400, 100, 100, 100)
-"""Of each user; the first has all pods."""
+"""Connections of each user; the first has all pods."""
 _HALF: Final = 500
 _LOWEST: Final = 19
 _INTERVAL_S: Final = 0.5
@@ -54,7 +54,7 @@ NAMES: Final = ("node_report_p99_ms_under_flood", "list_p99_ms_under_flood", "at
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """Where a server is, and tokens of it."""
+    """Address of a server, and tokens for it."""
 
     url: str
     admin: str

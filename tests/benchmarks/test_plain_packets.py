@@ -18,7 +18,7 @@ from tests.benchmarks.traffic.plain_packets import (
 )
 
 _LAST_OF_SOURCE = {4: 14 + 12 + 3, 6: 14 + 8 + 15}
-"""Where the last byte of the source address stands."""
+"""Offset of the last byte of the source address."""
 
 
 def ports_of(program: Program, version: int, frame: bytes) -> list[int]:

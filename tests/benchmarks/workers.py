@@ -47,7 +47,7 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """How many times as long hosts need among themselves."""
+        """Factor by which hosts alone are slower."""
         return min(self.ring_us, self.doubling_us) / self.time_us
 
 

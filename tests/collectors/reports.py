@@ -55,7 +55,7 @@ def build_topology(synchronised: bool = True) -> Topology:
 
 @dataclass(frozen=True)
 class Hop:
-    """What a switch would say: arrived, left (ns), by which ports, behind how many frames."""
+    """A hop as a switch would report it: arrival and departure (ns), ports, and frames queued ahead."""
 
     node_id: int
     arrived_ns: int
@@ -105,7 +105,7 @@ class Reporter:
     bits: int = ALL
     sequences: dict[int, int] = field(default_factory=dict)
     number: int | None = None
-    """What our domain's source numbers the packets by, where it does."""
+    """Packet number from our domain's source, if it numbers packets."""
 
     @property
     def flow(self) -> FlowKey:

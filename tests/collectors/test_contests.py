@@ -1,4 +1,4 @@
-"""What is told of switches in whose name somebody else reports, too."""
+"""Messages about switches in whose name another source also reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single forged reports do to a switch's figures, whichever core takes them and however: nothing that lasts."""
+"""Effects of single forged reports on a switch's figures, whichever core takes them and however: none that lasts."""
 
 from __future__ import annotations
 

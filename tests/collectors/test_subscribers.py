@@ -1,4 +1,4 @@
-"""What subscribers share: snapshots made once for all, and queues from other threads."""
+"""Resources shared by subscribers: snapshots made once for all, and queues from other threads."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dataplane.errors import MillraceError
 
 
 class BrokenError(MillraceError):
-    """What the tests' layout raises."""
+    """Raised by the tests' layout."""
 
 
 LAYOUT = Layout("the pantry", "CREATE TABLE IF NOT EXISTS jars (jar TEXT PRIMARY KEY);", 4, BrokenError, busy_s=0.01)

@@ -1,4 +1,4 @@
-"""What an environment without some package says: one line that names the extra; a worker needs none of them."""
+"""Errors in an environment without some package: one line that names the extra; a worker needs none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users name is read within a limit, and no pipe is waited for without an end."""
+"""Files named by users are read up to a limit, and no pipe is awaited indefinitely."""
 
 from __future__ import annotations
 

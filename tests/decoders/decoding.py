@@ -1,4 +1,4 @@
-"""What the suite over all decoders knows of one: how it is called, bytes that are right, how it says no."""
+"""Descriptions of decoders for the suite that covers them all: name, valid bytes, kinds of refusal."""
 
 from __future__ import annotations
 

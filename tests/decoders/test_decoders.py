@@ -31,7 +31,7 @@ FIRST_ARE_BYTES = re.compile(r"^class (\w+)|^( *)def (\w+)\(\s*(?:self,\s*|cls,\
 READERS = re.compile(
     r"^(decode|feed|find_probe|from_bytes|parse|read|thaw)|^[a-z].*(_of|_in|_from_bytes|_of_pem|_of_der)$"
 )
-"""How what makes something of bytes is called; what is private has a caller here."""
+"""Names of functions that decode bytes; the private ones have a caller here."""
 ELSEWHERE = {
     "collectors.decode.sources.node_id_of": "collectors/test_report_sources.py",
     "collectors.feed.keys.address_in": "collectors/feed/test_records.py",

@@ -32,7 +32,7 @@ _ABSENT = ("does not exist", "No such file or directory", "there is no such file
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What stands behind `millrace` somewhere in a page."""
+    """Words that follow `millrace` somewhere in a page."""
 
     number: int
     words: tuple[str, ...]

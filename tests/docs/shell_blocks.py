@@ -63,11 +63,11 @@ class ShellBlock:
     reason: str = ""
     is_in_turn: bool = False
     without: tuple[str, ...] = ()
-    """How commands begin that are left out."""
+    """Prefixes of the commands to leave out."""
 
     @property
     def place(self) -> str:
-        """Where it is, as `docs/start/up.md:5`."""
+        """Return its location, such as `docs/start/up.md:5`."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 

@@ -1,4 +1,4 @@
-"""How `make site` shows pages: all of them, with links and code as they should be; `make deep` builds it."""
+"""Pages built by `make site`: all of them, with correct links and code; `make deep` builds the site."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is fuzzed: for each kind of bytes from outside a function that gives them to the product's own entry point.
+"""Fuzz targets: for each kind of bytes from outside, a function that passes them to the product's own entry point.
 
-A target returns, or refuses in one line by one of the errors that its entry point documents; whatever else is raised is
-a crash. Nothing is kept from one input to the next but what is slow to build and never changed.
+A target returns, or refuses in one line with one of the errors that its entry point documents; any other exception is
+a crash. Nothing is kept between inputs except what is slow to build and never changes.
 """
 
 from __future__ import annotations

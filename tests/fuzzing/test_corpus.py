@@ -11,7 +11,7 @@ from tests.fuzzing.mutating import mutated
 from tests.fuzzing.targets import CORPUS, TARGETS, Target
 
 MUTATIONS = int(os.environ.get("MILLRACE_EXAMPLES", "200"))
-"""Of each target's inputs together."""
+"""Number of mutated inputs per target."""
 LARGEST_CORPUS_BYTES = 200_000
 
 every_target = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)

@@ -32,7 +32,7 @@ def values_of(seed: int, size: int) -> NDArray[np.float32]:
 
 
 class Agent:
-    """What this process has joined and prepared."""
+    """Groups that this process has joined, and what it has prepared."""
 
     def __init__(self) -> None:
         self._reducer: AllReducer | None = None

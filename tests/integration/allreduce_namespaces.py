@@ -54,7 +54,7 @@ _ALLOWED_CONGESTION_CONTROL = _CONGESTION_CONTROL.with_name("tcp_allowed_congest
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What a host's device has sent and received."""
+    """Traffic counters of a host's device."""
 
     sent_frames: int
     sent_bytes: int
@@ -165,7 +165,7 @@ class AggregationFabric:
         self._runner.run(self._write())
 
     def restart_switch(self, *, refill: bool = True, without: RunningJob | None = None) -> None:
-        """Kill the switch and start it again; empty, unless it is to be filled, and without a job that ends by that."""
+        """Kill the switch and start it again; empty unless filled on request, and without any job ending."""
         self.fabric.stop_switch(SWITCH, kill=True)
         if without is not None:
             self._tables.jobs.end(without.number)

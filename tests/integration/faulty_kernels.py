@@ -21,7 +21,7 @@ class Kernel:
 
 
 class Steady(Kernel):
-    """A kernel that takes 20 ms, beside which a machine's other work is little."""
+    """A kernel that takes 20 ms, long against the machine's other work."""
 
     def run(self, inputs: tuple[object, ...]) -> float:
         time.sleep(0.02)

@@ -91,12 +91,12 @@ class JobFabric:
 
     @property
     def address(self) -> str:
-        """Where the job service is, for all namespaces."""
+        """Address of the job service, reachable from all namespaces."""
         return f"unix:{self.fabric.run_dir}/jobs"
 
     @property
     def feed(self) -> str:
-        """Where the collector's feed is."""
+        """Address of the collector's feed."""
         return f"unix:{self.fabric.run_dir}/feed"
 
     def watched_jobs(self) -> list[JobState]:
@@ -159,7 +159,7 @@ class WorkerProcess:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """What it has written, of what is complete."""
+        """Complete lines of output so far."""
         text = self.out.read_text(encoding="utf-8") if self.out.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
@@ -170,7 +170,7 @@ class WorkerProcess:
 
     @property
     def error(self) -> str | None:
-        """What it ended with."""
+        """Final error, if any."""
         return next((line["error"] for line in self.lines if "error" in line), None)
 
     def wait_for_sum(self, total: int, after: int = -1) -> int:

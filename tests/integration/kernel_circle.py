@@ -113,7 +113,7 @@ class Circle:
     # the daemons
 
     def start(self, name: str) -> None:
-        """Start a daemon as a user would, beside the collector's host."""
+        """Start a daemon as a user would, next to the collector's host."""
         command = [sys.executable, "-m", "controller.apps.cli", *COMMANDS[name]]
         with self.log(name).open("ab") as log:
             self._daemons[name] = self.fabric.run_in(
@@ -182,7 +182,7 @@ class Circle:
         return self._ask_paths(ask)
 
     def tables(self) -> dict[str, Entities]:
-        """Read every switch by P4Runtime, beside the controller and without its rights."""
+        """Read every switch by P4Runtime, alongside the controller and without its rights."""
         return _wait(self._read_tables)
 
     def wanted(self) -> dict[str, Entities]:
@@ -334,7 +334,7 @@ class Traffic:
         return MonotonicClock().now_ns() - self._origin_ns
 
     def pass_packets(self, number: int, packets: int) -> None:
-        """Wait until so many more packets of a flow have arrived."""
+        """Wait until this many more packets of a flow have arrived."""
         end, deadline = self.received(number) + packets, time.monotonic() + WAIT_S
         while self.received(number) < end:
             assert time.monotonic() < deadline, f"flow {number} is stuck: {self.received(number)} of {end} packets"

@@ -64,7 +64,7 @@ links: [{{a: s1, b: s2, rate: 100 Mbit/s, delay: 5 us}}]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command has said, and its exit status."""
+    """Output and exit status of a command."""
 
     out: str
     err: str
@@ -85,7 +85,7 @@ class Daemon:
 
 
 class PlacementWorld:
-    """See the module; daemons run in a loop of a thread of their own."""
+    """See the module; daemons run in an event loop in their own thread."""
 
     def __init__(self, folder: Path, storage: PodmanStorage, *, schedules: bool = True) -> None:
         """Without `schedules` the scheduler is the test's own."""
@@ -201,7 +201,7 @@ class PlacementWorld:
         return Said(found.stdout, found.stderr + err, found.exit_code)
 
     def type(self, line: str, data: bytes) -> tuple[bytes, int]:
-        """Run a command as a process of its own, with an input; return its output and its exit status."""
+        """Run a command as a separate process, with an input; return its output and its exit status."""
         environment = {**os.environ, "MILLRACE_API": self.place.address}
         command = [sys.executable, "-m", "controller.apps.cli", *line.split()]
         found = subprocess.run(command, input=data, env=environment, capture_output=True, check=False, timeout=WAIT_S)

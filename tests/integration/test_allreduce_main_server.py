@@ -1,4 +1,4 @@
-"""Two workers, one by a socket and one by rings of its own, and a main server, around a real switch in namespaces."""
+"""Two workers, one with a socket and one with its own rings, and a main server, on a real switch in namespaces."""
 
 from __future__ import annotations
 

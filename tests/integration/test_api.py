@@ -65,7 +65,7 @@ class Stranger:
 
 
 def told(address: str, service: str, scene: Callable[[Stranger], None]) -> None:
-    """Have a stranger look at a service, and at what is served beside it."""
+    """Have a stranger query a service, and whatever else is served there."""
     stranger = Stranger(address)
     with stranger.channel:
         assert {service, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"} <= stranger.services()

@@ -45,7 +45,7 @@ Demo = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Return a folder that belongs to nobody, with a settings file; pytest's own is not open to other users."""
+    """Return a folder owned by `nobody`, with a settings file; pytest's own is closed to other users."""
     made = Path(mkdtemp(prefix="millrace-demo-"))
     made.chmod(0o755)
     (made / "demo.yaml").write_text(SETTINGS, encoding="utf-8")
@@ -77,7 +77,7 @@ def not_root() -> list[str]:
 
 @pytest.fixture
 def compiled(folder: Path, cache_dir: Path) -> Path:
-    """Return a copy of the compiled code that tests keep: whoever is not root trusts only what is his own."""
+    """Return a copy of the compiled code that tests keep: a user other than root trusts only its own files."""
     made = folder / "compiled"
     made.mkdir(mode=0o700)
     for file in cache_dir.glob("*.o"):
@@ -91,7 +91,7 @@ def compiled(folder: Path, cache_dir: Path) -> Path:
 
 @pytest.fixture
 def demo(folder: Path, not_root: list[str], compiled: Path) -> Demo:
-    """Return what runs the demo in a child that is not root, whoever we are."""
+    """Return a function that runs the demo in a non-root child process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder / "out"), "TERM": "dumb"}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": str(folder / "out" / ".matplotlib")}
     environment["MILLRACE_CACHE_DIR"] = str(compiled)

@@ -1,4 +1,4 @@
-"""What a host sends arrives as it was sent, whatever it looks like: every mode, mark and program, and known faults."""
+"""Payloads arrive unchanged, whatever they look like: every mode, mark and program, and known faults."""
 
 from __future__ import annotations
 

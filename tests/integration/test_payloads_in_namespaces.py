@@ -1,6 +1,7 @@
-"""What hosts send arrives as it was sent, in the kernel: sockets and frames of every kind, all marks, both programs.
+"""Payloads arrive unchanged in the kernel: sockets and frames of every kind, all marks, both programs.
 
-One fabric, whose telemetry the daemon changes in between; tests/benchmarks/payload.py has half an hour of it.
+One fabric serves all tests, and the daemon changes its telemetry in between; tests/benchmarks/payload.py runs half an
+hour of this.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def test_full_frames_arrive_with_all_that_int_can_ask_for(bed: Bed, frames: Fram
 
 
 def test_what_int_makes_too_long_for_a_link_is_counted(bed: Bed, frames: Frames) -> None:
-    """Links between switches take 1,500 bytes, and nobody has told the controller: their kernel refuses, we count."""
+    """Links between switches take 1,500 bytes, unknown to the controller: their kernel refuses, we count."""
     bed.configure(PLAIN)
     sent, _ = full_frames(8)
     with short_links(bed):

@@ -227,7 +227,7 @@ pod:
 def _survives_its_managers_death(
     world: PlacementWorld, manager: subprocess.Popen[bytes], settings: NodeSettings
 ) -> None:
-    """Kill the manager, then the container beside another manager: it is left alone, then made again."""
+    """Kill the manager, then the container under another manager: it is left alone, then recreated."""
     before = _id(world.pod("server"))
     assert before is not None
     manager.kill()

@@ -50,7 +50,7 @@ Act = Callable[["World"], Awaitable[None]]
 
 
 class LateEngine(LocalEngine):
-    """Real processes, of whose ends it tells so many seconds late."""
+    """Real processes whose exits are reported this many seconds late."""
 
     late_s = 0.0
 

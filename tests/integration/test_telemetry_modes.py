@@ -50,7 +50,7 @@ KINDS: dict[Mode, RecordKind] = {
 
 @dataclass
 class Run:
-    """What a run left: the collector, and what it handed out."""
+    """Results of a run: the collector and its output."""
 
     collector: Collector
     reports: list[bytes] = field(default_factory=list)

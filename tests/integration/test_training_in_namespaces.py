@@ -19,7 +19,7 @@ pytestmark = [
 WORKERS, RATE_BPS, STEPS = 4, 200_000_000, 40
 LOSING = "tests.integration.training_workers"
 WITHIN = 1e-5
-"""Of a loss: what gradients that are rounded once more, and added in another order, make of it in so many steps."""
+"""Tolerance of a loss: one more rounding of gradients, and another order of addition, over this number of steps."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""All-reduces over real frames in virtual time: one switch, two levels, losses, deaths, and jobs beside each other."""
+"""All-reduces over real frames in virtual time: one switch, two levels, losses, deaths, and concurrent jobs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_worker_without_a_rack_of_its_own_contributes_to_the_root(racks: World
 def test_survivors_finish_without_a_worker_that_dies(
     rack: World, racks: World, racked: bool, loss: float, gap_ns: int, root_first: bool
 ) -> None:
-    """What was complete has the dead one's values, what was not has not; the survivors agree on which is which."""
+    """Completed items include the dead worker's values, others do not; the survivors agree on which are which."""
     world = racks if racked else rack
     job = world.start(hosts(*range(1, 9 if racked else 5)), window=2)
     working = ranks(world, job, loss=loss)
@@ -257,7 +257,7 @@ def test_a_switch_that_has_restarted_adds_up_again(racks: World) -> None:
 
 
 def test_a_worker_joins_between_two_reductions(racks: World) -> None:
-    """Whoever is told another epoch on the way takes it: nobody else is asked to do anything."""
+    """A worker that hears of another epoch on the way takes it: nobody else has to do anything."""
     job = racks.start(hosts(1, 2, 3, 4, 5, 6), capacity=8)
     working = ranks(racks, job)
     values = numbers(6, 2 * BLOCK)

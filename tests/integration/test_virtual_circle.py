@@ -77,8 +77,8 @@ AROUND = {
     Mode.MOST_BANDWIDTH: ("a", "y", "d"),
     Mode.BOTH: ("a", "y", "d"),
 }
-"""Where the flow from ha to hd goes when b->d is full: by x with less delay, by y with more bandwidth; the way by x is
-narrower than half of the widest, so that mode both does not take it."""
+"""Path of the flow from ha to hd when b->d is full: by x with less delay, by y with more bandwidth. The path by x is
+narrower than half of the widest, so mode both does not take it."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ def run(
     *,
     deciding: bool = True,
 ) -> Run:
-    """Run the demo in virtual time where nobody watches; `prelude` may ask for more to happen."""
+    """Run the demo in virtual time, unwatched; `prelude` may schedule further events."""
     prepared = prepare(topology, demands, settings.scenario)
     database = open_path_database(":memory:")
     try:

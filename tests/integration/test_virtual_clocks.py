@@ -1,4 +1,4 @@
-"""Switches with clocks of their own, in virtual time: the same link delays as with one clock.
+"""Switches with independent clocks, in virtual time: the same link delays as with one clock.
 
 Two runs of the same traffic, both ways over a line of three switches, one link of which has a queue: with one clock for
 all, and with clocks that are seconds to years apart and drift by tens of parts per million.
@@ -41,7 +41,7 @@ links:
   - {{a: s2, b: s3}}
 """
 CLOCKS = [(0, 0), (5_000_000, 40), (10**14, -70)]
-"""How much the switches' clocks are ahead, in us, and how they drift, in parts per million."""
+"""Clock offsets of the switches, in us, and their drift, in parts per million."""
 
 
 class OwnClock(InterpretedPipeline):

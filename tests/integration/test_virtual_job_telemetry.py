@@ -1,4 +1,4 @@
-"""The collector watches all-reduces in virtual time: it names who is slow, and counts what the reference counts."""
+"""The collector watches all-reduces in virtual time: it names slow workers, and counts what the reference counts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Watched:
         self.collector.receive_many(payloads_of([datagram.payload]))
 
     def reduce(self, blocks: int, duration_ns: int) -> None:
-        """Add up so many blocks of each rank's numbers, and let time pass until all have the sums."""
+        """Add up this many blocks of each rank's numbers, and let time pass until all have the sums."""
         values = np.random.default_rng(1).normal(size=(len(self.ranks), blocks * BLOCK)).astype(np.float32)
         for rank, mine in zip(self.ranks.values(), values, strict=True):
             rank.reduce(mine, _next_item(rank))

@@ -75,7 +75,7 @@ def switches() -> list[IPv4Address]:
 
 
 def forgeries() -> list[Packet]:
-    """Return packets in the name of every other host and switch, and of nobody, plainly and in tunnels."""
+    """Return packets that claim every other host and switch, and unknown sources, plain and in tunnels."""
     others = [host for host in TOPOLOGY.hosts if host is not ATTACKER]
     plain = [udp(address) for host in others for address in (host.ipv4, host.ipv6)]
     mine = IP(src=str(ATTACKER.ipv4), dst=str(VICTIM.ipv4))

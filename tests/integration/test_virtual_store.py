@@ -53,7 +53,7 @@ class Rack(World):
         return Client(self, host, "h4", port=self._port)
 
     def names(self, prefix: str, count: int) -> list[str]:
-        """Have so many names served, whose values end with them."""
+        """Serve this many names, whose values end with them."""
         names = [f"/{prefix}/{number}" for number in range(count)]
         for name in names:
             self.server.producer_core.publish(name, name.encode(), self.fabric.now_ns)

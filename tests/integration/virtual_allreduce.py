@@ -36,7 +36,7 @@ _PAYLOAD = 42
 
 
 class World:
-    """A fabric whose switches add up; jobs come, change and go at once, whatever is on the way."""
+    """A fabric whose switches add up; jobs come, change and go at once, regardless of packets in flight."""
 
     def __init__(
         self, topology: Topology, *, pipeline_factory: PipelineFactory = compiled_pipeline, report_every: int = 0

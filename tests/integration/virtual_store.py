@@ -18,7 +18,7 @@ class World(world.World):
     """A world in which parts forget what they know."""
 
     def connect(self, switch: str) -> None:
-        """Take a switch as it is, as the controller does after a start of either."""
+        """Adopt a switch in its current state, as the controller does after a start of either."""
         self.controller.reconnect(switch)
 
     def restart(self, switch: str) -> None:

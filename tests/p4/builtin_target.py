@@ -62,7 +62,7 @@ class BuiltinTarget:
         self._packets_in: list[bytes] = []
         self.switch.on_packet_in(self._packets_in.append)
         self._written: list[Callable[[], object]] = []
-        """What takes back each write, in their order."""
+        """Functions that undo each write, in the order of the writes."""
         self._learned: list[tuple[int, ...]] = []
         self.switch.on_digests(lambda messages: self._learned.extend(message.values for message in messages))
         self.switch.commit(self._program)

@@ -1,4 +1,4 @@
-"""What tests write into a switch: values that every target turns into its own form."""
+"""Values that tests write into a switch; every target turns them into its own form."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ REPORT_TARGET = (mac(0xC1), mac(0xC2), 0x0AFF0001, COLLECTOR, COLLECTOR_UDP_PORT
 
 
 MD, HOP_BY_HOP, MX, XD = range(4)
-"""What a watch asks for."""
+"""Modes that a watch may ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ ANY_ADDRESS = (0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """How a switch under test is set up: everything routed from anywhere goes to `out_port`."""
+    """Setup of a switch under test: everything routed from anywhere goes to `out_port`."""
 
     node_id: int
     out_port: int

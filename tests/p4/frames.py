@@ -19,7 +19,7 @@ TCP_OPTIONS = [("MSS", 1460), ("NOP", None), ("WScale", 7), ("SAckOK", b""), ("T
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a golden frame is made of."""
+    """Composition of a golden frame."""
 
     version: int = 4
     l4: str = "udp"

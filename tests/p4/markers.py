@@ -1,4 +1,4 @@
-"""How an INT domain may mark its packets: the table entries, and marked packets built from scratch from plain ones."""
+"""Marks that an INT domain may use: the table entries, and marked packets built from scratch from plain ones."""
 
 from __future__ import annotations
 

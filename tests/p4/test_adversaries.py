@@ -128,7 +128,7 @@ STACK = bytes(range(1, 25))
 
 @pytest.mark.parametrize("reason", ["hops", "skipped"])
 def test_a_stack_never_costs_the_packet_its_way(target: Target, reason: str) -> None:
-    """Where a hop may push nothing the packet can be too long all the same, by what earlier hops pushed."""
+    """Even if a hop may push nothing, what earlier hops pushed can make the packet too long."""
     headers = IntHeaders(0xE000, 0 if reason == "hops" else 5, STACK, hop_ml=3 if reason == "hops" else 6)
     marked = mark(ByDscp(), build(), headers)
     role = replace(transit(), mtu_bytes=len(marked) - 14 - 1)

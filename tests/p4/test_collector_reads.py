@@ -1,4 +1,4 @@
-"""What the P4 program reports under every mark, as the collector decodes it: flow, packet, size and hops."""
+"""Reports of the P4 program under every mark, as the collector decodes them: flow, packet, size and hops."""
 
 from __future__ import annotations
 

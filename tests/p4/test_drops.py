@@ -48,7 +48,7 @@ def test_drop(target: Target, case: DropCase) -> None:
 
 
 def test_every_truncation_of_an_int_packet_is_accounted_for(target: Target) -> None:
-    """What ends inside its headers is dropped by name; a payload cut short is the hosts' affair."""
+    """A packet that ends inside its headers is dropped by name; a truncated payload is the hosts' concern."""
     headers_end = 14 + 20 + 8 + 4 + 12 + 8
     cut = [MARKED[:length] for length in range(target.shortest_frame, headers_end)]
     whole = [MARKED[:length] for length in range(headers_end, len(MARKED))]

@@ -1,4 +1,4 @@
-"""What a hop's metadata mean, to the nanosecond and the byte: only virtual time can say."""
+"""Meaning of a hop's metadata, to the nanosecond and the byte, which only virtual time can show."""
 
 from __future__ import annotations
 

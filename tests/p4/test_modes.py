@@ -308,7 +308,7 @@ FORGED = {
 
 @pytest.mark.parametrize(("marker", "frame"), FORGED.values(), ids=FORGED.keys())
 def test_hosts_cannot_forge_the_mark(target: Target, marker: Marker, frame: bytes) -> None:
-    """What is marked by a probe marker is payload: test_payloads.py."""
+    """Probe markers are left out, since what they mark is payload: test_payloads.py."""
     role = replace(source(Watch()), extra=marker.items)
     assert pass_through(target, role, HOST_PORT, frame, expect=0) == []
     assert target.count("drop_int_at_edge") == 1

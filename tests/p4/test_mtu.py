@@ -141,7 +141,7 @@ def test_what_is_too_long_without_int_is_dropped(target: Target) -> None:
 
 @pytest.mark.parametrize("mode", [0, MX])
 def test_the_sink_needs_no_room_for_int(target: Target, mode: int) -> None:
-    """What counts is the packet that leaves."""
+    """Only the size of the packet that leaves counts."""
     marked = mark(ByDscp(), build(), IntHeaders(0x8000, 5, bytes(4) if not mode else b"", type=3 if mode else 1))
     role = replace(sink(), mtu_bytes=ip_bytes(build()))
     sent = pass_through(target, role, UP_PORT, marked, expect=2)

@@ -101,7 +101,7 @@ FORGERY = mark(ByProbe(), build(), IntHeaders(0x8000, 3))
 @pytest.mark.parametrize("watch", [None, Watch(0x8000, mode=MX, watch_id=62)], ids=["unwatched", "watched"])
 @pytest.mark.parametrize("shape", [Shape(), Shape(version=6, l4="tcp", l4_options=True)], ids=str)
 def test_a_payload_with_the_marker_gets_int_of_its_own(target: Target, watch: Watch | None, shape: Shape) -> None:
-    """Which asks for nothing, and of which nobody reports: the next switch must not take the payload for INT."""
+    """This INT asks for nothing and nobody reports it; it keeps the next switch from taking the payload for INT."""
     forgery = mark(ByProbe(), build(shape), IntHeaders(0x8000, 3))
     role = Role(101, DOWN_PORT, watch=watch, extra=ByProbe().items)
     out = frame_on(pass_through(target, role, HOST_PORT, forgery, expect=1), DOWN_PORT)

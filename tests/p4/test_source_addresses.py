@@ -1,4 +1,4 @@
-"""Whose packets a host may send: its own; of networks that it routes, where that is said; of a switch's never."""
+"""Source addresses that a host may use: its own, those of networks it is declared to route, never a switch's."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LONG_MS = 10**6
 FOR_EVER_MS = 2**32 - 1
 WORDS = {"answered", "missed", "filled", "raised", "old", "kept", "repeated", "refused", "passed"}
 JUMPS = (FAR, FAR + 1, -FAR, -FAR - 1, 2**30, -(2**30), 2**31 - 1, 2**31)
-"""How far a forged version may be from the true one."""
+"""Offsets of a forged version from the true one."""
 Step = tuple[Named, IPv4Address, int, IPv4Address, Message]
 """The name, who sends, at which port, to whom, and the message."""
 

@@ -36,7 +36,7 @@ _NODE = "h1"
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: int = 0
     created: int = 0
@@ -48,7 +48,7 @@ class Report:
 
 @dataclass(slots=True)
 class Said:
-    """What was acknowledged, and what a watch has seen."""
+    """Acknowledged writes, and those seen by a watch."""
 
     created: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
@@ -56,7 +56,7 @@ class Said:
 
 
 async def soak(kills: int, seed: int) -> Report:
-    """Kill the process so many times, after up to half a second each."""
+    """Kill the process this many times, after up to half a second each."""
     rng, report, said = random.Random(seed), Report(), Said()
     with tempfile.TemporaryDirectory(prefix="api") as name:
         folder = Path(name)

@@ -40,13 +40,13 @@ HOLDERS = ("a", "b", "c")
 POOLS = {"cloud": 40, "tenths": 20}
 TENTH = 100
 _AIMS = {"a": 10, "b": 20, "c": 30}
-"""What holders want at the end; of 40 units all but a are content with less."""
+"""Final demand of the holders; out of 40 units, all but a accept less."""
 _SETTLE_S = 90.0
 
 
 @dataclass
 class Report:
-    """What came of it; `problems` are to be none."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: Counter[str] = field(default_factory=Counter)
     reports: int = 0
@@ -60,7 +60,7 @@ class Report:
 
 
 class Ledger:
-    """What is used of each pool now, in units; raises nothing, but notes what is too much."""
+    """Current usage of each pool, in units; records excess use and raises nothing."""
 
     def __init__(self, report: Report) -> None:
         self._lock, self._report = threading.Lock(), report

@@ -59,7 +59,7 @@ tell("end")
 
 @dataclass
 class Report:
-    """What came of it; `problems` are to be none."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: Counter[str] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)
@@ -152,7 +152,7 @@ class Soak:
         return False
 
     def dispatch_for_ever(self) -> None:
-        """Keep some tasks alive; dispatch whatever is pending to a centre that has room."""
+        """Keep some tasks alive; dispatch pending ones to a centre that has room."""
         while not self.stop.is_set():
             with suppress(ApiError):
                 self.dispatch_once(more=True)

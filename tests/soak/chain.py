@@ -64,19 +64,19 @@ _DEAF: Final = (
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     recovery_s: dict[str, list[float]] = field(default_factory=dict)
-    """Of each disturbance, how long everything took to be well again."""
+    """Time until everything recovered, by disturbance."""
     reactions_ms: list[float | None] = field(default_factory=list)
     """To the congestion after each disturbance; None where it was not seen."""
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
-    """What the collector counted in each kind of disturbance that it lived through, the last time."""
+    """The collector's counts at the last disturbance of each kind that it survived."""
     status_max_s: float = 0.0
     busy: float = 1.0
-    """How many threads wanted a CPU on the average of the busiest minute, for each CPU; 1 at least."""
+    """Threads that wanted a CPU, per CPU, averaged over the busiest minute; at least 1."""
     rss_mib: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Of each daemon, after the first disturbance and at the end."""
+    """Memory of each daemon after the first disturbance and at the end."""
     deaf_calls: int = 0
     """Subscriptions of those that never read."""
     problems: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a chain came to after a while without disturbances."""
+    """State of a chain after a while without disturbances."""
 
     state: State
     moves: int

@@ -135,7 +135,7 @@ def test_a_runc_that_never_ends(podman_storage: PodmanStorage, word: str) -> Non
 
 
 def test_a_log_is_bounded_and_followed_over_its_bound(kind: RuntimeKind, podman_storage: PodmanStorage) -> None:
-    """conmon begins a new file at 10 MiB; whoever follows misses nothing, whoever comes late gets the rest."""
+    """conmon begins a new file at 10 MiB; followers miss nothing, latecomers get the rest."""
 
     async def main() -> None:
         async with started(kind, podman_storage) as runtime:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Report(Protocol):
-    """What came of it; `problems` are to be none."""
+    """Result of a soak; `problems` is empty on success."""
 
     problems: list[str]
 
@@ -25,7 +25,7 @@ class Soak(Protocol):
 
 
 def main(description: str | None, soak: Callable[[Path, random.Random], Soak]) -> int:
-    """Run what the command line says in a folder of its own; return 1 where there were problems."""
+    """Run the soak of the command line in a fresh folder; return 1 if there were problems."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -66,7 +66,7 @@ _FIGURE: Final = re.compile(r"^millrace_scheduler_learning_(\w+)\{([^}]*)\} (\S+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What came of some pods: seconds from request to start, milliseconds of decisions until they were written."""
+    """Results for some pods: seconds from request to start, milliseconds from decision to write."""
 
     mode: str
     pods: int
@@ -148,7 +148,7 @@ class LearningWorld:
         }
 
     def image(self, number: int) -> str:
-        """Return an image of its own: busybox, and bytes that nothing compresses."""
+        """Return a unique image: busybox, and incompressible bytes."""
         if number not in self._images:
             folder = self._folder / f"image-{number}"
             write_layout(folder, files={"payload": self._random.randbytes(self._image_bytes)})
@@ -271,7 +271,7 @@ MODES: Final = ("shadow", "live", "rule", "again")
 
 
 def play(folder: Path, pods: int, each: int, image_bytes: int) -> list[Part]:
-    """Place so many pods in each mode, with a restart before each; return what came of each."""
+    """Place this many pods in each mode, with a restart before each; return the results."""
     parts: list[Part] = []
     with learning_world(folder, image_bytes) as world:
         for number, mode in enumerate(MODES):

@@ -1,4 +1,4 @@
-"""What a soak has the switch do: two programs, frames for them, and random changes that it has no reason to refuse."""
+"""Load of a switch soak: two programs, their frames, and random changes that the switch has no reason to refuse."""
 
 from __future__ import annotations
 

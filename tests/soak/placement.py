@@ -62,7 +62,7 @@ _POD = """
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: dict[str, int] = field(default_factory=dict)
     applied: int = 0
@@ -130,7 +130,7 @@ class Daemons:
 
 
 class Watcher(threading.Thread):
-    """Looks at the control groups of pods: who runs, and that nobody runs twice."""
+    """Checks the control groups of pods: which ones run, and that none runs twice."""
 
     def __init__(self, report: Report) -> None:
         super().__init__(daemon=True)
@@ -188,7 +188,7 @@ class User(threading.Thread):
         self._place, self._image, self._report = place, image, report
         self._rng, self._stop_asked = random.Random(seed), threading.Event()
         self.wanted: dict[str, bool | None] = {}
-        """Of each name whether it is to be there; None where nobody knows."""
+        """Desired existence of each name; None if unknown."""
 
     def run(self) -> None:
         """Work until stopped."""
@@ -232,7 +232,7 @@ class User(threading.Thread):
 
 
 def soak(kills: int, seed: int, pause_s: float) -> Report:
-    """Kill so many times, after pauses of so long in the mean, and return what came of it."""
+    """Kill this many times, after pauses of this mean length, and return the result."""
     rng, report = random.Random(seed), Report()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="placement")))
@@ -271,7 +271,7 @@ def soak(kills: int, seed: int, pause_s: float) -> Report:
 def _daemons(
     folder: Path, place: Place, environment: dict[str, str], report: Report
 ) -> Iterator[tuple[Daemons, list[str]]]:
-    """Have all daemons run; which of them are killed how often is by their places in a list."""
+    """Run all daemons; a daemon's positions in a list set how often it is killed."""
     topology = folder / "topology.yaml"
     topology.write_text(_TOPOLOGY, encoding="utf-8")
     daemons = Daemons(folder)

@@ -31,7 +31,7 @@ _COUNT = "/count"
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: int = 0
     acknowledged: int = 0
@@ -41,7 +41,7 @@ class Report:
 
 
 def soak(kills: int, seed: int) -> Report:
-    """Kill a writing process so many times, after up to a fifth of a second each."""
+    """Kill a writing process this many times, after up to a fifth of a second each."""
     rng, report = random.Random(seed), Report()
     acknowledged: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="storage") as folder:

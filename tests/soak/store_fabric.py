@@ -30,13 +30,13 @@ from tests.integration.virtual_store import MS, US, Client, Server, World
 NAMES = [f"/soak/{number}" for number in range(6)]
 COPIES = 6
 RESTARTS = 0.0002
-"""How likely each kind of restart is in a step."""
+"""Probability of each kind of restart per step."""
 LENGTHS = (10, 900, 1000, 1000, 1001)
 
 
 @dataclass
 class Soak:
-    """What is known of each name: the newest version that anybody has been told of."""
+    """Soak of the store; `known` is the newest version of each name that any client was told of."""
 
     seed: int
     counts: Counter[str] = field(default_factory=Counter)

@@ -33,7 +33,7 @@ from tests.soak.loads import POOL_FRAMES, Copies, Load, Routes
 
 WARM_UP_SHARE = 0.25
 GROWTH_KIB = 24 * 1024
-"""What the process may grow after its warm-up: allocators settle late, a leak of a byte a packet does not fit."""
+"""Memory growth allowed after warm-up: allocators settle late, but a leak of a byte per packet exceeds it."""
 BURST_FRAMES = 128
 RECOMMIT_S, WRITE_S, READ_S, PAUSE_S = 7.0, 0.02, 1.0, 0.002
 SETTLE_S = 2.5
@@ -41,7 +41,7 @@ SETTLE_S = 2.5
 
 @dataclass(slots=True)
 class Report:
-    """What came of a soak; `problems` is empty when all was well."""
+    """Result of a soak; `problems` is empty on success."""
 
     seconds: float = 0.0
     sent: int = 0

@@ -1,4 +1,4 @@
-"""A machine with systemd as process 1: this one's files under a layer in memory, in namespaces of its own."""
+"""A machine with systemd as process 1: this one's files under a layer in memory, in separate namespaces."""
 
 from __future__ import annotations
 

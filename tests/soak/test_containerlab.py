@@ -37,7 +37,7 @@ def inside(node: str, *command: str) -> list[str]:
 
 
 def millrace(state: Path) -> dict[str, str]:
-    """Return the environment of a node of the image millrace: the command on its PATH, a folder of its own."""
+    """Return the environment of a node of the image millrace: the command on its PATH, and its own folder."""
     programs = state / "bin"
     programs.mkdir(parents=True)
     (programs / "millrace").write_text(f'#!/bin/sh\nexec {sys.executable} -m controller.apps.cli "$@"\n')

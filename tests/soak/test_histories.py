@@ -1,4 +1,4 @@
-"""Ten minutes of trials of the API by its clients' histories, each with every fault twice in an order of its own."""
+"""Ten minutes of trials of the API by its clients' histories, each with every fault twice in a different order."""
 
 from __future__ import annotations
 

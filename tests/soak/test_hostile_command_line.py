@@ -16,7 +16,7 @@ from tests.controller.apps.cli.hostile.calls import calls, problem_of
 from tests.controller.apps.cli.hostile.sandbox import ROOT
 
 CALLS = int(os.environ.get("MILLRACE_CALLS", "1500"))
-"""How many of some 18,000; 0: all, which takes an hour or more."""
+"""Number of calls out of some 18,000; 0 runs all, which takes an hour or more."""
 UNSHARE = ["unshare", "--net", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 
 

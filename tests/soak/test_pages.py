@@ -1,4 +1,4 @@
-"""The commands of every page as they are written, in namespaces of their own (tests/soak/pages)."""
+"""The commands of every page exactly as written, in separate namespaces (tests/soak/pages)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALSO: dict[str, Callable[[str], None]] = {
     "docs/training/allreduce.md": _trains_by_the_switch,
     "docs/network/wireshark.md": _loads_the_dissectors,
 }
-"""What else a page's transcript has to show, where no output stands beside the commands."""
+"""Further checks on a page's transcript, for commands without output in the page."""
 
 
 @pytest.mark.parametrize(

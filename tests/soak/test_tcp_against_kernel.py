@@ -55,7 +55,7 @@ SEGMENT: Final = 1448
 BURST: Final = 10
 """Segments, as many as go at once."""
 LOSING_NS: Final = 70 * MS
-"""How long what is marked gets lost: longer than the way, shorter than until a probe."""
+"""Duration of losses of marked segments: longer than the path's delay, shorter than the time until a probe."""
 MARK: Final = b"L"
 
 
@@ -83,7 +83,7 @@ class Window:
 
 @dataclass(slots=True)
 class Run:
-    """What one of the two did."""
+    """Behaviour of one of the two stacks."""
 
     windows: list[Window] = field(default_factory=list)
     goodput_bps: float = 0.0

@@ -42,7 +42,7 @@ KILLED = ("collector", "controller", "api")
 
 @contextmanager
 def fabric(folder: Path, reports: int) -> Iterator[None]:
-    """Run the switches of the topology, as somebody else does, while the block lasts; then they die."""
+    """Run the switches of the topology independently while the block lasts; then kill them."""
     settings = {
         "topology": str(folder / "pair.yaml"),
         "switches": str(folder / "switches"),

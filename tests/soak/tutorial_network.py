@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO
 
 START_S, COMMAND_S = 180.0, 120.0
-"""How long a network may take until its prompt, with a program that was never compiled before, and a command of it."""
+"""Time limits of a network's start up to the prompt, including compilation of a new program, and of a command."""
 
 
 class TutorialError(Exception):

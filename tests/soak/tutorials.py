@@ -34,7 +34,7 @@ SWITCHES: Final = (MILLRACE, BMV2)
 NEEDS: Final = "mininet.net, p4.v1.p4runtime_pb2, p4.tmp.p4config_pb2, psutil, scapy.all, grpc"
 
 Result: TypeAlias = Mapping[str, object]
-"""What an exercise shows, without what differs from run to run."""
+"""Output of an exercise, without parts that differ between runs."""
 
 
 _ADDRESSED = ("Ethernet.dst", "Ethernet.src", "Ethernet.type", "IP.src", "IP.dst", "IP.ttl", "IP.tos", "Raw.load")
@@ -161,7 +161,7 @@ def qos(network: Network) -> Result:
 
 
 def firewall(network: Network) -> Result:
-    """Who is inside opens connections to the outside, not the other way round."""
+    """Hosts inside can open connections to the outside, but not the reverse."""
     return {
         "pingall": _matrix(network.run("pingall")),
         "inside": _connects(network, "h1", "h2", "10.0.2.2"),
@@ -187,7 +187,7 @@ def link_monitor(network: Network) -> Result:
 
 
 def multicast(network: Network) -> Result:
-    """A star of four hosts, of which the fourth is in no group: the first answers are told to all who are."""
+    """A star of four hosts, with the fourth in no group: group members all get the first answers."""
     return {"pingall": _matrix(network.run("pingall"))}
 
 

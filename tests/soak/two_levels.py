@@ -31,7 +31,7 @@ for number in itertools.count():
         out.sendto(bytes(200), (address, 7000 + number % 50))
     time.sleep(0.002)
 """
-"""What has links measured, whose figures are never quite the same."""
+"""Program whose traffic keeps links measured, with slightly varying results."""
 HOSTS = ("h1", "h2", "h3", "h4", "h5", "h6")
 ADDS = {host: 2 << place for place, host in enumerate(HOSTS)}
 

@@ -46,11 +46,11 @@ START_S = 120.0
 
 @dataclass(slots=True)
 class Report:
-    """What came of it; `problems` is empty when all was well."""
+    """Result of the soak; `problems` is empty on success."""
 
     kills: dict[str, int] = field(default_factory=dict)
     green_s: dict[str, list[float]] = field(default_factory=dict)
-    """Of each daemon, how long all was not green after each of its deaths."""
+    """Time from each death of a daemon until all were green again."""
     acknowledged: int = 0
     """Writes to the API."""
     problems: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Running:
     socket: Path
 
     def status(self) -> UpState | None:
-        """Return how everything is, None if nobody answers."""
+        """Return the overall state, None without an answer."""
         try:
             return asyncio.run(ask(self.socket, Question("status")))
         except ControllerError:
@@ -163,7 +163,7 @@ class ApiWriter:
 
 @contextmanager
 def running(folder: Path, topology: str, at: str, *words: str, more: str = "") -> Iterator[Running]:
-    """Run `millrace up` with a state folder and `more` settings of its own while the block lasts."""
+    """Run `millrace up` with a state folder and `more` settings while the block lasts."""
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder)}
     # Half of the time in which a process starts would be spent on compiling our own modules.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -193,7 +193,7 @@ def running(folder: Path, topology: str, at: str, *words: str, more: str = "") -
 def soak(
     topology: str, at: str, kills: int, seed: int, limit_s: float, pause_s: tuple[float, float] = (0.0, 4.0)
 ) -> Report:
-    """Kill each daemon so many times, and return what came of it."""
+    """Kill each daemon this many times, and return the result."""
     rng, report = random.Random(seed), Report()
     with tempfile.TemporaryDirectory(prefix="up") as name, running(Path(name), topology, at) as up:
         first = up.until_green(START_S)
@@ -231,7 +231,7 @@ def kill(up: Running, name: str, limit_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What must outlast every death."""
+    """State that must survive every death."""
 
     history_rows: int
     oldest: str

@@ -70,7 +70,7 @@ GROUP = 16
 """Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
 GROUP_BYTES = 8
 PREFETCHED = 5
-"""How far ahead payloads come into the cache."""
+"""Number of payloads to prefetch into the cache."""
 LONG = 192
 """Bytes that every payload is thought to have; of longer ones, as of five hops, two lines of the cache more come."""
 
@@ -86,9 +86,9 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
     first: u32,
     count: u32,
 ) -> u32:
-    """Take payloads from `first` on, each where `places` says; return which is Python's to read, or `count`.
+    """Take payloads from `first` on, at the offsets in `places`; return the one that Python must read, or `count`.
 
-    So it returns, too, when there are more than `most_items` for Python.
+    Returns likewise when there are more than `most_items` for Python.
     """
     row: u32 = first
     while row < count:
@@ -112,7 +112,7 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=False)
 def skip_report(tables: TelemetryTables, sequences: SequenceTable, data: Array[u8], length: u64) -> None:
-    """Account a report packet's number, if it is one, and nothing else of it."""
+    """Account the number of a report packet, if it is one, and ignore the rest."""
     tables.counts.reports += 1
     if length >= GROUP_BYTES and load_be32(data, 0) >> 28 == REPORT_VERSION:
         mark: u32 = content_mark(data, length)
@@ -124,7 +124,7 @@ def skip_report(tables: TelemetryTables, sequences: SequenceTable, data: Array[u
 
 @kernel(inline=False)
 def is_fresh_after_all(tables: TelemetryTables, sequences: SequenceTable, packet: Packet, arrival: u32) -> bool:
-    """Say of a report packet whose number is not simply the next whether it is to be measured; count it otherwise."""
+    """Return whether a report packet whose number is not simply the next is to be measured; count it otherwise."""
     found: u32 = arrival
     if arrival == FIRST or arrival == ELSEWHERE:  # noqa: PLR1714, SIM109 - kernels have no `in`
         switch: u32 = find_switch(tables, packet.node_id)
@@ -139,7 +139,7 @@ def is_fresh_after_all(tables: TelemetryTables, sequences: SequenceTable, packet
 
 @kernel(inline=False)
 def is_fresh(tables: TelemetryTables, arrival: u32) -> bool:
-    """Count a report packet whose number came before; False if it has been measured already."""
+    """Count a report packet with a repeated number; return False if it has been measured already."""
     tables.counts.repeated += as_u64(arrival == REPEATED)
     tables.counts.contested += as_u64(arrival == CONTESTED)
     return arrival != REPEATED
@@ -260,7 +260,7 @@ def take_unusual_packet(tables: TelemetryTables, decoder: Decoder, packet: Packe
 
 @kernel(inline=False)
 def note_item(decoder: Decoder, packet: Packet) -> None:
-    """Keep what a report says of an item, for Python."""
+    """Keep a report's completion of an item, for Python."""
     cell = decoder.items[as_u64(decoder.item_count)]
     words = array_at(u8, packet.inner)
     cell.node_id = packet.node_id

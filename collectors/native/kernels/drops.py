@@ -1,4 +1,4 @@
-"""Packets that switches say they dropped, as `collectors.state.loss.LossMeter.dropped` counts them."""
+"""Packets that switches report as dropped, counted like in `collectors.state.loss.LossMeter.dropped`."""
 
 from __future__ import annotations
 

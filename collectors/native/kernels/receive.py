@@ -53,13 +53,13 @@ from dataplane.nic.ports.kernels.messages import header_at
 from dataplane.nic.ports.kernels.system import NS_PER_S, ioctl, last_error, monotonic_ns, real_time_ns, recvmmsg
 
 SLICE = 512
-"""Payloads that are taken before others who want the state have it: about a quarter of a millisecond."""
+"""Payloads processed before others get the state: about a quarter of a millisecond."""
 PAUSE_NS = 1_000_000
-"""How long to wait once the socket is empty: what comes meanwhile costs one wake-up together, not one each."""
+"""Pause once the socket is empty: whatever arrives meanwhile shares one wake-up."""
 SIOCGSTAMPNS = 0x8907
-"""When the datagram came that was read last, by CLOCK_REALTIME, in struct timespec (socket(7))."""
+"""Arrival time of the last datagram read, by CLOCK_REALTIME, in struct timespec (socket(7))."""
 SOL_UDP, UDP_GRO = 17, 104
-"""Level and kind of the control message that says the size of datagrams that the kernel put together (udp(7))."""
+"""Level and type of the control message with the size of the datagrams that the kernel coalesced (udp(7))."""
 AF_INET, AF_INET6 = 2, 10
 _CONTROL_HEADER, _ALIGNED = 16, 7
 
@@ -73,9 +73,9 @@ def receive_reports(  # noqa: PLR0917 - kernels have no keywords
     until_ns: u64,
     waits: u32,
 ) -> u32:
-    """Receive until a time of the monotonic clock, or until Python is needed; say which.
+    """Receive until a time of the monotonic clock, or until Python is needed; return the reason.
 
-    Without `waits` it also returns once the socket is empty. What was read stays in the state for the next call.
+    Without `waits` it also returns once the socket is empty. Unprocessed payloads stay in the state for the next call.
     """
     reason: u32 = run_loop(state, tables, sequences, decoder, until_ns, waits)
     state.returned_ns = clock_ns(state)
@@ -91,7 +91,7 @@ def run_loop(  # noqa: PLR0917 - kernels have no keywords
     until_ns: u64,
     waits: u32,
 ) -> u32:
-    """Receive, and say why it ended."""
+    """Receive, and return why it ended."""
     while True:
         while state.row < state.row_count:
             if not take_rows(state, tables, sequences, decoder):
@@ -117,7 +117,7 @@ def run_loop(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=False)
 def take_rows(state: ReceiveState, tables: TelemetryTables, sequences: SequenceTable, decoder: Decoder) -> bool:
-    """Take the payloads that messages were taken apart into; False if the next one is Python's to read."""
+    """Process the payloads that messages were split into; return False if the next one is for Python to read."""
     take_lock(state.lock)
     is_python: bool = False
     while state.row < state.row_count and not is_python and decoder.item_count <= decoder.most_items:
@@ -262,7 +262,7 @@ def read_messages(state: ReceiveState) -> bool:
 
 @kernel(inline=True)
 def is_lasting(error: i32) -> bool:
-    """Return whether an errno says that the socket cannot be read, now or later."""
+    """Return whether an errno means that the socket is permanently unreadable."""
     return error == EBADF or error == EFAULT or error == EINVAL or error == ENOTSOCK  # noqa: PLR1714
 
 

@@ -77,7 +77,7 @@ def put_packet(cell: RecordCell, packet: Packet, identity: u64, now_ns: u64, cho
 
 @kernel(inline=True)
 def put_hop(cell: RecordCell, hop: Hop) -> None:
-    """Put what one hop says into a cell."""
+    """Put one hop's values into a cell."""
     cell.node_id = hop.node_id
     cell.ingress_port = ingress_of(hop)
     cell.egress_port = egress_of(hop)
@@ -91,7 +91,7 @@ def put_hop(cell: RecordCell, hop: Hop) -> None:
 
 @kernel(inline=True)
 def choice_of(packet: Packet) -> u32:
-    """Return 32 bits that are alike in all hops of a packet."""
+    """Return 32 bits that are equal in all hops of a packet."""
     if packet.kind == STACK:
         return mixed(as_u64(packet.node_id) << 32 | as_u64(packet.sequence & SEQUENCE))
     ends: u64 = packet.key[1] << 32 ^ packet.key[3]

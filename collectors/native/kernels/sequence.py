@@ -1,4 +1,4 @@
-"""Sequence accounting as in `collectors.reference.sequence`; a ring of bits says which numbers came."""
+"""Sequence accounting as in `collectors.reference.sequence`; a ring of bits marks the numbers seen."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def take_next(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=False)
 def add_tracker(sequences: SequenceTable, key: u64, sequence: u64, mark: u32, now_ns: u64) -> None:
-    """Begin an account; where there is no room, that of the reporter unheard for longest goes."""
+    """Begin an account; if there is no room, evict the reporter unheard for longest."""
     number: u64 = sequences.count
     i: u64 = 1
     if number == sequences.most:
@@ -319,7 +319,7 @@ def fill_gap(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], b
 
 @kernel
 def is_long_run(sequences: SequenceTable, tracker: TrackerCell, sequence: u64) -> bool:
-    """Count numbers that came before, or may have, in ascending order: after so many counting begins there."""
+    """Count numbers seen before, or possibly so, in ascending order: a long enough run restarts the account there."""
     follows: bool = sequence == (as_u64(tracker.last_repeat) + 1) & (MODULUS - 1)
     tracker.repeats = tracker.repeats + 1 if follows else 1
     tracker.last_repeat = as_u32(sequence)

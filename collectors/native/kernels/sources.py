@@ -1,4 +1,4 @@
-"""Whose reports count, as `collectors.decode.sources` has it."""
+"""Check of report sources, like `collectors.decode.sources`."""
 
 from __future__ import annotations
 

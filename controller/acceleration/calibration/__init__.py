@@ -1,4 +1,4 @@
-"""How fast machines do operators: measured, fitted, kept in a file; what nobody knows is said to be unknown."""
+"""Operator speeds of machines: measured, fitted, and kept in a file; unknown values are reported as unknown."""
 
 from __future__ import annotations
 

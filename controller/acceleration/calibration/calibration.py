@@ -1,7 +1,7 @@
-"""A calibration: what measured runs and rates of a machine say of any operator's time on its devices.
+"""A calibration: estimates any operator's time on a machine's devices from measured runs and rates.
 
-The firmest that there is answers: a fit of runs of the operator's kind; else, for kinds whose work is known, a roofline
-of the device's measured rates; else nothing, with the reason, so that whoever decides takes the CPU.
+The firmest source answers: a fit of runs of the operator's kind; else, for kinds whose work is known, a roofline of the
+device's measured rates; else nothing, with the reason, and the CPU is chosen.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from dataplane.topology.values import DeviceKind
 
 _GB: Final = 1e9
 _PREFERRED: Final = ("duckdb", "numpy", "torch", "scipy", "")
-"""Whose runs count for an operator that does not say by what library it is done."""
+"""Libraries in order of preference, for operators that do not state theirs."""
 _FAR: Final = 1.5
-"""Times the largest size measured, or the smallest one's part, from which on a reason says so."""
+"""Factor above the largest measured size, or below the smallest, from which a reason mentions it."""
 
 
 class Side(StrEnum):
-    """Which data of a join t is of: the side that is looked up with, the side of the table of hashes, or both."""
+    """The data of a join that t refers to: the probe side, the build side, or both."""
 
     BOTH = "both"
     PROBE = "probe"
@@ -44,9 +44,9 @@ _OF_BUILD: Final = frozenset({"right_rows"})
 
 @dataclass(frozen=True)
 class Calibration:
-    """What is known of one machine: `machine` says which, with so many cores in use, and `source` how it is known.
+    """Calibration of one machine: `machine` names it, with the number of cores in use, and `source` tells its origin.
 
-    `basis` is how firm times are that follow from it: modelled where it was measured, nominal for another machine's.
+    `basis` is the firmness of times derived from it: modelled on the measured machine, nominal for another machine's.
     """
 
     machine: str
@@ -65,7 +65,7 @@ class Calibration:
                     raise CalibrationError(f"{self.machine}: {_text(key)} is there twice", at=f"{name}[{place}]")
 
     def rates_of(self, device: DeviceKind) -> Rates | None:
-        """Return a device's rates, None where nothing is known of it."""
+        """Return a device's rates, None if unknown."""
         return next((one for one in self.rates if one.device is device), None)
 
     @cached_property
@@ -76,7 +76,7 @@ class Calibration:
         return found
 
     def fit_of(self, operator: Operator, device: DeviceKind) -> Fit | None:
-        """Return the fit that speaks for an operator: its kind and format, by its library, else by the usual one."""
+        """Return the fit for an operator: its kind and format, by its library, else by the preferred one."""
         of_kind = self._fits.get((device, operator.kind), ())
         found = [one for one in of_kind if one.number_format in {operator.number_format, None}]
         if len(found) <= 1:
@@ -99,7 +99,7 @@ class Calibration:
     def _by_runs(
         self, found: Fit, operator: Operator, side: Side
     ) -> tuple[tuple[float, float, float], tuple[str, ...]]:
-        """Return low, seconds, high of an execution, and the reasons; raise OperatorError for sizes that it lacks."""
+        """Return low, seconds, high of an execution, and the reasons; raise OperatorError for missing sizes."""
         features = features_of(operator, (*found.features, TOUCHED))
         sizes = [features[name] for name in found.features]
         reasons = (self._said_by(found), *_beyond(found, sizes))
@@ -111,13 +111,13 @@ class Calibration:
         return predicted(found, sizes, features[TOUCHED]), reasons
 
     def t_of(self, operator: Operator, side: Side = Side.BOTH, growth: Growth = Growth.LINEAR) -> Estimate:
-        """Return t, CPU seconds for 100 MB of what an operator reads, at its own size: growth by t gives its time back.
+        """Return t, CPU seconds for 100 MB of an operator's input, at its own size: growth by t reproduces its time.
 
         That is 10 t d, 100 t^2 d for the square class, for sorts 10 t d times the depth over that of 100 MB.
         """
         found = self.fit_of(operator, DeviceKind.CPU)
         if found is None:
-            # Rates alone do not tell one side from the other.
+            # Rates alone do not distinguish the sides.
             side = Side.BOTH
             if not (rough := self.time_of(operator)).is_known:
                 return rough
@@ -133,9 +133,9 @@ class Calibration:
         return Estimate(seconds, low, high, self.basis, None, reasons)
 
     def accelerator_of(self, device: DeviceKind = DeviceKind.GPU) -> Accelerator | None:
-        """Return a device as the model has it; None where neither its bus nor its parallelism is known.
+        """Return a device in the model's form; None if neither its bus nor its parallelism is known.
 
-        Kinds that were measured on the CPU and there have a factor of their own, at the largest size that both had.
+        Kinds measured both on the CPU and on the device have their own factor, at the largest common size.
         """
         rates = self.rates_of(device)
         if device is DeviceKind.CPU or rates is None or rates.bus_bytes_per_s is None or rates.parallelism is None:
@@ -152,7 +152,7 @@ class Calibration:
         )
 
     def speed_ups(self, device: DeviceKind) -> tuple[tuple[str, float], ...]:
-        """Return for kinds that were measured on both how many times as fast a device is, at the largest size."""
+        """Return the device's speed-up for kinds measured on both, at the largest common size."""
         found: dict[str, float] = {}
         for there in (one for one in self.fits if one.device is device):
             plain = Operator(there.kind, there.kind, (), there.number_format)
@@ -165,7 +165,7 @@ class Calibration:
         return tuple(sorted(found.items()))
 
     def speed_up_of(self, operator: Operator, device: DeviceKind = DeviceKind.GPU) -> Figure:
-        """Return how many times as fast a device does an operator as the CPU, data in its memory: M / r of its kind."""
+        """Return the device's speed-up over the CPU for an operator, data in its memory: M / r of its kind."""
         here, there = self.time_of(operator), self.time_of(operator, device)
         if not here.is_known or not there.is_known:
             return Figure.unknown(*(here if not here.is_known else there).reasons)
@@ -180,7 +180,7 @@ class Calibration:
 
 
 def input_bytes(operator: Operator, side: Side = Side.BOTH) -> int:
-    """Return what an execution reads, of a join of one side or both; 0 for what nobody knows."""
+    """Return the input of an execution, for a join that of one side or both; 0 if unknown."""
     shape = dict(operator.shape)
     if side is not Side.BOTH:
         name = "right" if side is Side.BUILD else "left"
@@ -201,7 +201,7 @@ def _t_of(seconds: float, operator: Operator, nbytes: int, growth: Growth) -> fl
 
 
 def _beyond(found: Fit, features: Sequence[float]) -> tuple[str, ...]:
-    """Return what a reader has to know of sizes that no run had."""
+    """Return a note for the reader about sizes beyond all runs."""
     for name, value, least, most in zip(found.features, features, found.least, found.most, strict=True):
         if value > _FAR * most > 0:
             return (f"beyond what was measured: {value / most:.3g} times the largest {name.replace('_', ' ')}",)

@@ -1,9 +1,9 @@
-"""What is assumed where nobody has measured: another machine's fits, and the acceleration model's own figures.
+"""Default calibration without measurements: another machine's fits, and the acceleration model's own figures.
 
-Times that follow from it are nominal. default.json is what `millrace accel measure` makes of three repetitions on two
-cores of an otherwise idle AMD EPYC server, with DuckDB, numpy and scipy: the shortest run of each size, the highest of
-each rate. The GPU's figures are those of the model's specification: 12.8 GB/s measured over PCIe 3.0 x16, parallelism
-64, compression to 0.3 at 0.1 GB/s.
+Times that follow from it are nominal. default.json is the output of `millrace accel measure` with three repetitions on
+two cores of an otherwise idle AMD EPYC server, with DuckDB, numpy and scipy: the shortest run of each size, the highest
+of each rate. The GPU's figures are those of the model's specification: 12.8 GB/s measured over PCIe 3.0 x16,
+parallelism 64, compression to 0.3 at 0.1 GB/s.
 """
 
 from __future__ import annotations

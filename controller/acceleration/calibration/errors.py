@@ -1,7 +1,7 @@
 """Errors of calibrations.
 
 AccelerationError
-└── CalibrationError  measured runs say too little, or a calibration is not what it can be
+└── CalibrationError  measured runs are insufficient, or a calibration is invalid
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from controller.acceleration.errors import AccelerationError
 
 
 class CalibrationError(AccelerationError):
-    """A calibration cannot be made or is wrong; the text names the device, the kind and the figure."""
+    """A calibration cannot be made or is invalid; the text names the device, the kind and the figure."""

@@ -1,7 +1,7 @@
-"""What the time of an operator grows with, by its kind: the columns of the least squares.
+"""Features that an operator's time grows with, by its kind: the columns of the least squares.
 
-Every kind has a constant, what it costs to begin. Kinds whose operations and bytes are known grow with these; those on
-tables grow with rows and bytes that are read and written, as databases do.
+Every kind has a constant, its start-up cost. Kinds with known operations and bytes grow with these; those on tables
+grow with the rows and bytes that are read and written, as in databases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RESULT_BYTES: Final = 8
 
 
 def _touched_bytes(shape: Shape, work: Work | None) -> float:
-    """Return the bytes that are read and written, each once; a projection writes the results of its formulas."""
+    """Return the bytes read and written, each once; a projection writes the results of its formulas."""
     if work is None:
         return 0.0
     if (formulas := shape.get("expressions")) is not None:
@@ -42,11 +42,11 @@ FEATURES: Final[Mapping[str, Callable[[Shape, Work | None], float]]] = {
     "right_rows": lambda shape, _: float(shape.get("right_rows", 0)),
     "out_rows": lambda shape, _: float(shape.get("out_rows", 0)),
 }
-"""Features by name, of an operator's shape and its work."""
+"""Features by name, from an operator's shape and its work."""
 
 CONSTANT: Final = "constant"
 TOUCHED: Final = "touched_bytes"
-"""What a size correction goes by; no kind is fitted by it."""
+"""The basis of size corrections; no kind is fitted by it."""
 _OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
     "filter": ("constant", "rows", "output_bytes"),
     "project": ("constant", "evaluations", "input_bytes"),
@@ -60,11 +60,11 @@ _OF_OTHERS: Final = ("constant", "operations", "traffic_bytes")
 
 
 def names_of(kind: str) -> tuple[str, ...]:
-    """Return the features that the time of a kind is fitted by."""
+    """Return the features that a kind's time is fitted by."""
     return _OF_KIND.get(kind, _OF_OTHERS)
 
 
 def features_of(operator: Operator, names: Iterable[str] = tuple(FEATURES)) -> dict[str, float]:
-    """Return features of one execution by name; raise OperatorError for sizes that its kind lacks."""
+    """Return features of one execution by name; raise OperatorError for missing sizes."""
     work, shape = work_of(operator), dict(operator.shape)
     return {name: FEATURES[name](shape, work) for name in names}

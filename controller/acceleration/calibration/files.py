@@ -1,6 +1,6 @@
-"""Files of calibrations, YAML or JSON: strict, each error with file, line and key; and back.
+"""Calibration files, YAML or JSON: strict parsing, with file, line and key in each error, and serialisation.
 
-Figures are `{value, low, high, basis, reasons}`; rates are a second. What is left out is not known.
+Figures are `{value, low, high, basis, reasons}`; rates are per second. Omitted values are unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHARES: Final = frozenset({"attained", "parallelism"})
 
 
 class FigureSpec(Strict, frozen=True):
-    """A figure; without bounds it says nothing of its error."""
+    """A figure; without bounds its error is unknown."""
 
     value: float
     low: float | None = None
@@ -35,7 +35,7 @@ class FigureSpec(Strict, frozen=True):
 
 
 class CompressionSpec(Strict, frozen=True):
-    """Compressed over plain size, and the bytes a second that the device compresses and decompresses."""
+    """Compressed over plain size, and the bytes per second at which the device compresses and decompresses."""
 
     ratio: float
     bytes_per_s: float
@@ -55,7 +55,7 @@ class DeviceSpec(Strict, frozen=True):
 
 
 class UncachedSpec(Strict, frozen=True):
-    """A size correction: bytes that caches hold, what each beyond costs more, the most that a run touched."""
+    """A size correction: the bytes that caches hold, the penalty per byte beyond, and the most that a run touched."""
 
     cached_bytes: float
     penalty: float
@@ -63,7 +63,7 @@ class UncachedSpec(Strict, frozen=True):
 
 
 class FitSpec(Strict, frozen=True):
-    """A fit: seconds are the sum of features times coefficients; errors are relative. `uncached` is of version 2."""
+    """A fit: seconds are the sum of features times coefficients; errors are relative. `uncached` is from version 2."""
 
     device: DeviceKind
     kind: str
@@ -101,7 +101,7 @@ def loads(text: str, *, file: str = "<text>", as_json: bool = False) -> Calibrat
 
 
 def save(calibration: Calibration, path: Path) -> None:
-    """Write a calibration to a file, YAML or .json; raise CalibrationError, with the file, if that cannot be."""
+    """Write a calibration to a file, YAML or .json; raise CalibrationError, with the file, on failure."""
     try:
         path.write_text(dumps(calibration, as_json=path.suffix == ".json"), encoding="utf-8")
     except OSError as error:
@@ -120,7 +120,7 @@ def dumps(calibration: Calibration, *, as_json: bool = False) -> str:
     }
     if as_json:
         return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
-    import yaml  # noqa: PLC0415 - only who writes one needs it
+    import yaml  # noqa: PLC0415 - only needed for writing
 
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return text

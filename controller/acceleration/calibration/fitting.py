@@ -1,7 +1,7 @@
 """Least squares on measured runs, with confidence intervals.
 
-Each size that was measured is one observation; errors are relative, coefficients not negative. Intervals are those of
-the coefficients that are left, as if they alone had been fitted; what a size correction takes counts as two of them.
+Each measured size is one observation; errors are relative, coefficients not negative. Intervals are those of the
+remaining coefficients, as if only they had been fitted; a size correction counts as two coefficients.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def fit(
     number_format: NumberFormat | None = None,
     cached_bytes: float | None = None,
 ) -> Fit:
-    """Return a kind's time as a sum of its features; CalibrationError for runs that do not tell the coefficients.
+    """Return a kind's time as a sum of its features; raise CalibrationError if runs do not determine the coefficients.
 
-    `cached_bytes` is what the device's caches hold: sizes beyond are corrected where that makes the runs likelier.
+    `cached_bytes` is the size of the device's caches: larger sizes are corrected if that makes the runs likelier.
     """
     owner = f"{kind} on {device} by {library or 'nobody'}"
     if not runs:
@@ -75,13 +75,13 @@ def _spread(solved: Solved, seconds: Array, degrees: int) -> tuple[float, Array]
 
 
 def predicted(found: Fit, features: Sequence[float], touched_bytes: float = 0.0) -> tuple[float, float, float]:
-    """Return low, seconds, high of a run with these features: the interval in which a new run lies, 95 % of them.
+    """Return low, seconds, high of a run with these features: the interval for a new run with 95 % confidence.
 
-    `touched_bytes` are what the run reads and writes, for fits that are corrected for sizes beyond caches.
+    `touched_bytes` are the bytes that the run reads and writes, for fits with a correction beyond caches.
     """
     if found.uncached is not None and (factor := found.uncached.factor(touched_bytes)) > 1:
         features = [x if name == CONSTANT else x * factor for name, x in zip(found.features, features, strict=True)]
-    # A handful of features, for each operator of each plan: arrays would take longer than the sums.
+    # Only a few features, but for each operator of each plan: arrays would be slower than these sums.
     seconds = sum(map(mul, features, found.coefficients))
     spread = sum(x * sum(map(mul, features, row)) for x, row in zip(features, found.covariance, strict=True) if x)
     spread += (found.residual * seconds) ** 2
@@ -90,7 +90,7 @@ def predicted(found: Fit, features: Sequence[float], touched_bytes: float = 0.0)
 
 
 def intervals(found: Fit) -> tuple[tuple[float, float, float], ...]:
-    """Return low, value, high of each coefficient: its confidence interval; below zero it ends at zero."""
+    """Return low, value, high of each coefficient: its confidence interval, cut off at zero."""
     times = quantile(found.degrees)
     offs = [times * found.covariance[place][place] ** 0.5 for place in range(len(found.features))]
     return tuple((max(one - off, 0.0), one, one + off) for one, off in zip(found.coefficients, offs, strict=True))
@@ -98,7 +98,7 @@ def intervals(found: Fit) -> tuple[tuple[float, float, float], ...]:
 
 @lru_cache
 def quantile(degrees: int) -> float:
-    """Return the two-sided quantile of Student's t with so many degrees of freedom."""
+    """Return the two-sided quantile of Student's t with the given degrees of freedom."""
     from scipy.special import stdtrit  # noqa: PLC0415 - quicker to import than scipy.stats
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))

@@ -1,9 +1,9 @@
-"""CPU or GPU from history: the times of tasks that ran before, on each device a few times, with noise.
+"""CPU or GPU from history: the noisy run times of earlier tasks, with a few runs on each device.
 
-Measured times are taken as true ones times a lognormal error of each run. A task's own runs say little when there are
-few of them; the other tasks say in which range times lie on a device at all. Both are weighed by how much they scatter
-(James and Stein, 1961; Efron and Morris, 1975): the logarithm of a task's time is drawn towards the mean of all, the
-more, the more runs scatter against tasks. The noise is estimated from runs of the same task, not assumed.
+Measured times are modelled as true ones times a lognormal error of each run. A few runs of a task say little about it;
+the other tasks show the range of times on a device. Both are weighted by their scatter (James and Stein, 1961; Efron
+and Morris, 1975): the logarithm of a task's time is shrunk towards the overall mean, the more so the more runs scatter
+relative to tasks. The noise is estimated from runs of the same task, not assumed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Runs = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What the tasks of a device have in common: mean and variance of the logarithms of their times, and of noise.
+    """Distribution shared by a device's tasks: mean and variance of their log times, and of the noise.
 
-    `noise` is the variance of the logarithm of one run; `degrees` are those that it was estimated with, 0 where it was
-    told.
+    `noise` is the variance of the logarithm of one run; `degrees` are the degrees of freedom of its estimate, 0 if it
+    was given.
     """
 
     mean: float
@@ -44,9 +44,9 @@ class Prior:
 
 
 def prior_of(runs: Runs, noise: float | None = None) -> Prior:
-    """Return what tasks have in common; `noise` is the standard deviation of a run's logarithm, None: by repeated runs.
+    """Return the tasks' common prior; `noise` is the standard deviation of a run's logarithm, None: from repeated runs.
 
-    CalibrationError for times that are none, and where no task ran twice and no noise was told.
+    Raise CalibrationError for invalid times, and if no task ran twice and no noise was given.
     """
     logs = {task: [_log(task, one) for one in seconds] for task, seconds in runs.items() if seconds}
     if not logs:
@@ -64,14 +64,15 @@ def prior_of(runs: Runs, noise: float | None = None) -> Prior:
 
 
 def estimates_of(runs: Runs, prior: Prior) -> dict[str, Estimate]:
-    """Return the expected time of each task's next run between the bounds of its mean; never-run ones as the others."""
+    """Return the expected time of each task's next run between the bounds of its mean; without runs, the prior's."""
     return {task: _estimate(seconds, prior) for task, seconds in runs.items()}
 
 
 def decide(on_cpu: Runs, on_gpu: Runs, noise: float | None = None) -> dict[str, DeviceKind]:
     """Return the device of each task of `on_cpu`: the one with the shorter expected time.
 
-    What is not in `on_gpu` cannot run there: the CPU. A task there without runs is taken to be like the others.
+    Tasks missing from `on_gpu` cannot run there and get the CPU. A task there without runs is assumed to be like the
+    others.
     """
     both = {DeviceKind.CPU: on_cpu, DeviceKind.GPU: on_gpu}
     found = {device: estimates_of(runs, prior_of(runs, noise)) for device, runs in both.items() if runs}
@@ -100,7 +101,7 @@ def _estimate(seconds: Sequence[float], prior: Prior) -> Estimate:
 
 
 def _common(means: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
-    """Return mean and variance of what is behind means with these variances (DerSimonian and Laird, 1986)."""
+    """Return mean and variance of the values behind means with these variances (DerSimonian and Laird, 1986)."""
     x, variances = np.array(means), np.array(errors)
     if len(means) == 1:
         return float(x[0]), 0.0

@@ -1,7 +1,7 @@
-"""Least squares of relative errors with coefficients that are not negative (Lawson and Hanson, 1974), by iteration.
+"""Least squares of relative errors with non-negative coefficients (Lawson and Hanson, 1974), by iteration.
 
-Each observation's error is relative to the time that is expected of it: a run of a microsecond counts as much as one of
-a second, as decisions are about ratios. Nothing takes less time for more data.
+Each observation's error is relative to its expected time: a run of a microsecond counts as much as one of a second,
+because decisions are about ratios. More data never takes less time.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 _ROUNDS: Final = 20
 _SETTLED: Final = 1e-9
 _SAME: Final = 1e-6
-"""Relative size of what is left of a column without those before it, below which it says nothing new."""
+"""Relative size of a column's remainder after those before it, below which the column is redundant."""
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Solved:
-    """Coefficients of columns over `scale`, what they expect, and these columns over that."""
+    """Coefficients of columns over `scale`, the fitted values, and these columns over them."""
 
     coefficients: Array
     scale: Array
@@ -31,8 +31,8 @@ class Solved:
 
 
 def solve(columns: Array, seconds: Array) -> Solved:
-    """Return the coefficients of columns, [observation, column], that the seconds of observations tell."""
-    from scipy.optimize import nnls  # noqa: PLC0415 - who reads a file fits nothing
+    """Return the coefficients of columns, [observation, column], fitted to the observed seconds."""
+    from scipy.optimize import nnls  # noqa: PLC0415 - not needed by readers of a file
 
     most = np.abs(columns).max(axis=0)
     scale = np.where(most > 0, most, 1.0)
@@ -40,7 +40,7 @@ def solve(columns: Array, seconds: Array) -> Solved:
     told = _independent(scaled / seconds[:, None])
     found, expected = np.zeros(columns.shape[1]), seconds
     for _ in range(_ROUNDS):
-        # Weighed by its own time a run that took too long would count for less than one that took too short a time.
+        # Weighted by its own time, a run that was too slow would count less than one that was too fast.
         found[told] = nnls((scaled / expected[:, None])[:, told], seconds / expected)[0]
         before, expected = expected, np.maximum(scaled @ found, 1e-3 * seconds)
         if (np.abs(expected - before) <= _SETTLED * before).all():
@@ -49,7 +49,7 @@ def solve(columns: Array, seconds: Array) -> Solved:
 
 
 def _independent(design: Array) -> NDArray[Any]:
-    """Return the columns that say something that those before do not."""
+    """Return the columns that are independent of those before them."""
     kept: list[int] = []
     for place in range(design.shape[1]):
         column = design[:, place]

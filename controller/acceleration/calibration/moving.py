@@ -1,8 +1,8 @@
-"""Bytes that operators on tables move at least by the algorithms that databases use, which is more than they read.
+"""Minimum bytes moved by table operators with the usual database algorithms, which is more than they read.
 
-Sorting goes over the keys once for each byte of them (radix), then gathers rows in their order; what looks at random
-places of a table moves a sector of memory for each (Shanbhag et al., A Study of the Fundamental Performance
-Characteristics of GPUs and CPUs for Database Analytics, SIGMOD 2020). Numbers move their compulsory bytes.
+Sorting passes over the keys once for each of their bytes (radix), then gathers rows in order; random accesses to a
+table move a sector of memory each (Shanbhag et al., A Study of the Fundamental Performance Characteristics of GPUs and
+CPUs for Database Analytics, SIGMOD 2020). Numeric operators move their compulsory bytes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _KEY_BYTES: Final = 8
 _SECTOR: Final[Mapping[DeviceKind, int]] = {DeviceKind.GPU: 32}
 _LINE: Final = 64
 _CACHED: Final = 1 << 20
-"""Bytes of groups that every processor keeps near."""
+"""Bytes of groups that fit into every processor's near caches."""
 
 
 def moved_bytes(operator: Operator, work: Work, device: DeviceKind) -> int:
-    """Return the bytes between a device's memory and its processors, of one execution."""
+    """Return the bytes moved between a device's memory and its processors in one execution."""
     shape, sector = dict(operator.shape), _SECTOR.get(device, _LINE)
     compulsory = work.read_bytes + work.written_bytes
     match operator.kind:

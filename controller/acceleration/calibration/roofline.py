@@ -1,7 +1,7 @@
-"""Times of operators that nobody has measured, from rates that were: a roofline (Williams et al., CACM 2009).
+"""Times of unmeasured operators from measured rates: a roofline (Williams et al., CACM 2009).
 
-An execution takes at least as long as its bytes at the memory's rate, and as its operations at the arithmetic's. How
-much of that operators reach was measured, too: the bound is divided by it, and its spread gives the bounds.
+An execution takes at least as long as its bytes at the memory's rate and as its operations at the arithmetic rate. The
+part of this bound that operators reach was also measured: the bound is divided by it, and its spread gives the bounds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from controller.cluster.operators.kinds import Work, work_of
 from dataplane.topology.values import DeviceKind
 
 ARITHMETIC: Final = frozenset({"flop", "op"})
-"""Units that rates of arithmetic speak of; all others are told by the bytes that their algorithms move."""
+"""Units of arithmetic rates; other kinds are timed by the bytes that their algorithms move."""
 
 
 def bound_s(work: Work, operator: Operator, rates: Rates) -> tuple[float, str] | None:
-    """Return the least seconds of an execution, and by which roof; None where a rate that it needs is not known."""
+    """Return the least seconds of an execution, and the limiting roof; None if a required rate is unknown."""
     found: list[tuple[float, str]] = []
     if rates.memory_bytes_per_s is not None:
         found.append((moved_bytes(operator, work, rates.device) / rates.memory_bytes_per_s.numbers[1], "memory"))
@@ -33,7 +33,7 @@ def bound_s(work: Work, operator: Operator, rates: Rates) -> tuple[float, str] |
 
 
 def roofline(operator: Operator, rates: Rates | None, device: DeviceKind) -> Estimate:
-    """Return the seconds of one execution; raise OperatorError for sizes that its kind lacks."""
+    """Return the seconds of one execution; raise OperatorError for missing sizes."""
     work, what = work_of(operator), f"{operator.kind} on {device}"
     if work is None:
         return Estimate.unknown(f"{what}: never measured, and nothing is known of its work: no figure")

@@ -1,4 +1,4 @@
-"""What is known of how fast machines do operators: rates of devices, and fits of measured runs, as frozen values."""
+"""Operator speeds of machines: rates of devices and fits of measured runs, as frozen values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from controller.cluster.estimates import Basis
 from dataplane.topology.values import DeviceKind, NumberFormat
 
 CONFIDENCE: Final = 0.95
-"""Of all intervals: by Student's t, two-sided."""
+"""Confidence level of all intervals: by Student's t, two-sided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure between two bounds, how it is known, and sentences for people that say why.
+    """A figure between two bounds, with its basis and sentences that explain it to people.
 
-    Of figures that nobody knows `value` and bounds are None and the basis is none, so that nobody computes with one.
+    For unknown figures `value` and bounds are None and the basis is none, so that they cannot be used in computations.
     """
 
     value: float | None
@@ -40,22 +40,22 @@ class Figure:
 
     @classmethod
     def unknown(cls, *reasons: str) -> Figure:
-        """Return a figure that nobody knows, and why."""
+        """Return an unknown figure with the reason."""
         return cls(None, None, None, Basis.NONE, reasons)
 
     @classmethod
     def exactly(cls, value: float, basis: Basis, *reasons: str) -> Figure:
-        """Return a figure that says nothing of its error."""
+        """Return a figure without an error estimate."""
         return cls(value, value, value, basis, reasons)
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a number."""
+        """True if there is a number."""
         return self.basis is not Basis.NONE
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """low, value, high; raise CalibrationError, with the reasons, where they are not known."""
+        """low, value, high; raise CalibrationError, with the reasons, if unknown."""
         if self.low is None or self.value is None or self.high is None:
             raise CalibrationError(f"not known: {'; '.join(self.reasons)}")
         return self.low, self.value, self.high
@@ -69,12 +69,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a device does at most, as measured or as its maker says: the two roofs of a roofline, and its bus.
+    """Peak rates of a device, measured or from the maker: the two roofs of a roofline, and its bus.
 
-    Rates are a second: bytes from and to the device's memory, bytes over its bus, operations by number format (a
+    Rates are per second: bytes from and to the device's memory, bytes over its bus, operations by number format (a
     multiply-add is two). `attained` is the part of the roofline that measured operators reach, `parallelism` the
-    specification's M where nobody has measured an operator on both sides. `compression` is its ratio and the bytes a
-    second that the device compresses. What nobody knows is None, or not among `operations_per_s`.
+    specification's M if no operator was measured on both sides. `compression` is its ratio and the bytes per second
+    that the device compresses. Unknown rates are None, or missing from `operations_per_s`.
     """
 
     device: DeviceKind
@@ -89,9 +89,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Uncached:
-    """What becomes slower once an execution touches more than caches hold: each byte beyond takes 1 + `penalty` times.
+    """Slow-down of an execution that touches more than caches hold: each byte beyond takes 1 + `penalty` times.
 
-    A time is then the sum of its features, but for the constant, times `factor`: two straight lines that meet where
+    A time is then the sum of its features, except the constant, times `factor`: two straight lines that meet where
     caches are full, neither of which falls. `most_bytes` is the most that a measured run touched.
     """
 
@@ -105,7 +105,7 @@ class Uncached:
                 raise CalibrationError(f"{name} is {value}, not above 0 and finite", at=f"uncached.{name}")
 
     def factor(self, touched_bytes: float) -> float:
-        """Return by how much longer work takes than in caches, where it touches so many bytes."""
+        """Return the slow-down relative to work in caches, for this many bytes touched."""
         if touched_bytes <= self.cached_bytes:
             return 1.0
         return 1.0 + self.penalty * (1.0 - self.cached_bytes / touched_bytes)
@@ -113,12 +113,11 @@ class Uncached:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Seconds of a kind of operators on a device as a sum of features times coefficients, by least squares.
+    """Seconds of a kind of operator on a device as a sum of features times coefficients, by least squares.
 
-    Errors are relative ones: `residual` is their standard deviation, `covariance` that of the coefficients, over
-    `runs` sizes measured; `least` and `most` are the features' ranges there. A coefficient of 0 is one that the runs
-    did not ask for, and counts as none. `uncached` corrects it for sizes that caches do not hold; None where a straight
-    line is as likely.
+    Errors are relative: `residual` is their standard deviation, `covariance` that of the coefficients, over `runs`
+    measured sizes; `least` and `most` are the features' ranges there. A coefficient of 0 was not needed by the runs and
+    does not count. `uncached` corrects it for sizes beyond caches; None if a straight line is as likely.
     """
 
     device: DeviceKind
@@ -156,17 +155,17 @@ class Fit:
 
     @property
     def degrees(self) -> int:
-        """Degrees of freedom: sizes measured without those that the coefficients, and a correction's two, took."""
+        """Degrees of freedom: measured sizes minus the coefficients, and two for a correction."""
         return degrees_of(self.runs, self.coefficients, is_corrected=self.uncached is not None)
 
     @property
     def key(self) -> tuple[DeviceKind, str, NumberFormat | None, str]:
-        """What it is of: device, kind, number format, library."""
+        """Identity of the fit: device, kind, number format, library."""
         return self.device, self.kind, self.number_format, self.library
 
 
 def degrees_of(runs: int, coefficients: Sequence[float], *, is_corrected: bool) -> int:
-    """Return what a fit of so many runs leaves free: caches and penalty were chosen by the same runs, and count."""
+    """Return the degrees of freedom after a fit of this many runs; caches and penalty are fitted, too, and count."""
     return runs - sum(one > 0 for one in coefficients) - 2 * is_corrected
 
 

@@ -1,4 +1,4 @@
-"""Operators and their times as columns: one array a figure, one element an operator."""
+"""Operators and their times as columns: one array per figure, one element per operator."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BYTES_PER_GB: Final = 1e9
 
 @dataclass(frozen=True, eq=False)
 class Works:
-    """Operators as columns, in the units of `Work`; make it with `Works.of`."""
+    """Operators as columns, in the units of `Work`; construct with `Works.of`."""
 
     items: tuple[Work, ...]
     t: Floats
     d: Floats
     output: Floats
-    """What is given, or the share of the input, or the groups."""
+    """The given output, or the share of the input, or the groups."""
     other_t: Floats
     other_d: Floats
     merge_t: Floats
@@ -61,17 +61,17 @@ class Works:
 
     @cached_property
     def goes_in(self) -> Floats:
-        """GB that each machine reads, of both sides of a join."""
+        """GB read by each machine, from both sides of a join."""
         return self.d + self.other_d
 
     @cached_property
     def has_sorts(self) -> bool:
-        """Whether one grows by n log n."""
+        """True if any operator grows by n log n."""
         return bool(self.is_sort.any())
 
     @cached_property
     def has_squares(self) -> bool:
-        """Whether one grows by the square."""
+        """True if any operator grows by the square."""
         return bool(self.is_square.any())
 
 

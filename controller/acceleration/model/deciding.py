@@ -1,4 +1,4 @@
-"""Which device each operator runs on: by the ratio of the CPU's time to that of each other choice, against a preset."""
+"""Device of each operator: by the ratio of the CPU's time to that of each other choice, against a preset."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from controller.acceleration.values import CPU, Accelerator, Decision, Growth, M
 from controller.cluster.estimates import Basis
 
 _STREAMS: Final = frozenset({Growth.LINEAR, Growth.GROUPED})
-"""Classes that take their input piece by piece, so that an accelerator need not hold it."""
+"""Classes that stream their input, so that an accelerator need not hold it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A place where operators may run beside the CPU: their times there, and why each may not ('': it may)."""
+    """A place other than the CPU for operators: their times there, and why each may not run ('': it may)."""
 
     label: str
     times: TimeColumns
@@ -35,15 +35,15 @@ def decide(
 ) -> tuple[Decision, ...]:
     """Return for each operator the choice with the greatest ratio if it is above the preset, else the CPU.
 
-    `others` are choices whose times come from elsewhere (the switch). Raise AccelerationError for a preset below 1, and
-    for two choices of one label.
+    `others` are choices whose times come from elsewhere (the switch). Raise AccelerationError for a preset below 1 and
+    for a duplicate label.
     """
     choices = [*(choice_of(works, machines, one) for one in accelerators), *others]
     return decided(works, times(works, machines), choices, preset)
 
 
 def decided(works: Works, on_cpu: TimeColumns, choices: Sequence[Choice], preset: float) -> tuple[Decision, ...]:
-    """Return what `decide` does, of times on the CPU and choices that are there already; raise as it does."""
+    """Return the result of `decide` for existing CPU times and choices; raise as it does."""
     if not 1 <= preset < math.inf:
         raise AccelerationError(
             f"a preset of {preset} is not 1 or more: below it the slower device would win", at="preset"
@@ -55,13 +55,13 @@ def decided(works: Works, on_cpu: TimeColumns, choices: Sequence[Choice], preset
 
 
 def choice_of(works: Works, machines: Machines, accelerator: Accelerator) -> Choice:
-    """Return an accelerator as a choice: what it takes, and what it cannot run."""
+    """Return an accelerator as a choice: its times, and what it cannot run."""
     refusals = tuple(_refusal(work, accelerator) for work in works.items)
     return Choice(accelerator.label, times(works, machines, accelerator), refusals)
 
 
 def ratio_of(cpu_s: float, other_s: float) -> float | None:
-    """Return how many times as fast the other is, infinite where it takes no time, None where neither does."""
+    """Return the speed-up of the other, infinite if it takes no time, None if neither does."""
     if other_s == 0:
         return math.inf if cpu_s > 0 else None
     return cpu_s / other_s

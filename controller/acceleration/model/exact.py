@@ -1,7 +1,7 @@
-"""The model as its formulas stand, one operator at a time, in fractions: the twin of `times`.
+"""The model's formulas as written, one operator at a time, in fractions: the twin of `times`.
 
-Figures are read as the decimals that they are written as: 12.8 is 64/5. Logarithms that are no fraction (the rounds of
-machines that are no power of the fan-in, the depth of a sort) are those of the nearest double.
+Figures are read as the decimals they are written as: 12.8 is 64/5. Irrational logarithms (the rounds for machine counts
+that are no power of the fan-in, the depth of a sort) use the nearest double.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ExactTimes:
 
 
 def exact_times(work: Work, machines: Machines, accelerator: Accelerator | None = None) -> ExactTimes:
-    """Return what an operator takes on the CPUs of all machines (None), or on an accelerator of each."""
+    """Return an operator's time on the CPUs of all machines (None), or on an accelerator of each."""
     t, d, other_d, skew = _t(work), written(work.input_gb), _other_gb(work), written(work.skew)
     is_summed = machines.transfer is TransferModel.SUM
     aggregation_s, transfer_s, bus_gb = (_summed if is_summed else _by_paths)(work, machines)
@@ -42,13 +42,13 @@ def exact_times(work: Work, machines: Machines, accelerator: Accelerator | None 
 
 
 def exact_ratio(work: Work, machines: Machines, accelerator: Accelerator) -> Fraction | None:
-    """Return CPU total over accelerator total; None where that takes no time."""
+    """Return CPU total over accelerator total; None if that takes no time."""
     other_s = exact_times(work, machines, accelerator).total_s
     return exact_times(work, machines).total_s / other_s if other_s else None
 
 
 def output_gb(work: Work) -> Fraction:
-    """Return what one machine puts out: what is given, the groups, or a tenth of what goes in."""
+    """Return one machine's output: as given, the groups, or a tenth of its input."""
     if work.output_gb is not None:
         return written(work.output_gb)
     d = written(work.input_gb)
@@ -59,12 +59,12 @@ def output_gb(work: Work) -> Fraction:
 
 
 def written(value: float) -> Fraction:
-    """Return a figure as the decimal that it is written as."""
+    """Return a figure as the decimal as written."""
     return Fraction(repr(float(value)))
 
 
 def _summed(work: Work, machines: Machines) -> tuple[Fraction, Fraction, Fraction]:
-    """Return what the rounds compute and transfer on the CPU, and the GB that they would carry over a bus: T L, X."""
+    """Return the CPU's compute and transfer times of the rounds, and the GB they would carry over a bus: T L, X."""
     d, other_d, output, rounds = written(work.input_gb), _other_gb(work), output_gb(work), _rounds(machines)
     aggregation_s = _seconds(work, _t(work), d, other_d) * rounds
     transfer_s = output * _senders(machines) * 8 * _per(machines.network.rate_gbit_per_s)
@@ -72,7 +72,7 @@ def _summed(work: Work, machines: Machines) -> tuple[Fraction, Fraction, Fractio
 
 
 def _by_paths(work: Work, machines: Machines) -> tuple[Fraction, Fraction, Fraction]:
-    """Return the same for groups of a round at the same time; the fullest machine's output is in the first one."""
+    """Return the same for groups of a round at the same time; the first group has the fullest machine's output."""
     output, aggregation_s, transfer_s, bus_gb = output_gb(work), Fraction(0), Fraction(0), Fraction(0)
     merge_t = _t(work) if work.merge_s_per_100mb is None else written(work.merge_s_per_100mb)
     together = 1
@@ -144,7 +144,7 @@ def _senders(machines: Machines) -> Fraction:
 
 
 def _on(device: Accelerator, kind: str, cpu: ExactTimes, local_gb: Fraction, rounds_gb: Fraction) -> ExactTimes:
-    """Return what an accelerator takes of what the CPU does, with the GB over its bus, at first and in the rounds."""
+    """Return an accelerator's time for the CPU's work, with the GB over its bus, at first and in the rounds."""
     slower = _per(device.parallelism) * written(device.relative_speed)
     if measured := dict(device.speed_up).get(kind):
         slower = _per(measured)

@@ -18,11 +18,11 @@ from controller.acceleration.model.worked import DRAWN, Case, Form
 from controller.acceleration.values import TransferModel
 
 _T_S: Final = (0.001, 10.0)
-"""Of operators in practice."""
+"""Range of t of operators in practice."""
 _BEHIND: Final = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.7}
 _STATED_RATIOS: Final = (0.5, 80.0)
 _RATIOS: Final = (0.02, 120.0)
-"""The same axis for all figures, so that one can compare them; without the sum's transfers there is less to hide in."""
+"""The same axis for all figures, so that they compare; without the sum's transfers there is less to hide in."""
 _POINTS: Final = 120
 _DPI: Final = 110
 _SIDE_IN: Final = (5.0, 4.3)
@@ -32,16 +32,16 @@ _STATED_COLOUR: Final = "#b3261e"
 
 
 def draw_figures(path: Path, transfer: TransferModel = TransferModel.SUM, *, finite: bool = False) -> None:
-    """Write figures 2a to 2f as one picture, .png or .svg; raise AccelerationError for another name."""
+    """Write figures 2a to 2f as one picture, .png or .svg; raise AccelerationError for another suffix."""
     canvas = Figure(figsize=(3 * _SIDE_IN[0], 2 * _SIDE_IN[1]), layout="constrained")
-    # Ethernet, InfiniBand, InfiniBand compressed from left to right; linear above square.
+    # Ethernet, InfiniBand and compressed InfiniBand from left to right; linear above square.
     for axes, case in zip(canvas.subplots(2, 3).T.flat, DRAWN, strict=True):
         _draw(axes, case, transfer, finite=finite)
     _save(canvas, path)
 
 
 def draw_each(folder: Path, transfer: TransferModel = TransferModel.SUM, *, finite: bool = False) -> Sequence[Path]:
-    """Write figure-2a.svg to figure-2f.svg into a folder, made if it is not there; return their paths."""
+    """Write figure-2a.svg to figure-2f.svg into a folder, creating it if missing; return their paths."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -57,7 +57,7 @@ def draw_each(folder: Path, transfer: TransferModel = TransferModel.SUM, *, fini
 def _save(canvas: Figure, path: Path) -> None:
     if path.suffix not in {".png", ".svg"}:
         raise AccelerationError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time, its text as text; a ratio is no formula to be set.
+    # Reproducible output, text kept as text, and no formulas to typeset.
     with mpl.rc_context({"svg.hashsalt": "millrace", "svg.fonttype": "none", "text.parse_math": False}):
         try:
             canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -92,7 +92,7 @@ def _scale(axes: Axes, ratios: tuple[float, float]) -> None:
 
 
 def _mark(axes: Axes, case: Case, form: Form, *, is_stated: bool) -> None:
-    """Draw the text's operator where the formula puts it, where the text does if that is elsewhere, and break-even."""
+    """Draw the text's operator at the formula's value, at the text's value if that differs, and the break-even."""
     t, given = float(case.t), float(form.at(case.t))
     colour, device = (_GPU_COLOUR, "GPU") if given > 1 else (_CPU_COLOUR, "CPU")
     axes.plot([t], [given], "o", color=colour, markersize=6, zorder=4)
@@ -110,7 +110,7 @@ def _say(axes: Axes, text: str, at: tuple[float, float], shift: tuple[int, int],
 
 
 def _below(remark: str) -> str:
-    """Return the caption: what the axis is, and where the text contradicts its own formula."""
+    """Return the caption: the axis, and where the text contradicts its own formula."""
     words, lines = remark.split(), ["t: CPU seconds for 100 MB"]
     if words:
         lines.append("")

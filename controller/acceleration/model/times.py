@@ -1,8 +1,8 @@
-"""What operators take on the CPUs of machines, and on their accelerators: the model, for all operators at once.
+"""Times of operators on the machines' CPUs and accelerators: the model, for all operators at once.
 
 The formulas are those of the acceleration-ratio model, in its symbols. With T the time of one machine and L the rounds
-of the reduction tree, CPU: T (1 + L) + X; accelerator: (1.1 d / bus + T r / M) (1 + L) + X, with compression
-1.1 d / v + ... + c X, where X is what the transfer takes. `exact` is the readable twin.
+of the reduction tree, CPU: T (1 + L) + X; accelerator: (1.1 d / bus + T r / M) (1 + L) + X, with compression 1.1 d / v
++ ... + c X, where X is the transfer time. `exact` is the readable twin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HUNDREDS_MB: Final = 10
 
 @dataclass(frozen=True, eq=False)
 class _Rounds:
-    """What the rounds of the tree add: computing, transfer, and what crosses the bus of an accelerator, GB."""
+    """Costs of the tree's rounds: computing, transfer, and the GB that cross an accelerator's bus."""
 
     cpu_s: Floats
     transfer_s: Floats
@@ -34,7 +34,7 @@ class _Rounds:
 def times(works: Works, machines: Machines, accelerator: Accelerator | None = None) -> TimeColumns:
     """Return the seconds of operators on the CPUs of all machines (None), or on an accelerator of each.
 
-    Raise AccelerationError, naming the operator, for one whose time is more than a number holds.
+    Raise AccelerationError, naming the operator, if a time overflows.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         rounds = _summed(works, machines) if machines.transfer is TransferModel.SUM else _by_paths(works, machines)
@@ -48,7 +48,7 @@ def times(works: Works, machines: Machines, accelerator: Accelerator | None = No
 
 
 def rounds_of(machines: Machines) -> float:
-    """Return log_k n, the sum model's rounds: real, as the formula has it; 0 for one machine, 1 for k of n or more."""
+    """Return log_k n, the sum model's rounds: real, as in the formula; 0 for one machine, 1 for k of n or more."""
     if machines.count == 1:
         return 0.0
     rounds = math.log(machines.count) / math.log(machines.effective_fan_in)
@@ -57,7 +57,7 @@ def rounds_of(machines: Machines) -> float:
 
 
 def senders_of(machines: Machines) -> float:
-    """Return how many outputs of one machine travel: n k / (k - 1), or (n - 1) k / (k - 1) of the finite sum."""
+    """Return the number of single-machine outputs sent: n k / (k - 1), or (n - 1) k / (k - 1) of the finite sum."""
     if machines.count == 1:
         return 0.0
     fan_in = machines.effective_fan_in
@@ -85,7 +85,7 @@ def _on(device: Accelerator, works: Works, alone_s: Floats, rounds: _Rounds) -> 
 
 
 def _summed(works: Works, machines: Machines) -> _Rounds:
-    """Count as the specification does: each round computes as the first did, and all data goes over one rate."""
+    """Count as in the specification: each round computes as the first did, and all data goes over one rate."""
     count = rounds_of(machines)
     moved_gb = works.output * senders_of(machines)
     return _Rounds(
@@ -96,11 +96,11 @@ def _summed(works: Works, machines: Machines) -> _Rounds:
 
 
 def _by_paths(works: Works, machines: Machines) -> _Rounds:
-    """Count groups of a round at the same time; the fullest machine's output stretches the rounds that it is in."""
+    """Count groups of a round at the same time; the fullest machine's output delays the rounds that it is in."""
     cpu_s, transfer_s, bus_gb = (np.zeros(len(works)) for _ in range(3))
     for at, members in enumerate(machines.groups):
         parts = np.where(works.grows, machines.shares[at], members)
-        # After the first round its group's output is one of many, but for rows that are only put together.
+        # After the first round a group's output is one part of many, except for rows that are only concatenated.
         is_even = works.is_grouped | (~works.grows if at else False)
         held_gb = works.output * np.where(is_even, parts, parts - 1 + works.skew)
         cpu_s += _grown(works, works.merge_t, held_gb, np.zeros_like(held_gb))

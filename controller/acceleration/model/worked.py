@@ -1,7 +1,7 @@
 """The eight worked cases: 1000 machines, fan-in 10, a GPU of parallelism 64, over Ethernet and InfiniBand.
 
-Six of them are figures 2a to 2f, whose text states a ratio for a filter (t = 0.005 s) or a join (t = 0.2 s). What the
-formulas give is followed everywhere; where the text says something else, the case says so.
+Six of them are figures 2a to 2f, whose text states a ratio for a filter (t = 0.005 s) or a join (t = 0.2 s). The
+formulas decide everywhere; if the text differs, the case says so.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Form:
 
     @property
     def break_even(self) -> float | None:
-        """The t at which both take as long; None where one is faster for any."""
+        """The t at which both take equally long; None if one is always faster."""
         x = (self.accelerator - self.cpu) / (1 - self.slope) if self.slope < 1 else Fraction(-1)
         if x <= 0:
             return None
@@ -61,7 +61,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A worked case; `figure` is '' for the two that are not drawn, `stated` the text's ratio, None where none is."""
+    """A worked case; `figure` is '' for the two that are not drawn, `stated` the text's ratio, None without one."""
 
     figure: str
     network: Network
@@ -83,12 +83,12 @@ class Case:
 
     @property
     def operator(self) -> str:
-        """The operator that the text takes: a filter for linear, a join for square."""
+        """The text's operator: a filter for linear, a join for square."""
         return _TYPICAL[self.growth][0]
 
     @property
     def t(self) -> Fraction:
-        """What that operator takes for 100 MB, seconds."""
+        """Seconds of that operator for 100 MB."""
         return Fraction(_TYPICAL[self.growth][1])
 
     def work(self, t: float) -> Work:

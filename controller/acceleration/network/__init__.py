@@ -1,1 +1,1 @@
-"""What a reduction takes over a fabric: who sends to whom in which round, and how long that is over the real paths."""
+"""Time of a reduction over a fabric: the senders and receivers of each round, and its duration over the real paths."""

@@ -1,6 +1,6 @@
-"""What a distributed job runs on: machines with the network between them, and what may run operators beside their CPUs.
+"""Environment of a distributed job: machines, the network between them, and the devices beyond their CPUs.
 
-Pure: files, topologies and cost maps come as values.
+Pure: files, topologies and cost maps are passed in as values.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _GB: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What decisions about operators are made on; `notes` say what of it is assumed, each one line.
+    """The environment for decisions about operators; `notes` state its assumptions, one line each.
 
-    `tree` is None where the network is but a rate. `hosts` are the machines by name, () where they have none.
-    `switch` is where sums are added up in the network, or why they are not.
+    `tree` is None if the network is only a rate. `hosts` are the machines by name, () if unnamed. `switch` is where
+    sums are added up in the network, or why they are not.
     """
 
     machines: Machines
@@ -41,23 +41,23 @@ class Ground:
     notes: tuple[str, ...]
 
     def others(self, works: Works, sums: Sequence[Sums | str]) -> tuple[Choice, ...]:
-        """Return what may run operators and is no device of a machine alone: the switch, where a hardware file has it.
+        """Return the choices that belong to no single machine: the switch, if a hardware file has it.
 
-        Machines compute for it on their CPUs, or on any of their accelerators. `sums` say of each operator what it adds
-        up, or why it is none.
+        Machines compute for it on their CPUs or on any of their accelerators. `sums` gives for each operator what it
+        adds up, or why it is no sum.
         """
         if self.switch == NO_SWITCH:
             return ()
         switch = switch_choice(works, self.machines, sums, self.switch)
-        # Where it can add up nothing it says why once, whatever would compute for it.
+        # If nothing can be added up, report the reason once, not for each accelerator.
         by = () if all(switch.refusals) else self.accelerators
         return (switch, *(switch_choice(works, self.machines, sums, self.switch, one) for one in by))
 
 
 def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | None = None) -> Ground:
-    """Return machines between which there is one rate, with nothing shared but the aggregators' own links.
+    """Return machines connected at one rate, sharing only the aggregators' own links.
 
-    Raise AccelerationError for a rate that is none, hosts that the topology lacks, and a number that nobody said.
+    Raise AccelerationError for an invalid rate, hosts missing from the topology, and a missing number of machines.
     """
     hosts: tuple[str, ...] = ()
     if topology is not None:
@@ -77,9 +77,9 @@ def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | Non
 
 
 def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
-    """Return machines that reduce over a fabric's real paths, as a cost map has them.
+    """Return machines that reduce over a fabric's real paths, from a cost map.
 
-    Raise AccelerationError or PathError for hosts that the fabric lacks or that nothing leads between.
+    Raise AccelerationError or PathError for hosts that are missing from the fabric or unreachable.
     """
     topology = costs.model.topology
     hosts = machines_of(hardware, topology)
@@ -94,10 +94,10 @@ def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
 
 
 def machines_of(hardware: Hardware, topology: Topology) -> tuple[str, ...]:
-    """Return the hosts that share a job: those that are named, else those of which the topology says what they have.
+    """Return the hosts that share a job: the named ones, else those with hardware in the topology.
 
-    Where it says so of none, all but the collector's. Raise AccelerationError for a host that is not there, and for
-    fewer than are wanted.
+    If none has any, all but the collector's. Raise AccelerationError for a missing host, and for fewer hosts than
+    required.
     """
     if isinstance(hardware.machines, tuple):
         for name in hardware.machines:
@@ -124,7 +124,7 @@ def _machines(hardware: Hardware, network: Network, count: int, transfer: Transf
 def _accelerators(
     hardware: Hardware, topology: Topology | None, hosts: Sequence[str]
 ) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
-    """Return what every machine has, with what the topology says of it, and notes on what not every one has."""
+    """Return the accelerators common to all machines, completed from the topology, and notes on those that are not."""
     if topology is None:
         return hardware.accelerators, ()
     devices = {name: topology.host[name].devices for name in hosts}
@@ -146,7 +146,7 @@ def _accelerators(
 
 
 def _completed(accelerator: Accelerator, said: frozenset[str], devices: Mapping[str, Sequence[Device]]) -> Accelerator:
-    """Return an accelerator with the slowest bus and the least memory of all machines, as the topology has them."""
+    """Return an accelerator with the slowest bus and the least memory of all machines in the topology."""
     buses, memories = [], []
     for group in devices.values():
         mine = _of_kind(group, accelerator.kind)
@@ -169,7 +169,7 @@ def rounds_of(tree: TimedTree) -> tuple[Round, ...]:
 
 
 def notes_of(tree: TimedTree) -> tuple[str, ...]:
-    """Return what to know of a tree's rounds: how bandwidth is known, and links that are full."""
+    """Return notes about a tree's rounds: the basis of bandwidths, and full links."""
     notes, rounds = [], tree.rounds
     bases = {part.basis for part in rounds}
     if bases and bases != {Basis.MEASURED}:

@@ -1,4 +1,4 @@
-"""The hardware file: which machines share a job, how they reduce, and what may run operators beside their CPUs."""
+"""The hardware file: the machines that share a job, their reduction, and their devices beyond CPUs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from dataplane.topology.values import DeviceKind
 _GB: Final = 1e9
 _GBIT_BITS: Final = 1e9
 PCIE_GB_PER_S: Final = 12.8
-"""What PCIe 3.0 x16 was measured to carry; where neither the hardware file nor the topology says more."""
+"""Measured rate of PCIe 3.0 x16; the default without a value in the hardware file or the topology."""
 
 OPTIONAL: Final = frozenset({"bus", "memory"})
-"""What of an accelerator may be left to the topology."""
+"""Properties of an accelerator that may come from the topology."""
 
 
 class CompressionSpec(Strict, frozen=True):
-    """`ratio` is compressed over plain size, `rate` how fast the accelerator compresses, as in '0.1 GB/s'."""
+    """`ratio` is compressed over plain size, `rate` the accelerator's compression rate, as in '0.1 GB/s'."""
 
     ratio: float
     rate: str
 
 
 class AcceleratorSpec(Strict, frozen=True):
-    """An accelerator that every machine has; the fields of `Accelerator`, sizes and rates as text with units.
+    """An accelerator of every machine; the fields of `Accelerator`, with sizes and rates as text with units.
 
-    `bus` and `memory` that are left out are those that the topology says of the machines' devices of this kind.
+    Missing `bus` and `memory` are taken from the machines' devices of this kind in the topology.
     """
 
     kind: DeviceKind
@@ -54,9 +54,9 @@ class AcceleratorSpec(Strict, frozen=True):
 
 
 class SwitchSpec(Strict, frozen=True):
-    """Switches that add up for jobs (fabric_aggregation); `cells` are those that a job may have in each.
+    """Switches that add up for jobs (fabric_aggregation); `cells` are those available to a job in each.
 
-    `efficiency` is the share of a free link that hosts' packets really fill: their packet engine may be the slower.
+    `efficiency` is the share of a free link that hosts' packets actually fill: their packet engine may be slower.
     """
 
     cells: Annotated[int, msgspec.Meta(ge=2, le=CELLS)] = CELLS
@@ -64,7 +64,7 @@ class SwitchSpec(Strict, frozen=True):
 
 
 class HardwareSpec(Strict, frozen=True):
-    """`machines` are names of the topology's hosts, or how many there are; left out, all that the topology has."""
+    """`machines` are names of the topology's hosts, or their number; by default, all of the topology."""
 
     millrace: Literal[1]
     machines: tuple[str, ...] | int | None = None
@@ -81,12 +81,12 @@ class HardwareSpec(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a hardware file says. `accelerators` lack what the topology says where `said` does not name it.
+    """Contents of a hardware file. `accelerators` lack the topology's values where `said` does not name them.
 
-    `machines` are names, a number, or None for all there are. `transfer` None is per-path where there are paths, else
-    the sum. `network_efficiency` is the share of a path's free bandwidth that data gets, `host_rate_bps` what a
-    machine's processor can send or receive at most. `said` are the `OPTIONAL` figures that stand in the file, an
-    accelerator a set; all where there is no set.
+    `machines` are names, a number, or None for all. `transfer` None is per-path if there are paths, else the sum.
+    `network_efficiency` is the share of a path's free bandwidth that data gets, `host_rate_bps` the most that a
+    machine's processor can send or receive. `said` are the `OPTIONAL` figures given in the file, one set per
+    accelerator; all are given if there is no set.
     """
 
     machines: tuple[str, ...] | int | None = None
@@ -102,12 +102,12 @@ class Hardware:
     switch: SwitchSpec | None = None
 
     def rate_gbit_per_s(self, rate_bps: float) -> float:
-        """Return what data gets of a rate between two machines, as their processors can take it."""
+        """Return the data rate between two machines, limited by their processors."""
         return min(self.network_efficiency * rate_bps, self.host_rate_bps) / _GBIT_BITS
 
 
 def load_hardware(path: Path) -> Hardware:
-    """Return what a hardware file (YAML, TOML or JSON) says; raise ConfigError with file, line and key."""
+    """Return the contents of a hardware file (YAML, TOML or JSON); raise ConfigError with file, line and key."""
     document = load_document(path, HardwareSpec)
     spec = document.value
     _check(document)
@@ -166,7 +166,7 @@ def _host_rate_bps(document: Document[HardwareSpec]) -> float:
 
 
 def _repeated(names: Sequence[str]) -> int | None:
-    """Return the place of the first name that stands before it, too."""
+    """Return the position of the first repeated name."""
     return next((place for place, name in enumerate(names) if name in names[:place]), None)
 
 
@@ -200,13 +200,13 @@ def _compression(document: Document[HardwareSpec], spec: CompressionSpec | None,
 
 
 def _gb_per_s(text: str) -> float:
-    """Return a rate in GB/s; 'inf' is that of what takes no time, as between devices that share their memory."""
+    """Return a rate in GB/s; 'inf' means no transfer time, as between devices with shared memory."""
     return math.inf if text == "inf" else parse_bytes_per_s(text) / _GB
 
 
 @contextmanager
 def _placed(document: Document[HardwareSpec], at: str) -> Iterator[None]:
-    """Say where in the file stands what a value refuses."""
+    """Add the position in the file to a value's error."""
     try:
         yield
     except AccelerationError as error:

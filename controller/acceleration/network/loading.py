@@ -1,4 +1,4 @@
-"""What a job runs on, of files and of the network's state now: what `explain` and `run` begin with."""
+"""Loads a job's environment from files and the current network state, as `explain` and `run` need it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def load_ground(
     path_server: str | None = None,
     rate_bps: float | None = None,
 ) -> Ground:
-    """Return what a topology (file, name, family) and a hardware file say, with the network as it is now.
+    """Return the environment from a topology (file, name, family) and a hardware file, with the current network.
 
-    `feed` is a collector's: paths are then measured, on the path server's routes where one is named, else on base
-    routes. `rate_bps` stands for all paths instead. With neither, paths are idle as the topology has them, and a note
-    says so. Raise ConfigError for files, FeedError and PathError for who does not answer (within 10 s), CostMapError
-    for another network, AccelerationError for what does not fit.
+    `feed` is a collector's: paths are then measured, on the path server's routes if one is named, else on base routes.
+    `rate_bps` replaces all paths. With neither, the topology's paths are assumed idle, as a note states. Raise
+    ConfigError for files, FeedError and PathError for a server that does not answer (within 10 s), CostMapError for
+    another network, AccelerationError for inconsistent input.
     """
     if feed is not None and rate_bps is not None:
         raise AccelerationError("a collector's feed and a rate: paths are measured or all have one rate, not both")
@@ -54,9 +54,9 @@ def load_ground(
 
 
 def costs_of(topology: Topology, feed: str | None, path_server: str | None) -> CostMap:
-    """Return a topology's cost map: idle, or as a collector's feed measures it, on base or a path server's routes.
+    """Return a topology's cost map: idle, or measured by a collector's feed, on base routes or a path server's.
 
-    Raise FeedError and PathError for who does not answer, CostMapError for another network.
+    Raise FeedError and PathError for a server that does not answer, CostMapError for another network.
     """
     if feed is None:
         return CostMap.of(topology, Snapshot(0, {}, {}, {}))

@@ -1,4 +1,4 @@
-"""The readable twin of `sharing`, in fractions: what fair sharing of links means, flow by flow."""
+"""The readable twin of `sharing`, in fractions: defines fair sharing of links, flow by flow."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 Shares = Mapping[int, Fraction]
-"""The links that a flow crosses, with the share of it that goes there."""
+"""The links that a flow crosses, with the share of it on each."""
 
 
 def finishing_s(
     flows: Sequence[Shares], free_bps: Mapping[int, Fraction], sizes_bits: Sequence[Fraction]
 ) -> list[Fraction]:
-    """Return when each flow ends (s) if all begin at 0, each with so much to send."""
+    """Return the end of each flow (s) if all begin at 0, each with its own amount to send."""
     left = {number: size for number, size in enumerate(sizes_bits) if flows[number] and size}
     ends, now_s = [Fraction(0)] * len(flows), Fraction(0)
     while left:
@@ -27,7 +27,7 @@ def finishing_s(
 
 
 def fair_bps(flows: Mapping[int, Shares], free_bps: Mapping[int, Fraction]) -> dict[int, Fraction]:
-    """Return each flow's max-min fair rate: all grow alike until a link is full, whose flows then stay."""
+    """Return each flow's max-min fair rate: all rates grow equally until a link is full, which fixes its flows."""
     rates: dict[int, Fraction] = {}
     left, level = dict(free_bps), Fraction(0)
     while len(rates) < len(flows):

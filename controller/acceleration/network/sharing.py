@@ -1,7 +1,7 @@
-"""How long flows of equal size take that begin together: each link is shared fairly (max-min) until the last has ended.
+"""Duration of equal flows that begin together: each link is shared fairly (max-min) until the last flow ends.
 
 The fast twin of `reference`. Fair shares by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): all
-flows grow alike until a link is full, whose flows then stay; as flows end, those that remain share anew.
+flows grow equally until a link is full, which fixes its flows; when flows end, the shares of the rest are recomputed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Ids = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 
 _ALIKE: Final = 1e-9
-"""Figures that differ by less than this share are equal: rounding is no reason to share anew."""
+"""Figures that differ by less than this share are equal: rounding must not trigger a recomputation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crossings:
-    """Which flows cross which links, one row each: `flow`, `link`, and the `share` of the flow that goes there.
+    """Flows and the links that they cross, one row each: `flow`, `link`, and the `share` of the flow on it.
 
     Shares are in (0, 1]; a flow over several paths has several rows. Flows are numbered from 0 to `flows` - 1.
     """
@@ -34,7 +34,7 @@ class Crossings:
 
 
 def finishing_s(crossings: Crossings, free_bps: Floats, size_bits: float | Floats) -> Floats:
-    """Return when each flow ends (s) if all begin at 0 with so much to send, or each with its own size.
+    """Return the end of each flow (s) if all begin at 0 with this much to send, or each with its own size.
 
     `free_bps`, by link, is above 0. A flow that crosses no link ends at once.
     """
@@ -57,7 +57,7 @@ def finishing_s(crossings: Crossings, free_bps: Floats, size_bits: float | Float
 
 
 def fair_bps(crossings: Crossings, free_bps: Floats, active: Flags) -> Floats:
-    """Return the max-min fair rate of each active flow (bit/s), 0 of the others."""
+    """Return the max-min fair rate of each active flow (bit/s), 0 for the others."""
     rates = np.zeros(crossings.flows)
     growing = active.copy()
     left = free_bps.astype(np.float64)

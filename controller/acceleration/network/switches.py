@@ -1,8 +1,8 @@
-"""The switch as a choice: sums of fixed width that in-network aggregation adds up on the way, instead of machines.
+"""The switch as a choice: in-network aggregation of fixed-width sums instead of reduction on machines.
 
 Each machine computes its part, on its CPU or an accelerator, and sends the sums once; switches add them up and send the
-result to all (docs/training/allreduce.md). No round computes on a machine; what crosses an accelerator's bus is its own
-part.
+result to all (docs/training/allreduce.md). No round computes on a machine; only a machine's own part crosses an
+accelerator's bus.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from dataplane.topology.values import LinkKey
 from dataplane.wire import aggregation, ethernet, ipv4, udp
 
 LANE_BITS: Final = 31
-"""What a lane of int32 adds up to, the sign aside."""
+"""Bits of a sum in a lane of int32, without the sign."""
 FRAME_BYTES: Final = ethernet.SIZE + ipv4.MIN_SIZE + udp.SIZE + aggregation.SIZE + 4 * BLOCK
 """A packet of 256 lanes on the wire."""
 _NS_PER_S: Final = 1e9
 _FUNCTION: Final = re.compile(r"(?P<name>[a-z_0-9]+)\((?P<inner>.*)\)", re.DOTALL)
 _COLUMNS_OF: Final = {"sum": 1, "sum_no_overflow": 1, "count": 1, "count_star": 1, "avg": 2}
-"""Aggregate functions that are sums, and of how many columns; a mean is a sum and a count."""
+"""Aggregate functions that are sums, with their number of columns; a mean is a sum and a count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What an operator adds up: `columns` sums or counts for each of `groups`, in integers of `bits` or in float32.
+    """Sums of an operator: `columns` sums or counts for each of `groups`, in integers of `bits` or in float32.
 
-    All machines must number the groups alike. Integers of more bits than a lane has room for take several lanes, so
-    that sums are exact; float32 is as exact as an all-reduce's.
+    All machines must number the groups identically. Integers wider than a lane take several lanes, so that sums are
+    exact; float32 is as exact as in an all-reduce.
     """
 
     groups: int
@@ -53,16 +53,16 @@ class Sums:
     is_float: bool = False
 
     def lanes(self, machines: int) -> int:
-        """Return the lanes of 32 bits that the sums of so many machines take."""
+        """Return the number of 32-bit lanes for the sums of this many machines."""
         each = 1 if self.is_float else -(-self.bits // (LANE_BITS - headroom(machines)))
         return self.groups * self.columns * each
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchTree:
-    """Where sums of all machines are added up, and what that takes: `s_per_gb` of packets each machine sends.
+    """Aggregation tree for the sums of all machines, and its cost: `s_per_gb` of packets sent by each machine.
 
-    `slots` are the lanes that the job's cells hold, two cells for 256. `busiest` is the link that all wait for.
+    `slots` are the lanes in the job's cells, two cells for 256. `busiest` is the bottleneck link.
     """
 
     tree: AggregationTree
@@ -73,15 +73,15 @@ class SwitchTree:
     busiest: LinkKey
 
     def transfer_s(self, sums: Sums) -> float:
-        """Return the time from the first packet that is sent until all machines have the result."""
+        """Return the time from the first packet sent until all machines have the result."""
         items = -(-sums.lanes(self.machines) // BLOCK)
-        # A block's exponents are agreed on before: one more item for 256 of them.
+        # Blocks first agree on their exponents: one more item for 256 of them.
         items += -(-items // BLOCK) if sums.is_float else 0
         return items * FRAME_BYTES / 1e9 * self.s_per_gb + self.delay_s
 
 
 def sums_of(aggregates: Iterable[str], groups: int, bits: int = 64) -> Sums | str:
-    """Return what aggregates as DuckDB writes them ("sum(#1)", "count_star()") add up, or why they are no sums."""
+    """Return the sums of aggregates as DuckDB writes them ("sum(#1)", "count_star()"), or why they are not sums."""
     columns = 0
     for text in aggregates:
         found = _FUNCTION.fullmatch(text.strip())
@@ -94,9 +94,9 @@ def sums_of(aggregates: Iterable[str], groups: int, bits: int = 64) -> Sums | st
 
 
 def switch_tree(costs: CostMap, hosts: Sequence[str], spec: SwitchSpec) -> SwitchTree | str:
-    """Return the aggregation tree that a controller would place now, over the paths as they are; or why there is none.
+    """Return the aggregation tree that a controller would place now over the current paths, or why there is none.
 
-    Raise PathError for hosts that the fabric lacks.
+    Raise PathError for hosts missing from the fabric.
     """
     if len(hosts) == 1:
         return "one machine has nothing to add up"
@@ -125,9 +125,9 @@ def switch_choice(
     tree: SwitchTree | str,
     accelerator: Accelerator | None = None,
 ) -> Choice:
-    """Return the switch as a choice for operators: `sums` says what each adds up, or why it is none.
+    """Return the switch as a choice for operators: `sums` gives the sums of each, or why it has none.
 
-    Machines compute their parts on their CPUs, or on an accelerator: then it is called as in "gpu+switch".
+    Machines compute their parts on their CPUs, or on an accelerator: then the label is as in "gpu+switch".
     """
     refusals = tuple(_refusal(one, tree) for one in sums)
     nothing = np.zeros(len(works))
@@ -137,7 +137,7 @@ def switch_choice(
     if accelerator is None:
         parts = times(works, machines)
         return Choice(SWITCH, type(parts)(parts.compute_s, nothing, transfer_s, nothing, nothing), refusals)
-    # What switches add up is not compressed; each machine's own part is what it would do alone.
+    # Sums in switches are not compressed; each machine's own part is as if it worked alone.
     plain = replace(accelerator, compression=None)
     parts = times(works, replace(machines, network=Network(math.inf), count=1), plain)
     its = choice_of(works, machines, plain).refusals
@@ -156,9 +156,9 @@ def _refusal(sums: Sums | str, tree: SwitchTree | str) -> str:
 
 
 def _demand(costs: CostMap, hops: NextHops, tree: AggregationTree) -> tuple[np.ndarray, int]:
-    """Return how often each link carries all sums, and the longest way there and back (ns).
+    """Return how often each link carries all sums, and the longest round trip (ns).
 
-    All children proceed at one pace, as an item is added up when the last one's has come.
+    All children proceed at the same pace, because an item is added up when the last child's has arrived.
     """
     demand = np.zeros(len(costs.links.rate_bps))
     longest_ns = 0
@@ -172,14 +172,14 @@ def _demand(costs: CostMap, hops: NextHops, tree: AggregationTree) -> tuple[np.n
 
 
 def _cross(costs: CostMap, hops: NextHops, start: str, end: str, demand: np.ndarray) -> int:
-    """Count one more vector on each link of a way, and return its delay (ns)."""
+    """Count one more vector on each link of a path, and return its delay (ns)."""
     rows = [costs.links.numbers[key] for key in links_between(costs.model.topology, hops, start, end)]
     demand[rows] += 1
     return int(costs.links.delay_ns[rows].sum())
 
 
 def _snapshot(costs: CostMap) -> Snapshot:
-    """Return the links' states as whoever places aggregation trees reads them."""
+    """Return the links' states in the form used to place aggregation trees."""
     columns = costs.links
     states = {
         key: LinkState(

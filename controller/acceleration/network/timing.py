@@ -1,4 +1,4 @@
-"""What each round of a reduction tree takes over the paths of a cost map, whose links its flows share."""
+"""Time of each round of a reduction tree over the paths of a cost map, with links shared by its flows."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from dataplane.topology.values import LinkKey
 GB_BITS: Final = 8e9
 """A GB (10^9 bytes) in bits."""
 LEAST_FREE: Final = 0.05
-"""Where less than this share of a link is free, flows get so much of it: those that are there make room for new ones.
+"""Minimum free share of a link for flows: existing flows make room for new ones.
 
-Aggregation trees are placed by the same figure.
+The placement of aggregation trees uses the same value.
 """
 _NS_PER_S: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class TimedRound:
-    """One round: `s_per_gb` for what each machine sends, shared links and all, and the longest delay of its paths.
+    """One round: `s_per_gb` sent by each machine, including link sharing, and the longest delay of its paths.
 
-    `grown_s_per_gb` is for a GB of each machine's own output where they are sent on together, as rows of a filter are.
-    `busiest` is the link that most would have to wait for, over which go `busiest_flows` flows, and of which
-    `busiest_bps` are free; None where nothing crosses the network. `full` are links of which less than `LEAST_FREE`
-    is free.
+    `grown_s_per_gb` is per GB of each machine's own output if outputs are sent on together, like rows of a filter.
+    `busiest` is the bottleneck link, with `busiest_flows` flows and `busiest_bps` free; None if nothing crosses the
+    network. `full` are links with less than `LEAST_FREE` free.
     """
 
     transfers: tuple[Transfer, ...]
@@ -50,10 +49,10 @@ class TimedRound:
 
 @dataclass(frozen=True, slots=True)
 class TimedTree:
-    """A reduction tree and what its rounds take. `rate_gbit_per_s` is one rate for all of its transfers.
+    """A reduction tree and the times of its rounds. `rate_gbit_per_s` is a single rate equivalent to its transfers.
 
-    At that rate the sum over all transfers, each with the network to itself, is the same as over the real paths: what
-    the specification calls node-to-node speed. It is infinite for one machine, which sends nothing.
+    At that rate the sum over all transfers, each with the network to itself, equals that over the real paths: the
+    specification's node-to-node speed. It is infinite for one machine, which sends nothing.
     """
 
     tree: ReductionTree
@@ -61,12 +60,12 @@ class TimedTree:
     rate_gbit_per_s: float
 
     def transfer_s(self, output_gb: float) -> float:
-        """Return how long all rounds send, if each machine sends so much (GB) in each."""
+        """Return the sending time of all rounds, if each machine sends this much (GB) in each."""
         return math.fsum(part.s_per_gb * output_gb + part.delay_s for part in self.rounds)
 
 
 def near_order(model: CostModel, machines: Iterable[str]) -> tuple[str, ...]:
-    """Return machines so that those on one switch stand side by side; raise PathError for one that is not there."""
+    """Return machines ordered so that those on one switch are adjacent; raise PathError for a missing one."""
     return tuple(sorted(machines, key=lambda name: (int(model.host_switch[model.number(name)]), model.number(name))))
 
 
@@ -78,11 +77,11 @@ def tree_over(
 
 
 def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0, host_bps: float = math.inf) -> TimedTree:
-    """Return what the tree's rounds take on a fabric; `efficiency` is the share of free bandwidth that data gets.
+    """Return the times of the tree's rounds on a fabric; `efficiency` is the share of free bandwidth that data gets.
 
-    `host_bps` is what a machine's processor sends at most, and what it receives at most.
+    `host_bps` is the most that a machine's processor sends, and the most that it receives.
 
-    Raise PathError for machines that the fabric lacks, AccelerationError for two that nothing leads between, and for
+    Raise PathError for machines missing from the fabric, AccelerationError for two without a path between them, and for
     an efficiency outside (0, 1].
     """
     if not 0 < efficiency <= 1:
@@ -103,7 +102,7 @@ def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0, host_
 
 
 def free_bps_of(costs: CostMap) -> Floats:
-    """Return what flows get of each link, at least `LEAST_FREE` of its rate."""
+    """Return the bandwidth for flows on each link, at least `LEAST_FREE` of its rate."""
     rates: Floats = costs.links.rate_bps.astype(np.float64)
     return np.maximum(costs.links.available_bps, LEAST_FREE * rates)
 
@@ -121,7 +120,7 @@ def _crossings(costs: CostMap, transfers: Sequence[Transfer]) -> Crossings:
 
 
 def _check(costs: CostMap, transfer: Transfer, rows: Iterable[int]) -> None:
-    """Raise AccelerationError where nothing arrives."""
+    """Raise AccelerationError if nothing arrives."""
     if not costs.cost(transfer.src, transfer.dst).is_reachable:
         raise AccelerationError(f"machines {transfer.src} and {transfer.dst}: nothing leads from the one to the other")
     dead = next((row for row in rows if costs.links.loss_ppb[row] >= PPB), None)
@@ -155,14 +154,14 @@ def _round(
 
 
 def _alone_s(crossings: Crossings, free_bps: Floats) -> Floats:
-    """Return how long each flow of a GB takes with the network to itself."""
+    """Return the duration of each flow of a GB with the network to itself."""
     slowest = np.zeros(crossings.flows)
     np.maximum.at(slowest, crossings.flow, crossings.share * GB_BITS / free_bps[crossings.link])
     return slowest
 
 
 def _basis(costs: CostMap, rows: Sequence[int] | np.ndarray) -> Basis:
-    """Return how free bandwidth of links is known; that of hosts' own links only hosts measure."""
+    """Return the basis of links' free bandwidth; only hosts measure their own links."""
     told = [bool(costs.links.measured[row] & AVAILABLE) for row in rows if not _is_up(costs, int(row))]
     if told and all(told):
         return Basis.MEASURED

@@ -1,6 +1,6 @@
-"""The reduction tree: in each round machines form groups of at most k, and one machine sums up what a group has.
+"""The reduction tree: in each round machines form groups of at most k, and one machine aggregates a group's data.
 
-It is no aggregation tree, whose switches add up: here machines do.
+Unlike in an aggregation tree, whose switches add up, machines do the work.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from controller.acceleration.errors import AccelerationError
 
 
 class Aggregators(StrEnum):
-    """Which machine sums up a group.
+    """Choice of the machine that aggregates a group.
 
-    apart: none of the group, as the specification counts: all k send, each over the network. member: the group's
-    first, whose own part stays where it is; k - 1 send, as real programs do.
+    apart: none of the group, as the specification counts: all k send, each over the network. member: the group's first,
+    whose own part stays in place; k - 1 send, as real programs do.
     """
 
     APART = "apart"
@@ -25,7 +25,7 @@ class Aggregators(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What one machine sends to another one in a round; all transfers of a tree carry equally much."""
+    """Data sent from one machine to another in a round; all transfers of a tree carry the same amount."""
 
     src: str
     dst: str
@@ -33,7 +33,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Machines whose data is summed up in one round, and the machine that has the sum then."""
+    """Machines whose data is aggregated in one round, and the machine that has the sum afterwards."""
 
     aggregator: str
     members: tuple[str, ...]
@@ -41,9 +41,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ReductionTree:
-    """Rounds of groups; the last round has one group. One machine alone has no rounds.
+    """Rounds of groups; the last round has one group. A single machine has no rounds.
 
-    `hosts` are all machines, near ones side by side. `fan_in` is the most members of a group.
+    `hosts` are all machines, near ones adjacent. `fan_in` is the most members of a group.
     """
 
     hosts: tuple[str, ...]
@@ -52,17 +52,17 @@ class ReductionTree:
 
     @property
     def root(self) -> str:
-        """The machine that has the sum in the end."""
+        """The machine that has the final sum."""
         return self.rounds[-1][0].aggregator if self.rounds else self.hosts[0]
 
     @property
     def transfers(self) -> tuple[tuple[Transfer, ...], ...]:
-        """What crosses the network in each round; what stays where it is is no transfer."""
+        """Transfers over the network in each round, without data that stays in place."""
         return tuple(tuple(_transfers(groups)) for groups in self.rounds)
 
     @property
     def shares(self) -> tuple[tuple[int, ...], ...]:
-        """Of how many machines each transfer has the outputs, round by round."""
+        """Number of machines' outputs in each transfer, round by round."""
         held, found = dict.fromkeys(self.hosts, 1), []
         for groups in self.rounds:
             found.append(tuple(held[transfer.src] for transfer in _transfers(groups)))
@@ -71,10 +71,10 @@ class ReductionTree:
 
 
 def reduction_tree(hosts: Sequence[str], fan_in: int, aggregators: Aggregators = Aggregators.APART) -> ReductionTree:
-    """Return the tree over these machines: groups of `fan_in` neighbours, whose aggregators are the next round's.
+    """Return the tree over these machines: groups of `fan_in` neighbours, whose aggregators form the next round.
 
-    Where machines are no more than `fan_in`, one of them has the sum after one round, and its own part stays. Raise
-    AccelerationError for no machine, one that is named twice, and a fan-in below 2.
+    With at most `fan_in` machines, one of them has the sum after one round, and its own part stays in place. Raise
+    AccelerationError without machines, for a duplicate machine, and for a fan-in below 2.
     """
     if fan_in < 2:
         raise AccelerationError(f"fan-in {fan_in}: a reduction tree needs at least 2 inputs a machine")
@@ -94,7 +94,7 @@ def reduction_tree(hosts: Sequence[str], fan_in: int, aggregators: Aggregators =
 
 
 def _apart(parts: Sequence[tuple[str, ...]], hosts: Sequence[str]) -> list[str]:
-    """Return for each group a machine outside it, each another one: a group's neighbour's, as near as can be."""
+    """Return for each group a distinct machine outside it: one of a neighbouring group, as near as possible."""
     if len(parts) == 1:
         inside = set(parts[0])
         return [next((name for name in hosts if name not in inside), parts[0][0])]

@@ -1,4 +1,4 @@
-"""Plans: which device each operator of a plan runs on when what moves between them counts, and what would flip it."""
+"""Plans: devices for all operators of a plan, including the cost of moves between them, and what would flip them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan explained: each operator's class, times and ratio by itself, its device in the plan, what would flip it."""
+"""A plan explained: each operator's class, times and ratio alone, its device in the plan, and what would flip it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from controller.acceleration.values import CPU, Accelerator, Decision, Machines
 from controller.cluster.estimates import Basis
 
 Others = Callable[[Works], Sequence[Choice]]
-"""Choices that are no accelerators of machines (the switch), of the works that they are for."""
+"""Choices that are not machines' accelerators (the switch), for the given works."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """A plan with its problem, weighted by the preset and as it is, and what was decided."""
+    """A plan with its problem, with and without the preset's weight, and the decision."""
 
     plan: Plan
     labels: tuple[str, ...]
@@ -45,9 +45,9 @@ def explain(
     preset: float = 1.0,
     others: Others | None = None,
 ) -> Explained:
-    """Return a plan with a device for each operator, the least that all of them and the moves between take.
+    """Return a plan with a device for each operator that minimises the time of all operators and moves.
 
-    As for one operator, what is not the CPU has to be `preset` times as fast. Raises AccelerationError as `decide`
+    As for one operator, a device other than the CPU must be `preset` times as fast. Raise AccelerationError as `decide`
     does.
     """
     works = Works.of(plan.works)
@@ -81,7 +81,7 @@ def _neighbours(plan: Plan) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[in
 
 
 def _beside(placed: _Placed, row: int, device: int) -> float:
-    """Return an operator's seconds on a device with its neighbours where they are: its own, and all moves of it."""
+    """Return an operator's seconds on a device, given its neighbours' devices: its own, and all of its moves."""
     problem, devices = placed.plain, placed.placement.devices
     found = float(problem.seconds[row, device])
     found += sum(float(problem.moves[at, devices[problem.edges[at][0]], device]) for at in placed.into[row])
@@ -94,7 +94,7 @@ def _flips(ground: Ground, placed: _Placed) -> dict[int, tuple[Flip, ...]]:
 
 
 def _rivals(ground: Ground, placed: _Placed, row: int) -> Rivals | None:
-    """Return an operator's device, or the next best to the CPU, against the CPU; None where there is no choice."""
+    """Return an operator's device, or the runner-up to the CPU, against the CPU; None if there is no choice."""
     if placed.plan.works[row].basis is Basis.NONE:
         return None
     device = placed.placement.devices[row]
@@ -105,7 +105,7 @@ def _rivals(ground: Ground, placed: _Placed, row: int) -> Rivals | None:
     label = placed.labels[other]
     own_s = float(ground.on_cpu.total_s[row])
     other_s = float(ground.choices[label][0].times.total_s[row])
-    # What a neighbour's device has to bring out for the CPU counts as its other times do.
+    # The cost of bringing data out of a neighbour's device for the CPU is weighted like its other times.
     moves_cpu_s = ground.preset * (_beside(placed, row, 0) - own_s)
     return Rivals(row, label, moves_cpu_s, _beside(placed, row, other) - other_s, device == 0)
 

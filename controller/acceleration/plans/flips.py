@@ -1,8 +1,8 @@
-"""Break-evens: at what rate, data size or CPU time an operator of a plan changes its device, all else as it is.
+"""Break-evens: the rate, data size or CPU time at which an operator of a plan changes its device, all else equal.
 
-Each is where the CPU's seconds are `preset` times those of the other choice, with what moving costs beside the devices
-that the operator's neighbours have. Rates and CPU times have a closed form, as parts of the seconds are in proportion
-to them; data sizes only matter where a part is not in proportion to data (sorts, groups, delays): searched there.
+Each is where the CPU's seconds are `preset` times those of the other choice, including moves to and from the devices of
+the operator's neighbours. Rates and CPU times have a closed form, because parts of the seconds are proportional to
+them; data sizes only matter if a part is not proportional to data (sorts, groups, delays): these are searched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controller.acceleration.values import (
 )
 
 _REACH: Final = 1e6
-"""Data sizes are searched from so many times less to so many times more."""
+"""Data sizes are searched over this factor in both directions."""
 _GRID: Final = np.linspace(0.0, 1.0, 25)
 _REFINEMENTS: Final = 4
 _BYTES_PER_GB: Final = 1e9
@@ -33,7 +33,7 @@ _BYTES_PER_GB: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Rivals:
-    """An operator's choice against the CPU: their moves beside neighbours as they are, and who has the operator now."""
+    """An operator's choice against the CPU: their moves with neighbours as placed, and the current winner."""
 
     row: int
     label: str
@@ -44,7 +44,7 @@ class Rivals:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What the times are of: works, machines, and the choices with what they are made of (None: the switch)."""
+    """Inputs of the times: works, machines, and the choices with their accelerators (None: the switch)."""
 
     works: Works
     machines: Machines
@@ -92,7 +92,7 @@ def _cpu_flip(ground: Ground, one: Rivals) -> Flip:
 
 
 def _root(constant: float, slope: float) -> float | None:
-    """Return the x above 0 where constant + slope x is 0, None where there is none."""
+    """Return the x above 0 where constant + slope x is 0, None without one."""
     if slope == 0 or constant == 0:
         return None
     found = -constant / slope
@@ -100,7 +100,7 @@ def _root(constant: float, slope: float) -> float | None:
 
 
 def _data_flips(ground: Ground, rivals: Sequence[Rivals]) -> list[Flip]:
-    """Search data sizes for the operators whose seconds are not in proportion to their data, all at once."""
+    """Search data sizes for the operators whose seconds are not proportional to their data, all at once."""
     found = {one.row: Flip(Quantity.DATA, _to(one)) for one in rivals}
     for label, (_, device) in ground.choices.items():
         mine = [one for one in rivals if one.label == label and _is_bent(ground, one)]
@@ -138,7 +138,7 @@ def _searched(ground: Ground, device: Accelerator, mine: Sequence[Rivals]) -> Fl
 
 
 def _gains(ground: Ground, device: Accelerator, mine: Sequence[Rivals], factors: Floats) -> Floats:
-    """Return the CPU's seconds less `preset` times the device's, with so many times the data: [operator, factor]."""
+    """Return the CPU's seconds minus `preset` times the device's, with the data scaled: [operator, factor]."""
     scaled = _scaled(ground.works, [one.row for one in mine], factors)
     own_s = times(scaled, ground.machines).total_s.reshape(factors.shape)
     other_s = times(scaled, ground.machines, device).total_s.reshape(factors.shape)
@@ -148,7 +148,7 @@ def _gains(ground: Ground, device: Accelerator, mine: Sequence[Rivals], factors:
 
 
 def _scaled(works: Works, rows: Sequence[int], factors: Floats) -> Works:
-    """Return each of some operators with so many times the data, as one of many; groups stay as many as they are."""
+    """Return some operators with their data scaled, one for each factor, as one batch; groups stay the same."""
     count = factors.shape[1]
     at, factor = np.repeat(np.array(rows), count), factors.ravel()
     items = [works.items[row] for row in rows]

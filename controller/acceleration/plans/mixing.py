@@ -11,11 +11,11 @@ from controller.cluster.operators import Flow, Operator, OperatorGraph
 
 
 def mixed(name: str, parts: Sequence[OperatorGraph], flows: Sequence[Flow] = ()) -> OperatorGraph:
-    """Return graphs one after the other as one; operators are named `part/operator` by their graph's name.
+    """Return graphs in sequence as one; operators are named `part/operator` by their graph's name.
 
-    What a graph's ends write (`output_bytes`) is read by the operators of the next one that read from outside, unless
-    `flows`, in the new names, say who reads what. An operator that then reads a flow reads so much less from outside.
-    Raises AccelerationError for two graphs of one name, and where nothing of the next graph reads.
+    The output of a graph's last operators (`output_bytes`) is read by the operators of the next graph that read from
+    outside, unless `flows`, in the new names, states the readers. An operator that then reads a flow reads that much
+    less from outside. Raise AccelerationError for two graphs of one name, and if nothing in the next graph reads.
     """
     if len({part.name for part in parts}) < len(parts):
         raise AccelerationError(f"{name}: parts of a pipeline need names of their own", at="parts")
@@ -47,7 +47,7 @@ def _renamed(part: OperatorGraph, operator: Operator) -> Operator:
 
 
 def _handed_over(name: str, before: OperatorGraph, after: OperatorGraph) -> list[Flow]:
-    """Return flows from what a graph ends with to what the next one begins with, each by the share that it reads."""
+    """Return flows from the ends of a graph to the beginnings of the next, each with the share that it reads."""
     ends = [one for one in before.operators if not before.out_of[one.name]]
     begins = [one for one in after.operators if one.input_bytes]
     begins = begins or [one for one in after.operators if not after.into[one.name]]

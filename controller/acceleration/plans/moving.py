@@ -1,8 +1,8 @@
-"""What moving intermediates costs: the part of operators' bus time that is saved where neighbours are beside them.
+"""Cost of moving intermediates: the bus time of operators that is saved if neighbours are on the same device.
 
-By itself an operator on an accelerator brings in what it reads and takes out what it writes. In a plan that is paid by
-the edge between two operators, and not at all where both are on one device that holds the data. The edges of a result
-with several readers (the plan's user is one) bear equal parts of taking it out. With every operator by itself the sums
+By itself an operator on an accelerator brings in its input and takes out its output. In a plan the edge between two
+operators pays for that, and pays nothing if both are on one device that holds the data. The edges of a result with
+several readers (the plan's user is one) share the cost of taking it out equally. With every operator by itself the sums
 are those of the model.
 """
 
@@ -22,7 +22,7 @@ from controller.cluster.estimates import Basis
 
 @dataclass(frozen=True, eq=False)
 class Crossings:
-    """Seconds to bring an edge's data into a device, and to take it out, [edge, device]; and whether it can stay."""
+    """Seconds to bring an edge's data into a device and to take it out, [edge, device]; and whether it can stay."""
 
     comes: Floats
     leaves: Floats
@@ -30,7 +30,7 @@ class Crossings:
 
 
 def crossings_of(plan: Plan, works: Works, accelerators: Sequence[Accelerator], choices: int) -> Crossings:
-    """Return what crosses the buses of accelerators, devices 1, 2, ...; what comes after these has no bus."""
+    """Return the data that crosses the buses of accelerators, devices 1, 2, ...; later devices have no bus."""
     shape = (len(plan.edges), choices)
     comes, leaves, stays = np.zeros(shape), np.zeros(shape), np.ones(shape, np.bool_)
     if not plan.edges:
@@ -38,7 +38,7 @@ def crossings_of(plan: Plan, works: Works, accelerators: Sequence[Accelerator], 
     src, dst = (np.array([getattr(edge, side) for edge in plan.edges]) for side in ("src", "dst"))
     gb = np.array([edge.gb for edge in plan.edges])
     read = np.bincount(dst, gb, len(works))
-    # What goes in of others is no more than what goes in.
+    # Input from other operators is at most the whole input.
     gb *= np.minimum(1.0, np.divide(works.goes_in, read, out=np.ones_like(read), where=read > 0))[dst]
     readers = Counter(edge.src for edge in plan.edges)
     parts = np.array([readers[one] + (one in plan.ends) for one in src.tolist()])
@@ -53,7 +53,7 @@ def crossings_of(plan: Plan, works: Works, accelerators: Sequence[Accelerator], 
 def problem_of(
     plan: Plan, on_cpu: TimeColumns, choices: Sequence[Choice], crossings: Crossings, preset: float = 1.0
 ) -> Problem:
-    """Return what is to be minimised; a choice's seconds, and its moves, count `preset` times."""
+    """Return the minimisation problem; a choice's seconds, and its moves, count `preset` times."""
     count = len(choices) + 1
     seconds = np.empty((len(plan.works), count))
     seconds[:, 0] = on_cpu.total_s

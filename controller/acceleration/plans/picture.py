@@ -1,4 +1,4 @@
-"""A plan as a picture: operators from their tables to the result, coloured by device, with what moves between them."""
+"""Picture of a plan: operators from tables to the result, coloured by device, with the data moved between them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _FILLS: Final = ("#dbe9f6", "#d8efd3", "#fdeed8", "#efe3f3", "#fbe0e0", "#d9f0ee
 _UNKNOWN: Final = "#e6e6e6"
 _LETTERS: Final = 34
 _BOW_IN: Final = 0.45
-"""How far to the right an arrow goes that passes other rows."""
+"""Bend to the right of an arrow that passes other rows."""
 
 Point = tuple[float, float]
 
 
 def draw(explained: Explained, path: Path) -> None:
-    """Write a plan to a .png or .svg file; raise AccelerationError for another name, or if it cannot be."""
+    """Write a plan to a .png or .svg file; raise AccelerationError for another suffix or a failed write."""
     if path.suffix not in {".png", ".svg"}:
         raise AccelerationError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time; names are no formulas.
+    # Reproducible output; names are not formulas.
     with mpl.rc_context({"svg.hashsalt": "millrace", "text.parse_math": False}):
         canvas = _drawn(explained)
         try:
@@ -77,9 +77,9 @@ def _heading(explained: Explained) -> tuple[str, str]:
 
 
 def _places(explained: Explained) -> tuple[list[Point], float, float]:
-    """Return the middle of each box in inches: the result on top, each operator a row below all that read of it.
+    """Return the centre of each box in inches: the result on top, each operator a row below all of its readers.
 
-    In a row each operator stands below its reader: leaves take columns from the left, others the middle of theirs.
+    Within a row each operator is below its reader: leaves take columns from the left, others the middle of theirs.
     """
     count = len(explained.operators)
     readers: list[list[int]] = [[] for _ in range(count)]
@@ -91,7 +91,7 @@ def _places(explained: Explained) -> tuple[list[Point], float, float]:
     for at in reversed(range(count)):
         rows[at] = max((rows[reader] + 1 for reader in readers[at]), default=0)
     free = 0
-    # Who reads a shared result first has it in its own columns.
+    # The first reader of a shared result gets it in its own columns.
     placed: set[int] = set()
 
     def settle(at: int) -> None:
@@ -127,7 +127,7 @@ def _draw_operator(axes: Axes, one: ExplainedOperator, place: Point, fills: Mapp
     fill = fills[one.device] if one.decision.times else _UNKNOWN
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(FancyBboxPatch(corner, *_BOX_IN, boxstyle=style, facecolor=fill, edgecolor="#555555", zorder=3))
-    # Of several choices there is room for two: the CPU, and the one that was taken.
+    # There is room for two choices: the CPU and the chosen one.
     known = sorted(one.decision.times.items(), key=lambda some: (some[0] != CPU, some[0] != one.device))
     times = "  ".join(f"{device} {plain(times.total_s)} s" for device, times in known)
     lines = (
@@ -147,7 +147,7 @@ def _third(one: ExplainedOperator) -> str:
 
 
 def _draw_edge(axes: Axes, src: Point, dst: Point, gb: float, *, is_moved: bool) -> None:
-    """Draw data from a box up to the next row; past other rows it goes around their boxes."""
+    """Draw data from a box up to the next row; past other rows, route it around their boxes."""
     rows = round((src[1] - dst[1]) / _PITCH_IN[1])
     if rows == 1:
         start, end, bow = (src[0], src[1] - _BOX_IN[1] / 2), (dst[0], dst[1] + _BOX_IN[1] / 2), 0.0

@@ -1,8 +1,8 @@
-"""Devices for all operators of a plan at once, so that what they and the moves between them take is least.
+"""Joint placement of a plan's operators on devices, minimising the time of all operators and moves.
 
-Over a tree (each result is read by one operator at most) dynamic programming from the leaves is exact. Elsewhere the
-devices of results that several operators read are fixed in every way, as long as these are not too many, and the rest
-is a forest; between two devices a minimum cut is exact for any graph, as no move costs less than none.
+Over a tree (each result has at most one reader) dynamic programming from the leaves is exact. Otherwise all
+combinations of devices are tried for results with several readers, if there are not too many, and the rest is a forest;
+between two devices a minimum cut is exact for any graph, as no move has a negative cost.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     import networkx as nx
 
 MOST_COMBINATIONS: Final = 4096
-"""Of devices of shared results, up to which each is tried."""
+"""Maximum combinations of shared results' devices to try exhaustively."""
 _GAIN: Final = 1e-12
-"""Relative: less is rounding."""
+"""Relative gain below which a difference is rounding."""
 
 Numbers = npt.NDArray[np.intp]
 
 
 def place(problem: Problem, most: int = MOST_COMBINATIONS) -> Placement:
-    """Return a device for each operator; where two cost the same, the one that comes first, and so the CPU."""
+    """Return a device for each operator; ties go to the first, and so to the CPU."""
     readers = Counter(src for src, _ in problem.edges)
     shared = tuple(sorted(one for one, count in readers.items() if count > 1))
     choices = problem.seconds.shape[1]
@@ -43,7 +43,7 @@ def place(problem: Problem, most: int = MOST_COMBINATIONS) -> Placement:
 
 
 def exhaustive(problem: Problem) -> Placement:
-    """Return the least of all combinations, tried one by one: the twin of `place`, for small plans."""
+    """Return the minimum over all combinations, tried one by one: the twin of `place`, for small plans."""
     operators, choices = problem.seconds.shape
     found = [tuple(map(int, one)) for one in _all_of(choices, operators)]
     best = min(found, key=problem.cost_s)
@@ -52,7 +52,7 @@ def exhaustive(problem: Problem) -> Placement:
 
 @dataclass(frozen=True, eq=False)
 class _Tables:
-    """Least seconds up to each operator [combination, device], and of what device each edge's source then is."""
+    """Least seconds up to each operator [combination, device], and the source device of each edge."""
 
     costs: Floats
     best: list[Floats]
@@ -93,7 +93,7 @@ def _tables(problem: Problem, shared: Sequence[int], fixed: Numbers) -> _Tables:
 
 
 def _devices(problem: Problem, shared: Sequence[int], fixed: Numbers, tables: _Tables, row: int) -> tuple[int, ...]:
-    """Walk back from the roots to the leaves."""
+    """Trace back from the roots to the leaves."""
     into = _into(problem)
     found = {one: int(device) for one, device in zip(shared, fixed, strict=True)}
     for operator in reversed(range(len(problem.seconds))):
@@ -117,8 +117,8 @@ def _all_of(choices: int, count: int) -> Numbers:
 
 
 def _cut(problem: Problem) -> Placement:
-    """Return the least between two devices: operators on the CPU's side of a minimum cut, and those on the other."""
-    import networkx as nx  # noqa: PLC0415 - plans of queries need none, and it takes a quarter of a second
+    """Return the minimum between two devices: operators on the CPU's side of a minimum cut, and the others."""
+    import networkx as nx  # noqa: PLC0415 - not needed for plans of queries, and takes a quarter of a second
 
     graph = nx.DiGraph()
     graph.add_nodes_from(("cpu", "other"))
@@ -126,7 +126,7 @@ def _cut(problem: Problem) -> Placement:
         _arc(graph, "cpu", operator, float(elsewhere))
         _arc(graph, operator, "other", float(on_cpu))
     for (src, dst), move in zip(problem.edges, problem.moves, strict=True):
-        # Of the four costs of an edge, what is each operator's own, and what the two pay where they are apart.
+        # Split the four costs of an edge into each operator's own and the cost of being on different devices.
         (neither, comes), (leaves, both) = move.tolist()
         _own(graph, src, leaves - neither)
         _own(graph, dst, both - leaves)
@@ -137,7 +137,7 @@ def _cut(problem: Problem) -> Placement:
 
 
 def _own(graph: nx.DiGraph, operator: int, more: float) -> None:
-    """Let an operator cost more on the other device than on the CPU, or less."""
+    """Add an operator's cost difference between the other device and the CPU."""
     _arc(graph, *(("cpu", operator, more) if more >= 0 else (operator, "other", -more)))
 
 

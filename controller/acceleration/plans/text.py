@@ -1,4 +1,4 @@
-"""A plan explained, as rows for people and as a document for programs."""
+"""An explained plan, as rows for people and as a document for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS: Final = (
     *("ratio", "what would flip it"),
 )
 _PLAIN: Final = ("the CPU takes", "nothing to compute", "adds up nothing", "nothing but the CPU")
-"""In reasons that the rows say already."""
+"""Phrases of reasons that the rows already convey."""
 _PARTS: Final = ("compute_s", "aggregation_s", "transfer_s", "bus_s", "compression_s", "total_s")
 _UNITS: Final = {Quantity.RATE: "Gbit/s", Quantity.DATA: "GB", Quantity.CPU_TIME: "s for 100 MB"}
 _NAMES: Final = {Quantity.RATE: "rate", Quantity.DATA: "data", Quantity.CPU_TIME: "t"}
@@ -24,7 +24,7 @@ Cell = str | float | None
 
 
 def rows_of(explained: Explained) -> Iterator[tuple[Cell, ...]]:
-    """Yield a row for each choice of each operator, in seconds; what is of the operator stands in its first one."""
+    """Yield a row for each choice of each operator, in seconds; the first one also has the operator's own values."""
     for one in explained.operators:
         work = one.decision.work
         heads: tuple[Cell, ...] = (work.name, str(work.growth), one.device)
@@ -46,7 +46,7 @@ def flips_line(one: ExplainedOperator) -> str:
 
 
 def summary_lines(explained: Explained) -> list[str]:
-    """Return what the rows do not say, one line each."""
+    """Return what the rows omit, one line each."""
     machines = explained.machines
     by_itself = f"{explained.one_by_one_s:.4g} s with each operator by itself"
     network = f"{machines.network.rate_gbit_per_s:.4g} Gbit/s, transfer {machines.transfer}"
@@ -68,7 +68,7 @@ def summary_lines(explained: Explained) -> list[str]:
 
 
 def document_of(explained: Explained) -> dict[str, Any]:
-    """Return a plan for programs: JSON values only; figures that are infinite, or not known, are null."""
+    """Return a plan for programs: JSON values only; infinite or unknown figures are null."""
     machines = explained.machines
     return {
         "name": explained.name,
@@ -124,7 +124,7 @@ def _flip_text(flip: Flip, value: float) -> str:
 
 
 def plain(value: float) -> str:
-    """Return a figure with three digits, whole from 1000 to a million: people do not read 1.46e+03."""
+    """Return a figure with three digits, whole from 1000 to a million, instead of 1.46e+03."""
     return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 

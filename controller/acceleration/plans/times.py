@@ -1,4 +1,4 @@
-"""CPU times of operators: what somebody states by kind, what a calibration knows, or anything that says t."""
+"""CPU times of operators: stated by kind, from a calibration, or from any source of t."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from controller.cluster.operators import Operator
 
 
 class CpuTimes(Protocol):
-    """What knows CPU times of operators."""
+    """A source of CPU times of operators."""
 
     def t_of(self, operator: Operator, /) -> Estimate:
-        """Return t, CPU seconds for 100 MB of what an operator reads; unknown with the reason."""
+        """Return t, CPU seconds for 100 MB of an operator's input; unknown with the reason."""
         ...
 
 
 @dataclass(frozen=True)
 class Stated:
-    """`t` are CPU seconds for 100 MB by kind; `otherwise` knows the other kinds, None if nobody does."""
+    """`t` are CPU seconds for 100 MB by kind; `otherwise` is the source for other kinds, None without one."""
 
     t: Mapping[str, float] = field(default_factory=dict)
     otherwise: CpuTimes | None = None
@@ -35,12 +35,12 @@ class Stated:
                 raise AccelerationError(f"t of {kind}: {seconds} s for 100 MB is not 0 or more and finite", at=kind)
 
     def t_of(self, operator: Operator, /) -> Estimate:
-        """Return t as it is stated, else as it is known otherwise; unknown with the reason."""
+        """Return the stated t, else that of the other source; unknown with the reason."""
         return t_of(self, operator, Side.BOTH, Growth.LINEAR)
 
 
 def t_of(known: CpuTimes, operator: Operator, side: Side, growth: Growth) -> Estimate:
-    """Return t of an operator, of a join's side, for its class; who does not tell sides or classes says one for all."""
+    """Return t of an operator, of a join's side, for its class; a source without sides or classes gives one for all."""
     if isinstance(known, Stated):
         if (seconds := known.t.get(operator.kind)) is not None:
             return Estimate.exactly(seconds, Basis.NOMINAL, f"t of {operator.kind} as it is stated")

@@ -1,4 +1,4 @@
-"""Plans of operators with the data between them, where they are placed, and what is said of each."""
+"""Plans of operators with the data between them, their placement, and its explanation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Data that an operator reads of another one, GB on each machine; both by their place in the plan."""
+    """Data that an operator reads from another one, GB on each machine; both by their position in the plan."""
 
     src: int
     dst: int
@@ -25,7 +25,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A graph's operators as work on each machine, each after all that it reads of; `ends` leave the plan."""
+    """A graph's operators as work on each machine, each after all of its inputs; outputs of `ends` leave the plan."""
 
     graph: OperatorGraph
     works: tuple[Work, ...]
@@ -35,9 +35,9 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is minimised: an operator's own seconds, and those of moving data along each edge between two devices.
+    """Objective: the operators' own seconds, and those of moving data along each edge between two devices.
 
-    `seconds` [operator, device] is infinite where an operator cannot run; `moves` [edge, of src, of dst]. The edges go
+    `seconds` [operator, device] is infinite if an operator cannot run; `moves` [edge, of src, of dst]. The edges go
     from lower to higher operators, two operators have at most one. Device 0, the CPU, runs everything.
     """
 
@@ -46,13 +46,13 @@ class Problem:
     moves: Floats
 
     def cost_s(self, devices: tuple[int, ...]) -> float:
-        """Return what a choice of a device for each operator costs."""
+        """Return the cost of a choice of a device for each operator."""
         own = sum(float(self.seconds[at, device]) for at, device in enumerate(devices))
         return own + sum(float(self.moves[at, devices[src], devices[dst]]) for at, (src, dst) in enumerate(self.edges))
 
 
 class Method(StrEnum):
-    """How devices were chosen for a whole plan; all but `search` find the least there is."""
+    """Method of choosing devices for a whole plan; all but `search` find the minimum."""
 
     TREE = "dynamic programming over the tree of operators, exact"
     CONDITIONED = "dynamic programming for each choice for results that several operators read, exact"
@@ -62,7 +62,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A device for each operator, by number, what that costs, and how it was found."""
+    """A device for each operator, by number, the cost, and the method."""
 
     devices: tuple[int, ...]
     cost_s: float
@@ -70,7 +70,7 @@ class Placement:
 
 
 class Quantity(StrEnum):
-    """What may change so that an operator changes its device."""
+    """Quantity whose change can flip an operator's device."""
 
     RATE = "rate"
     DATA = "data"
@@ -79,10 +79,10 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A break-even: where `quantity` is `value`, times `factor` of what it is now, and beyond, `to` takes over.
+    """A break-even: at `quantity` = `value`, `factor` times its present value, and beyond, `to` takes over.
 
-    Gbit/s between machines, GB of input of the whole job, or CPU seconds for 100 MB. Both are None where no value of it
-    changes the device; all else, and the devices of the operators beside it, stay as they are.
+    Gbit/s between machines, GB of input of the whole job, or CPU seconds for 100 MB. Both are None if no value changes
+    the device; everything else, including the devices of neighbouring operators, stays the same.
     """
 
     quantity: Quantity
@@ -93,9 +93,9 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedOperator:
-    """An operator of a plan: by itself (`decision`), in the plan (`device`, with `why`), and what would flip that.
+    """An operator of a plan: alone (`decision`), in the plan (`device`, with `why`), and what would flip that.
 
-    `moved_s` is the part of its seconds that moving what it reads of others takes, as they are placed.
+    `moved_s` is the part of its seconds for moving its inputs from other operators, as placed.
     """
 
     decision: Decision
@@ -111,8 +111,8 @@ class ExplainedOperator:
 class Explained:
     """A plan with a device for each operator.
 
-    Seconds are sums over operators: as placed, with each by itself (every intermediate through the machine's memory),
-    and all on the CPU. Operators whose time is not known are in none of them; `notes` say so.
+    Seconds are sums over operators: as placed, with each alone (every intermediate through the machine's memory), and
+    all on the CPU. Operators of unknown time are excluded, as `notes` state.
     """
 
     name: str

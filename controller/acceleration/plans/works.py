@@ -1,4 +1,4 @@
-"""An operator graph as works of the acceleration model: what each of so many machines does of it."""
+"""An operator graph as works of the acceleration model: each machine's part of it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _GROWTHS: Final[Mapping[str, Growth]] = {
     "top-n": Growth.SORT,
     "aggregate": Growth.GROUPED,
 }
-"""All other kinds are linear in what they read."""
+"""All other kinds are linear in their input."""
 _ROWS: Final = frozenset({"filter", "project", "table-scan", "join", "sort"})
-"""Kinds whose outputs of all machines are that many more rows when they are put together."""
+"""Kinds whose outputs from all machines keep all their rows when combined."""
 _JOINS: Final = (Growth.HASH_JOIN, Growth.SQUARE, Growth.LINEAR)
 _SHARED_SIZES: Final = frozenset({"rows", "kept_rows", "left_rows", "right_rows", "out_rows"})
 _BYTES_PER_GB: Final = 1e9
@@ -32,10 +32,10 @@ _BYTES_PER_GB: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a graph is read. `join` is the class of joins: hash-join, or square as the model's formulas have it.
+    """Options for reading a graph. `join` is the class of joins: hash-join, or square as in the model's formulas.
 
     `skew` is the fullest machine's data over the mean. `has_tenths`: each output is a tenth of the input, as the model
-    assumes, instead of what the graph says.
+    assumes, instead of the graph's value.
     """
 
     join: Growth = Growth.HASH_JOIN
@@ -48,10 +48,10 @@ class Reading:
 
 
 def plan_of(graph: OperatorGraph, count: int, known: CpuTimes, reading: Reading | None = None) -> Plan:
-    """Return a graph's operators as works of `count` machines, each of which does an equal part (but for skew).
+    """Return a graph's operators as works of `count` machines, each of which does an equal part (apart from skew).
 
-    CPU times are the calibration's for what one machine does; an operator that it does not know carries the reason.
-    Raises AccelerationError for a graph without operators and for sizes that a kind lacks.
+    CPU times are the calibration's for one machine's part; an operator that it does not know carries the reason. Raise
+    AccelerationError for a graph without operators and for missing sizes.
     """
     how = reading or Reading()
     if not graph.operators:
@@ -67,7 +67,7 @@ def plan_of(graph: OperatorGraph, count: int, known: CpuTimes, reading: Reading 
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """What goes into an operator on each machine, of a join its two sides, with t of each; None where it is nothing."""
+    """Inputs of an operator on each machine, for a join its two sides, with t of each; None without input."""
 
     input_gb: float
     t: Estimate | None
@@ -76,12 +76,12 @@ class _Sides:
 
     @property
     def unknown(self) -> Estimate | None:
-        """The first t that nobody knows."""
+        """The first unknown t."""
         return next((one for one in (self.t, self.other_t) if one is not None and not one.is_known), None)
 
     @property
     def basis(self) -> Basis:
-        """How firm t is."""
+        """Basis of t."""
         return next((one.basis for one in (self.t, self.other_t) if one is not None), Basis.MODELLED)
 
 
@@ -123,7 +123,7 @@ def _sides(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes
 
 
 def _join(operator: Operator, count: int, known: CpuTimes) -> _Sides:
-    """Return a join of hashes: the left side is looked up with, the right one is built."""
+    """Return a hash join: the left side probes, the right side is built."""
     _read_gb(operator, count)
     shape, part = dict(operator.shape), _part(operator, count)
     left_gb, right_gb = (
@@ -141,7 +141,7 @@ def _seconds(t: Estimate | None) -> float:
 
 
 def _part(operator: Operator, count: int) -> Operator:
-    """Return what one of so many machines does: an equal part of the rows; all groups, but no more than rows."""
+    """Return one machine's part: an equal part of the rows; all groups, but no more than rows."""
     if count == 1:
         return operator
     shape = {name: math.ceil(size / count) if name in _SHARED_SIZES else size for name, size in operator.shape}
@@ -159,7 +159,7 @@ def _read_gb(operator: Operator, count: int) -> float:
 
 
 def _output_gb(graph: OperatorGraph, operator: Operator, count: int) -> float | None:
-    """Return what others read of an operator, or what leaves the graph: the greater; None where nobody said."""
+    """Return the output read by other operators or leaving the graph, whichever is greater; None if unknown."""
     read = [_moved_bytes(graph, flow) for flow in graph.out_of[operator.name] if flow.nbytes is not None]
     if operator.output_bytes is not None:
         read.append(operator.output_bytes * operator.executions)
@@ -167,7 +167,7 @@ def _output_gb(graph: OperatorGraph, operator: Operator, count: int) -> float | 
 
 
 def _moved_bytes(graph: OperatorGraph, flow: Flow) -> int:
-    """Return what an edge moves: what is written once and read many times moves once."""
+    """Return the bytes moved by an edge: data written once and read many times moves once."""
     return (flow.nbytes or 0) * min(graph.operator[flow.src].executions, graph.operator[flow.dst].executions)
 
 
@@ -176,7 +176,7 @@ def _per(count: int) -> float:
 
 
 def reading_of(join: str, skew: float, *, has_tenths: bool) -> Reading:
-    """Return how a command line says that a graph is read; AccelerationError for a class that joins do not have."""
+    """Return the options of a command line for reading a graph; raise AccelerationError for an invalid join class."""
     if join not in set(Growth):
         raise AccelerationError(f"joins are {', '.join(_JOINS)}, not {join}", at="join")
     return Reading(Growth(join), skew, has_tenths)

@@ -1,1 +1,1 @@
-"""Policies by which operators choose devices at placement: of tasks on centres' units, of pods on nodes."""
+"""Policies that let operators choose devices at placement: of tasks on centres' units, and of pods on nodes."""

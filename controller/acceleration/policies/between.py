@@ -1,4 +1,4 @@
-"""What lies between the units of a centre: the cost map's paths between its hosts, else one rate that settings say."""
+"""Network between the units of a centre: the cost map's paths between its hosts, else one rate from the settings."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from controller.acceleration.values import Network, Round
 from controller.cluster.cost_map import CostMap
 
 MOST_HOSTS: Final = 16
-"""Of a centre with more, these stand for all: a tree over them takes milliseconds, one over a thousand seconds."""
+"""Hosts that represent a larger centre: a tree over them takes milliseconds, one over a thousand takes seconds."""
 _STEPS: Final = 50
-"""Times are told apart in so many steps for each tenfold, 4.7 % each: what is measured never stands still, and each
-other figure is another answer to be worked out."""
+"""Steps per factor of ten into which times are quantised, 4.7 % each.
+
+Measurements always fluctuate, and each distinct figure would need another computation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The network of a job's machines, or why there is none. `is_from_costs` says whether a cost map has it."""
+    """The network of a job's machines, or why there is none. `is_from_costs` tells whether it is from a cost map."""
 
     network: Network | None
     is_from_costs: bool = False
@@ -32,9 +34,9 @@ class Between:
 
 @dataclass(slots=True)
 class UnitNetworks:
-    """Networks between units. Units stand one on each host, near ones first; of more units than hosts the rate counts.
+    """Networks between units. Units are on one host each, near ones first; with more units than hosts the rate is used.
 
-    What a cost map has said is kept until there is another.
+    Results are cached until there is another cost map.
     """
 
     hardware: Hardware
@@ -43,7 +45,7 @@ class UnitNetworks:
     _kept: dict[tuple[tuple[str, ...], int], Between] = field(default_factory=dict)
 
     def of(self, costs: CostMap | None, hosts: Sequence[str], units: int) -> Between:
-        """Return what is between so many units of a centre on these hosts of the topology."""
+        """Return the network between so many units of a centre on these hosts of the topology."""
         if costs is None or units < 2:
             return self._by_rate()
         known = tuple(name for name in hosts if name in costs.model.host_number)

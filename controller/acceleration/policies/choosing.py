@@ -1,4 +1,4 @@
-"""Which device each operator gets on machines with these accelerators, for policies that ask it over and over."""
+"""Devices of operators on machines with given accelerators, for policies that ask repeatedly."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from controller.cluster.operators import OperatorError
 from dataplane.topology.values import DeviceKind
 
 _KEPT: Final = 4096
-"""Answers that are kept: of so many kinds of tasks, accelerators and networks."""
+"""Number of cached answers, over kinds of tasks, accelerators and networks."""
 MOST_FLOWS: Final = 512
-"""Between operators, likewise: a graph of so many is placed within a tenth of a second, one of thousands is not."""
+"""Maximum flows between operators: this many are placed within a tenth of a second, thousands are not."""
 _SHOWN: Final = 8
 """Operators named in a reason; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What operators take, each on its device; None, with the problem, where that cannot be said."""
+    """Times of operators, each on its device; None, with the problem, if unknown."""
 
     explained: Explained | None
     problem: str = ""
 
     @property
     def seconds(self) -> float:
-        """What all of them take together, by the model; 0 where it cannot be said."""
+        """Total seconds according to the model; 0 if unknown."""
         return 0.0 if self.explained is None else self.explained.placed_s
 
     @property
     def labels(self) -> frozenset[str]:
-        """Accelerators, and the CPU, that some operator is on."""
+        """Accelerators, and the CPU, used by some operator."""
         return frozenset(one.device for one in self.explained.operators) if self.explained else frozenset()
 
     @property
     def reason(self) -> str:
-        """The device of each operator, and what that takes against the CPU alone; in one line."""
+        """The device of each operator, and the time relative to the CPU alone; in one line."""
         if self.explained is None:
             return self.problem
         explained = self.explained
@@ -62,7 +62,7 @@ class Placed:
         )
 
     def devices(self, kinds: Mapping[str, DeviceKind]) -> tuple[OperatorDevice, ...]:
-        """Return what a program is told, by accelerators' kinds; nothing where names are too long to be told."""
+        """Return the devices for a program, by accelerators' kinds; nothing if names are too long to pass on."""
         found = tuple(
             OperatorDevice(operator=one.decision.work.name, device=kinds.get(one.device, DeviceKind.CPU))
             for one in (self.explained.operators if self.explained else ())
@@ -71,10 +71,10 @@ class Placed:
 
 
 class Chooser:
-    """Has operators choose devices; whoever submits them says what he likes, and gets an answer for it.
+    """Chooses devices for operators; accepts any input from submitters and always returns an answer.
 
-    `hardware` is a file, '' for the accelerator of the calibration; that is a file, too, '' for none: then operators
-    that nobody has timed are not known, and the accelerator is the built-in calibration's.
+    `hardware` is a file, '' for the accelerator of the calibration; the calibration is a file, too, '' for none: then
+    operators without measured times are unknown, and the accelerator is that of the built-in calibration.
     """
 
     def __init__(self, hardware: str, calibration: str) -> None:
@@ -84,9 +84,9 @@ class Chooser:
         else:
             known = self._calibration or DEFAULT
             found = (known.accelerator_of(kind) for kind in DeviceKind if kind is not DeviceKind.CPU)
-            # Compression is worth its time on slow networks alone; a hardware file may ask for it.
+            # Compression only pays off on slow networks; a hardware file may enable it.
             there = tuple(replace(one, compression=None) for one in found if one is not None)
-            # Of another machine: what a node says of its own bus and memory is nearer the truth.
+            # From another machine: a node's own values of bus and memory are more accurate.
             self.hardware = Hardware(accelerators=there, said=(frozenset(),) * len(there))
         self.kinds = {one.label: one.kind for one in self.hardware.accelerators}
         self._placed = lru_cache(_KEPT)(self._place)
@@ -99,7 +99,7 @@ class Chooser:
         network: Network,
         machines: int,
     ) -> Placed:
-        """Return where operators go that so many machines share; `known` are they as `key_of` has them."""
+        """Return the placement of operators on so many machines; `known` is their form from `key_of`."""
         if not operators:
             return Placed(None, "nothing is known of what it computes")
         if len(operators) > MOST_OPERATORS:
@@ -122,5 +122,5 @@ class Chooser:
 
 
 def key_of(operators: tuple[OperatorCount, ...]) -> bytes:
-    """Return operators as one value that answers are kept by."""
+    """Return operators as a cache key."""
     return msgspec.json.encode(operators)

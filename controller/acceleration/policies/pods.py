@@ -1,4 +1,4 @@
-"""The policy of pods by which their operators choose devices: what they take on each node's devices, by the model."""
+"""The pod policy by which operators choose devices: by their modelled time on each node's devices."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ Accelerators = tuple[Accelerator, ...]
 
 @dataclass(frozen=True, eq=False)
 class _Kinds:
-    """Nodes by what a pod with some request finds there: the number of each one's accelerators among all."""
+    """Nodes by what a pod with some request finds there: the index of each one's accelerators among all."""
 
     of_node: Ids
     accelerators: tuple[Accelerators, ...]
 
 
 class PodDevices:
-    """Prefers nodes on whose devices the pod's operators take the least time, each where the model chooses.
+    """Prefers nodes whose devices give the pod's operators the least time, with the model choosing each device.
 
     The pod counts as one machine, with those of the node's devices that it asks for: the one with the slowest bus and
-    the least memory, and of a part of a device the part. A pod that asks for no device, or says nothing of its
-    operators, is left alone.
+    the least memory, and for a part of a device that part. A pod that asks for no device, or does not state its
+    operators, is skipped.
     """
 
     class Settings(Strict, frozen=True):
         """The file of the nodes' hardware, and of a calibration; as for tasks.
 
-        An accelerator with a name is that of the model that is called so, one without is that of all others.
+        An accelerator with a name applies to the model of that name, one without a name to all others.
         """
 
         hardware: str = ""
@@ -59,7 +59,7 @@ class PodDevices:
         self._kinds: dict[tuple[DeviceRequest, ...], _Kinds] = {}
 
     def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:  # noqa: ARG002 - a score's signature
-        """Return whether the pod is left alone."""
+        """Return whether the pod is skipped."""
         return not pod.operators or not pod.request.devices or len(pod.operators) > MOST_OPERATORS
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
@@ -74,13 +74,13 @@ class PodDevices:
         return points
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return each operator's device, and what that takes against the CPU alone."""
+        """Return each operator's device, and the time relative to the CPU alone."""
         if not pod.request.devices:
             return "it counts for pods with devices"
         return self._of(pod, snapshot, node).reason
 
     def operator_devices(self, pod: PendingPod, snapshot: Snapshot, node: int) -> tuple[OperatorDevice, ...]:
-        """Return the kind of device of each operator on a node; nothing where nothing can be said."""
+        """Return the kind of device of each operator on a node; nothing if unknown."""
         return self._of(pod, snapshot, node).devices(self._chooser.kinds)
 
     def _of(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Placed:
@@ -91,7 +91,7 @@ class PodDevices:
         return self._chooser.place(pod.operators, known, accelerators, _ALONE, 1)
 
     def _kinds_of(self, pod: PendingPod, columns: NodeColumns) -> _Kinds:
-        """Return what a request finds on all nodes, worked out once as long as nodes stay what they are."""
+        """Return the result of a request for all nodes, cached until nodes change."""
         if columns is not self._columns:
             self._columns, self._kinds = columns, {}
         request = pod.request.devices
@@ -102,7 +102,7 @@ class PodDevices:
         return found
 
     def _found(self, request: tuple[DeviceRequest, ...], node: Node) -> Accelerators:
-        """Return what a pod's operators may run on beside the CPU on a node, once for each accelerator."""
+        """Return the accelerators for a pod's operators on a node, each listed once."""
         found = {one.label: one for wanted in request for one in self._serving(wanted, node)}
         return tuple(found.values())
 
@@ -117,7 +117,7 @@ class PodDevices:
             yield _part(self._completed(one, of_it), wanted)
 
     def _completed(self, one: Accelerator, devices: list[Device]) -> Accelerator:
-        """Return an accelerator with the slowest bus and the least memory of devices, where its file says nothing."""
+        """Return an accelerator with the slowest bus and the least memory of devices, where its file has no value."""
         said = self._said.get(one.label, OPTIONAL)
         buses = [device.bus.bytes_per_s for device in devices if device.bus is not None and device.bus.bytes_per_s]
         memories = [device.memory_bytes for device in devices if device.memory_bytes]
@@ -129,7 +129,7 @@ class PodDevices:
 
 
 def _part(one: Accelerator, wanted: DeviceRequest) -> Accelerator:
-    """Return the part of an accelerator that is asked for: so much of its arithmetic, and of its memory."""
+    """Return the requested part of an accelerator: that share of its arithmetic and memory."""
     if wanted.memory_bytes:
         one = replace(one, memory_gb=min(one.memory_gb, wanted.memory_bytes / _GB))
     if wanted.thousandths == WHOLE:

@@ -1,4 +1,4 @@
-"""The policy of tasks by which their operators choose devices: what they take on each centre's units, by the model."""
+"""The task policy by which operators choose devices: by their modelled time on each centre's units."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dataplane.topology.units import parse_rate_bps
 
 
 class OperatorDevices:
-    """Prefers units on which the task's operators take the least time, each on the device that the model chooses.
+    """Prefers units that give the task's operators the least time, with the model choosing each device.
 
-    A unit counts as one of the machines that share the job. What of a unit's devices no operator would use is better
-    left to others: of units that take as long, those without it come first. Operators whose time nobody knows stay on
-    the CPU and count on no unit; a task that says nothing of its operators is left alone.
+    A unit counts as one of the machines that share the job. Devices that no operator would use are better left to
+    others: among equally fast units, those without idle devices come first. Operators of unknown time stay on the CPU
+    and do not count; a task that does not state its operators is skipped.
     """
 
     class Settings(Strict, frozen=True):
         """The file of the units' hardware, the rate between two units of a centre, and the file of a calibration.
 
-        Without the first, units with a GPU have the calibration's, or the built-in one's. The rate counts where the
-        cost map does not know a centre's hosts, or it is one. Without a calibration, operators that a task's trace has
-        not timed are not known.
+        Without the first, units with a GPU have the calibration's, or the built-in one's. The rate is used if the cost
+        map does not know a centre's hosts, or it is only one. Without a calibration, operators that a task's trace has
+        not timed are unknown.
         """
 
         hardware: str = ""
@@ -42,9 +42,9 @@ class OperatorDevices:
         self._networks = UnitNetworks(self._chooser.hardware, parse_rate_bps(settings.rate))
 
     def points(self, asked: Question, rows: Longs) -> Longs:
-        """Return the most points for the least time, half of them for twice as much, one less for an idle device.
+        """Return the most points for the least time, half of them for twice as much, minus one for an idle device.
 
-        None for units that no network joins.
+        None for units without a network between them.
         """
         known = key_of(asked.task.operators)
         found = [self._of(asked, row, known) for row in rows.tolist()]
@@ -54,7 +54,7 @@ class OperatorDevices:
         return spared
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return each operator's device, what that takes against the CPU alone, and how fast the network is."""
+        """Return each operator's device, the time relative to the CPU alone, and the speed of the network."""
         placed = self._of(asked, row, key_of(asked.task.operators))
         between = self._networks.of(asked.view.costs, self._hosts(asked, row), self._units(asked, row))
         if placed is None:
@@ -64,12 +64,12 @@ class OperatorDevices:
         return f"{placed.reason}; {between.network.rate_gbit_per_s:.2g} Gbit/s between its units by the cost map"
 
     def operator_devices(self, asked: Question, row: int) -> tuple[OperatorDevice, ...]:
-        """Return the kind of device of each operator on an option's units; nothing where nothing can be said."""
+        """Return the kind of device of each operator on an option's units; nothing if unknown."""
         placed = self._of(asked, row, key_of(asked.task.operators))
         return () if placed is None else placed.devices(self._chooser.kinds)
 
     def _of(self, asked: Question, row: int, known: bytes) -> Placed | None:
-        """Return where operators go on an option's units; None where nothing leads between these."""
+        """Return the placement of operators on an option's units; None without a path between these."""
         units = self._units(asked, row)
         between = self._networks.of(asked.view.costs, self._hosts(asked, row), units)
         if between.network is None:
@@ -85,7 +85,7 @@ class OperatorDevices:
         return int(asked.options.units[row])
 
     def _has_idle(self, asked: Question, row: int, placed: Placed | None) -> bool:
-        """Return whether a unit has a device, of those that the hardware file knows, that no operator has taken."""
+        """Return whether a unit has a device known to the hardware file that no operator uses."""
         if placed is None or placed.explained is None:
             return False
         has = offer_of(asked, row).devices

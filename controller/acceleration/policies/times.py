@@ -19,7 +19,7 @@ _ALONE: Final = Machines(Network(math.inf), 1)
 
 
 class MeasuredTimes:
-    """CPU times of a task's operators, as a trace measured them where it was submitted; else those of a calibration."""
+    """CPU times of a task's operators, measured by a trace at submission; else those of a calibration."""
 
     def __init__(self, counts: Sequence[OperatorCount], otherwise: Calibration | None = None) -> None:
         self.graph = graph_of_operators("task", counts)
@@ -29,7 +29,7 @@ class MeasuredTimes:
         self._t = _measured(works, {one.name: one.seconds for one in counts})
 
     def t_of(self, operator: Operator, /) -> Estimate:
-        """Return t, CPU seconds for 100 MB of what an operator reads; unknown with the reason."""
+        """Return t, CPU seconds for 100 MB of an operator's input; unknown with the reason."""
         if (found := self._t.get(operator.name)) is not None:
             return Estimate.exactly(found, Basis.HISTORY, "as measured where the task was submitted")
         if self._otherwise is not None:
@@ -38,7 +38,7 @@ class MeasuredTimes:
 
 
 def _measured(works: tuple[Work, ...], seconds: Mapping[str, float | None]) -> dict[str, float]:
-    """Return t such that the operator's class gives the measured seconds back, of works of a second on one machine."""
+    """Return t for which the operator's class reproduces the measured seconds; `works` take a second on one machine."""
     unit_s = times(Works.of(works), _ALONE).compute_s.tolist()
     found = ((work.name, seconds[work.name], unit) for work, unit in zip(works, unit_s, strict=True))
     return {name: measured / unit for name, measured, unit in found if measured is not None and unit > 0}

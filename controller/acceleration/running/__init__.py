@@ -1,1 +1,1 @@
-"""Operators run for real, on workers that reduce over a tree."""
+"""Runs operators on workers that reduce over a tree."""

@@ -1,14 +1,14 @@
-"""Connections between workers and whoever runs a statement on them; both ends prove that they know the secret.
+"""Mutually authenticated connections between workers and the client that runs a statement on them.
 
-The one that is connected to says a nonce of 16 bytes, the other one a nonce of its own and HMAC-SHA256 of both under
-the secret, then the first proves itself the same way. Each frame after that is
+The accepting end sends a nonce of 16 bytes, the connecting end its own nonce and HMAC-SHA256 of both under the secret,
+then the accepting end proves itself the same way. Each frame after that is
 
     length      4 bytes, big-endian
     tag        32 bytes: HMAC-SHA256 of the frame's number, length and body, by a key of connection and direction
     body       a message in JSON, or a piece of a table
 
-so that nothing can be put in, left out, repeated or turned round by whoever is between; but all can be read there.
-A table follows the message that says its bytes; what is longer than the receiver's limit is refused before it is read.
+so that an attacker in between can read everything, but cannot insert, drop, repeat or reorder frames. A table follows
+the message that states its length; one longer than the receiver's limit is refused before it is read.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _TAG_BYTES: Final = 32
 _HEADER: Final = struct.Struct("!I")
 _NUMBER: Final = struct.Struct("!QI")
 _MOST_WORDS: Final = 1 << 20
-"""Bytes of a message without its table."""
+"""Maximum bytes of a message without its table."""
 _PIECE: Final = 4 << 20
-"""Bytes of a table in one frame."""
+"""Maximum bytes of a table in one frame."""
 _HANDSHAKE_S: Final = 5.0
 _UNIX: Final = "unix:"
 
@@ -47,10 +47,10 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one end gives and takes at most.
+    """Limits of one end of a connection.
 
-    `most_table_bytes` is of one table, `most_held_bytes` of all that a worker holds of others at a time, `silence_s`
-    how long the other end may send nothing where something is due.
+    `most_table_bytes` is for one table, `most_held_bytes` for everything that a worker holds for others at a time,
+    `silence_s` how long the other end may be silent when data is due.
     """
 
     most_table_bytes: int = 1 << 30
@@ -60,7 +60,7 @@ class Limits:
 
 
 class Channel:
-    """A connection whose ends know each other; OSError where it breaks, RunError for what is not allowed."""
+    """An authenticated connection; raises OSError if it breaks, RunError for protocol violations."""
 
     def __init__(self, connection: socket.socket, secret: bytes, limits: Limits, *, is_listener: bool) -> None:
         self._socket, self._limits = connection, limits
@@ -73,7 +73,7 @@ class Channel:
         self._in_key = hmac.digest(session, theirs, "sha256")
 
     def send(self, message: Message, table: pa.Table | None = None) -> int:
-        """Send a message, and a table with it; return the table's bytes."""
+        """Send a message, optionally with a table; return the table's bytes."""
         body = b"" if table is None else memoryview(_encoded(table))
         words = json.dumps(message | {"table_bytes": None if table is None else len(body)}).encode()
         self._frame(memoryview(words))
@@ -82,7 +82,7 @@ class Channel:
         return len(body)
 
     def receive(self, within_s: float, room_bytes: int | None = None) -> tuple[Message, pa.Table | None]:
-        """Return the next message, which begins within so many seconds, with its table of at most so many bytes."""
+        """Return the next message, which must begin within this time, with its table up to this size."""
         ends_s = time.monotonic() + within_s
         words = self._body(_MOST_WORDS, ends_s)
         ends_s = max(ends_s, time.monotonic() + self._limits.silence_s)
@@ -101,8 +101,8 @@ class Channel:
         return message, _decoded(self._table(nbytes))
 
     def close(self) -> None:
-        """Leave; whoever waits at either end is told."""
-        with suppress(OSError):  # the other end is gone already
+        """Close the connection; waiters at both ends are notified."""
+        with suppress(OSError):  # the other end is already gone
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
@@ -113,7 +113,7 @@ class Channel:
         self.close()
 
     def _introduce(self, secret: bytes, *, is_listener: bool) -> bytes:
-        """Prove to the other end that this one knows the secret, and have it prove that too; return a session's key."""
+        """Authenticate both ends to each other; return a session key."""
         ends_s = time.monotonic() + _HANDSHAKE_S
         ours = secrets.token_bytes(_NONCE_BYTES)
         self._socket.settimeout(_HANDSHAKE_S)
@@ -146,7 +146,7 @@ class Channel:
         self._socket.sendall(body)
 
     def _table(self, nbytes: int) -> bytearray:
-        """Return so many bytes, that come in frames."""
+        """Return this many bytes, received in frames."""
         found = bytearray(nbytes)
         view, place = memoryview(found), 0
         while place < nbytes:
@@ -156,7 +156,7 @@ class Channel:
         return found
 
     def _body(self, most: int, ends_s: float, into: memoryview | None = None) -> memoryview:
-        """Return a frame's body; with `into`, where it is of that very length."""
+        """Return a frame's body; with `into`, store it there, if it is of exactly that length."""
         head = self._exactly(_HEADER.size + _TAG_BYTES, ends_s)
         (length,) = _HEADER.unpack_from(head)
         if length > most or (into is not None and length != len(into)):
@@ -204,7 +204,7 @@ def connect(address: str, secret: bytes, limits: Limits, within_s: float = _HAND
 
 
 def listen(address: str, backlog: int) -> socket.socket:
-    """Return a socket that listens at HOST:PORT, or at unix:PATH in a folder that only its user can enter."""
+    """Return a listening socket at HOST:PORT, or at unix:PATH in a folder that only its user can enter."""
     try:
         if not address.startswith(_UNIX):
             host, port = host_and_port(address, least_port=0)
@@ -214,7 +214,7 @@ def listen(address: str, backlog: int) -> socket.socket:
         if problem := prepare(path.parent):
             raise RunError(f"{address}: {problem}")
         if path.is_socket() and not _answers(path):
-            path.unlink()  # of a worker that was killed
+            path.unlink()  # left by a killed worker
         found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         found.bind(str(path))
         path.chmod(0o600)
@@ -225,7 +225,7 @@ def listen(address: str, backlog: int) -> socket.socket:
 
 
 def _answers(path: Path) -> bool:
-    """Return whether somebody listens at a socket."""
+    """Return whether a process listens at a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
         try:
             trying.connect(str(path))
@@ -235,7 +235,7 @@ def _answers(path: Path) -> bool:
 
 
 def host_and_port(address: str, least_port: int = 1) -> tuple[str, int]:
-    """Return host and port of HOST:PORT; raise RunError for what is none."""
+    """Return host and port of HOST:PORT; raise RunError if invalid."""
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and least_port <= int(port) < 1 << 16):
         raise RunError(f"{address!r} is neither HOST:PORT nor unix:PATH")

@@ -1,4 +1,4 @@
-"""Workers, seen by whoever runs something on them: they are given shards, run jobs over a tree, and are timed."""
+"""Workers from the client's side: gives them shards, runs jobs over a tree, and times them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from controller.acceleration.running.jobs import Order, Step
 from controller.acceleration.running.values import Plan, Run, Sample, Trial, WorkerTimes
 
 _GRACE_S: Final = 0.5
-"""After a failure: whoever is gone is told then, and is the reason for what others say."""
+"""Wait after a failure, so that a lost worker is noticed and reported as the cause of other errors."""
 T = TypeVar("T")
 
 
 Connecting = Callable[[Callable[[], Channel]], Channel]
-"""Calls what makes a connection, where it is to be made: in a network namespace, say."""
+"""Wraps the making of a connection, for example to run it in a network namespace."""
 
 
 class Cluster:
     """A session with each of some workers, for one plan, while the `with` block lasts.
 
-    `addresses` are HOST:PORT or unix:PATH, in the tree's order; workers reach each other there too. Raise RunError, or
-    LostWorkerError, naming the worker; after that the cluster is of no more use.
+    `addresses` are HOST:PORT or unix:PATH, in the tree's order; workers also reach each other there. Raise RunError, or
+    LostWorkerError, naming the worker; after that the cluster is unusable.
     """
 
     def __init__(
@@ -110,26 +110,26 @@ class Cluster:
         return Run(ended_s[0] - begun_s, tuple(workers))
 
     def result(self) -> pa.Table:
-        """Return the result of the last run, which the first worker has, as the tree's root."""
+        """Return the result of the last run from the first worker, the tree's root."""
         _, table = self._asked(0, {"type": "result"})
         if table is None:
             raise RunError(f"worker {self.addresses[0]}: a result without a table")
         return table
 
     def trial(self, copies: int, at_least_s: float = 0.2) -> Trial:
-        """Time the operator on the first worker's shard, alone, and a merge of so many copies of what it yields."""
+        """Time the operator on the first worker's shard, alone, and a merge of this many copies of its result."""
         answer, _ = self._asked(0, {"type": "trial", "copies": copies, "at_least_s": at_least_s})
         return msgspec.convert(answer["trial"], Trial)
 
     def sample(self, nbytes: int) -> Sample:
-        """Have the first worker send so many bytes to the second one."""
+        """Have the first worker send this many bytes to the second one."""
         answer, _ = self._asked(0, {"type": "sample", "address": self.addresses[1], "nbytes": nbytes})
         return msgspec.convert(answer["sample"], Sample)
 
     def _asked(
         self, place: int, message: Message, table: pa.Table | None = None
     ) -> tuple[dict[str, Any], pa.Table | None]:
-        """Return a worker's answer; LostWorkerError where it is gone or silent, RunError where it refuses."""
+        """Return a worker's answer; raise LostWorkerError if it is gone or silent, RunError if it refuses."""
         channel, address = self._channels[place], self.addresses[place]
         try:
             channel.send(message, table)
@@ -145,9 +145,9 @@ class Cluster:
         return answer, found
 
     def _each(self, function: Callable[[int], T], count: int | None = None) -> list[T]:
-        """Return what a function returns for each of the first workers, all at a time.
+        """Return a function's results for each of the first workers, in parallel.
 
-        Of several failures the one of a lost worker is raised, as others follow from it; the rest is ended.
+        Among several failures that of a lost worker is raised, as others follow from it; the rest is cancelled.
         """
         futures = [self._pool.submit(function, place) for place in range(count or len(self.addresses))]
         done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
@@ -162,13 +162,13 @@ class Cluster:
 
 
 def shards_of(table: pa.Table, count: int) -> list[pa.Table]:
-    """Return a table's rows in so many parts of equal size, one row more or less."""
+    """Return a table's rows in this many parts of equal size, give or take one row."""
     bounds = [table.num_rows * place // count for place in range(count + 1)]
     return [table.slice(begin, end - begin) for begin, end in pairwise(bounds)]
 
 
 def orders_of(tree: ReductionTree, addresses: Sequence[str], job: str, deadline_s: float) -> list[Order]:
-    """Return what each worker has to do in a tree whose hosts are the places of its workers."""
+    """Return each worker's orders in a tree whose hosts are the positions of its workers."""
     steps: dict[str, list[Step]] = {name: [] for name in tree.hosts}
     for groups in tree.rounds:
         for group in groups:

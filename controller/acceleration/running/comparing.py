@@ -1,8 +1,8 @@
-"""What the model says of a run, by trials of one worker without a network; and what the run took.
+"""The model's prediction of a run, from trials of one worker without a network, and the measured result.
 
-The model's figures are those that decide where operators run. t is what one worker takes for its shard, the merge's t
-what it takes for copies of its result; the network is a rate, or rounds by real paths. Nothing of the run itself is in
-the prediction.
+The model's figures are those that decide where operators run. t is one worker's time for its shard, the merge's t that
+for copies of its result; the network is a rate, or rounds by real paths. The prediction uses nothing from the run
+itself.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _GB_GBIT: Final = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """What the network takes of a machine's processor, at the share of it that the machine has.
+    """Cost of networking for a machine's processor, at the share of it that the machine has.
 
-    Seconds for a GB that it receives or sends, and for each table beside those.
+    Seconds per GB received or sent, plus seconds per table.
     """
 
     receive_s_per_gb: float = 0.0
@@ -52,25 +52,25 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """The predicted one: how many times quicker all machines are than one."""
+        """The predicted ratio: the speed-up of all machines over one."""
         return self.one.total_s / self.all.total_s
 
     @property
     def measured_ratio(self) -> float:
-        """The same as measured."""
+        """The measured ratio."""
         return self.one_measured_s / self.all_measured_s
 
     @property
     def error(self) -> float:
-        """By which part of the measured ratio the predicted one is wrong."""
+        """Relative error of the predicted ratio."""
         return abs(self.ratio / self.measured_ratio - 1)
 
 
 def work_of(plan: Plan, trials: Sequence[Trial], input_gb: float) -> Work:
-    """Return an operator's work on shards of `input_gb`, by trials of shards of other sizes.
+    """Return an operator's work on shards of `input_gb`, from trials of shards of other sizes.
 
-    t is that of this size: what a statement takes whatever its data (of a join: the other side) is told from the rest
-    by the trials' sizes, where there are several. A statement without an operator's name counts as linear.
+    t is for this size: several trial sizes separate a statement's constant time (for a join: the other side) from the
+    rest. A statement without an operator's name counts as linear.
     """
     growth = Growth.LINEAR if plan.operator is None else _GROWTHS[plan.operator.kind]
     first = max(trials, key=lambda one: one.input_bytes)
@@ -96,9 +96,9 @@ def work_of(plan: Plan, trials: Sequence[Trial], input_gb: float) -> Work:
 
 
 def members(count: int, fan_in: int, rate_gbit_per_s: float) -> Machines:
-    """Return machines of one rate, whose aggregators are members of the groups that they aggregate, as workers are.
+    """Return machines of one rate, whose aggregators are members of the groups that they aggregate, like workers.
 
-    They receive over one link what all others of the group send.
+    They receive over one link everything that the others of the group send.
     """
     plain = Machines(Network(rate_gbit_per_s), count, fan_in, TransferModel.PER_PATH)
     s_per_gb = _GB_GBIT / rate_gbit_per_s
@@ -111,7 +111,7 @@ def members(count: int, fan_in: int, rate_gbit_per_s: float) -> Machines:
 
 
 def processing_of(small: Sample, large: Sample, slower: float) -> Processing:
-    """Return what two tables of different sizes say; a machine takes so many times its processor's time."""
+    """Return the costs from two tables of different sizes; `slower` is a machine's time over its processor's."""
     gb = (large.nbytes - small.nbytes) / _GB
     if gb <= 0:
         raise RunError(f"samples of {small.nbytes} and {large.nbytes} bytes: the second is the larger one")
@@ -124,9 +124,9 @@ def processing_of(small: Sample, large: Sample, slower: float) -> Processing:
 
 
 def processed(machines: Machines, processing: Processing) -> Machines:
-    """Return machines whose rounds by paths take what their processors need for the network, where that is longer.
+    """Return machines whose rounds by paths take their processors' networking time, if that is longer.
 
-    Data is sent, carried and received at the same time; tables one by one before that. Aggregators are members.
+    Data is sent, carried and received at the same time; before that, tables one by one. Aggregators are members.
     """
     assert machines.network.rounds is not None
     held, rounds = (1, *machines.shares), []
@@ -143,16 +143,17 @@ def processed(machines: Machines, processing: Processing) -> Machines:
 
 
 def predicted(plan: Plan, trials: Sequence[Trial], input_gb: float, machines: Machines) -> tuple[Times, Times]:
-    """Return what one machine takes for the data of all, and what all take, each for `input_gb`."""
+    """Return the time of one machine for all data, and that of all machines, each for `input_gb`."""
     alone = Machines(Network(machines.network.rate_gbit_per_s), 1, machines.fan_in, machines.transfer)
     one = work_of(plan, trials, input_gb * machines.count)
     return times(Works.of([one]), alone)[0], times(Works.of([work_of(plan, trials, input_gb)]), machines)[0]
 
 
 def _line(growth: Growth, points: Sequence[tuple[float, float]], nbytes: float) -> tuple[float, float]:
-    """Return the seconds for so many bytes, and what of them does not grow, by points of bytes and seconds.
+    """Return the seconds for this many bytes, and their constant part, from points of bytes and seconds.
 
-    The line through the least and the greatest point, over what the class says; never falling, never below 0 at 0.
+    The line through the smallest and the greatest point, plus the class's own growth; never falling, never below 0 at
+    0.
     """
     (low, low_s), (high, high_s) = min(points), max(points)
     low_unit, high_unit, unit = (_unit_s(growth, size) for size in (low, high, nbytes))
@@ -165,12 +166,12 @@ def _line(growth: Growth, points: Sequence[tuple[float, float]], nbytes: float) 
 
 
 def _t_of(growth: Growth, nbytes: float, seconds: float) -> float:
-    """Return the t by which so many bytes take so long."""
+    """Return the t for which this many bytes take this long."""
     unit_s = _unit_s(growth, nbytes)
     return seconds / unit_s if unit_s else 0.0
 
 
 def _unit_s(growth: Growth, nbytes: float) -> float:
-    """Return what so many bytes take at a t of 1, as the model has it."""
+    """Return the model's time for this many bytes at a t of 1."""
     unit = Work("unit", growth, 1.0, nbytes / _GB, output_gb=0.0)
     return times(Works.of([unit]), Machines(Network(1.0), 1))[0].compute_s

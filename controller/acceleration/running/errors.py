@@ -1,9 +1,9 @@
 """Errors of running operators on workers.
 
 AccelerationError
-└── RunError              a statement or operator cannot be run so, or a run has failed
-    ├── LostWorkerError   a worker has ended or says nothing
-    └── StatementError    a statement that cannot be run in parts that are merged
+└── RunError              a statement or operator cannot be run, or a run has failed
+    ├── LostWorkerError   a worker has ended or is silent
+    └── StatementError    a statement cannot be split into parts and merged
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class RunError(AccelerationError):
 
 
 class LostWorkerError(RunError):
-    """A worker has ended, or says nothing; the text names it."""
+    """A worker has ended or is silent; the text names it."""
 
 
 class StatementError(RunError):
-    """A statement cannot be run in parts that are merged; the text names what of it cannot."""
+    """A statement cannot be split into parts and merged; the text names the reason."""

@@ -1,4 +1,4 @@
-"""Which hosts of a topology the workers of a run are, and what their tree's rounds take over the paths between them."""
+"""Maps a run's workers to hosts of a topology, and times their tree's rounds over the paths between them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dataplane.topology.values import Topology
 
 
 def hosts_of(addresses: Sequence[str], hardware: Hardware, costs: CostMap) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the host that each worker is, and notes: by a hardware file's names, in order, else by addresses.
+    """Return each worker's host, and notes: by a hardware file's names, in order, else by addresses.
 
-    Workers on sockets of this machine stand for as many hosts, near ones side by side. RunError for workers on hosts
-    that the topology lacks, two on one host, and another number of workers than hosts are named.
+    Workers on sockets of this machine represent as many hosts, near ones adjacent. Raise RunError for workers on hosts
+    missing from the topology, two on one host, and a number of workers different from that of named hosts.
     """
     count, topology = len(addresses), costs.model.topology
     if isinstance(hardware.machines, tuple):
@@ -38,7 +38,7 @@ def hosts_of(addresses: Sequence[str], hardware: Hardware, costs: CostMap) -> tu
 def machines_between(
     costs: CostMap, hosts: Sequence[str], fan_in: int, efficiency: float = 1.0
 ) -> tuple[Machines, tuple[str, ...]]:
-    """Return machines that reduce over the paths between these hosts, in this order, as workers do; and notes."""
+    """Return machines that reduce over the paths between these hosts, in this order, like workers; and notes."""
     found = timed(costs, reduction_tree(hosts, fan_in, Aggregators.MEMBER), efficiency=efficiency)
     network = Network(found.rate_gbit_per_s, rounds_of(found))
     return Machines(network, len(hosts), fan_in, TransferModel.PER_PATH), notes_of(found)

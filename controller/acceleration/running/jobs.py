@@ -1,4 +1,4 @@
-"""One worker's part of one run: computes, takes what its children send, merges round by round, sends to its parent."""
+"""One worker's part of a run: computes, receives its children's results, merges by round, and sends to its parent."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dataplane.config import Strict
 
 _WAKE_S = 0.2
 MOST_SAMPLE_BYTES = 64 << 20
-"""Of what a worker takes for nothing but the time that it takes, with all that is around its table."""
+"""Maximum size of a timing sample, including everything around its table."""
 
 
 class Step(Strict, frozen=True):
-    """What a worker does in one round: it takes results of these workers, or sends its own to one, at an address."""
+    """One worker's part of a round: it receives results of these workers, or sends its own to the one at an address."""
 
     receive: tuple[str, ...] = ()
     send: str = ""
@@ -28,7 +28,7 @@ class Step(Strict, frozen=True):
 
 
 class Order(Strict, frozen=True):
-    """A worker's part of a job; `name` is its own. The last step of a worker that is no root sends."""
+    """A worker's part of a job; `name` is its own. The last step of a non-root worker sends."""
 
     job: str
     name: str
@@ -37,7 +37,7 @@ class Order(Strict, frozen=True):
 
 
 class Mailbox:
-    """Results of children that are due, from the moment the job is prepared; holds at most so many bytes."""
+    """Results expected from children, from the preparation of the job; holds at most this many bytes."""
 
     def __init__(self, names: Sequence[str], most_bytes: int) -> None:
         self._due, self._most = set(names), most_bytes
@@ -47,7 +47,7 @@ class Mailbox:
 
     @property
     def room_bytes(self) -> int:
-        """Bytes that may still come."""
+        """Bytes that may still arrive."""
         with self._changed:
             return max(0, self._most - self._held_bytes())
 
@@ -58,7 +58,7 @@ class Mailbox:
                 raise RunError(f"nothing is due from worker {name}")
 
     def put(self, name: str, table: pa.Table) -> None:
-        """Take a result; RunError where it is not due, has come already, or is more than there is room for."""
+        """Store a result; raise RunError if it is not due, is a duplicate, or exceeds the room."""
         with self._changed:
             held = self._held_bytes()
             if name not in self._due:
@@ -70,7 +70,7 @@ class Mailbox:
             self._changed.notify_all()
 
     def stop(self, problem: str) -> None:
-        """Have who waits, now or later, get RunError."""
+        """Make current and later waiters get RunError."""
         with self._changed:
             self._problem = self._problem or problem
             self._changed.notify_all()
@@ -79,7 +79,7 @@ class Mailbox:
         return sum(int(table.nbytes) for table in self._found.values())
 
     def take(self, names: Sequence[str], ends_s: float) -> list[pa.Table]:
-        """Return the results of these workers, in this order; RunError after the deadline, or once it is stopped."""
+        """Return the results of these workers, in this order; raise RunError after the deadline, or once stopped."""
         with self._changed:
             while not self._problem and not all(name in self._found for name in names):
                 if time.monotonic() > ends_s:
@@ -93,7 +93,7 @@ class Mailbox:
 
 @dataclass(slots=True)
 class _Stopwatch:
-    """Seconds by what was done in them."""
+    """Seconds by activity."""
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("compute", "wait", "merge", "send"), 0.0))
 
@@ -116,7 +116,7 @@ class Job:
         self._is_stopped = False
 
     def run(self) -> WorkerTimes:
-        """Do this worker's part; the root keeps what it has merged. RunError says what could not be done."""
+        """Do this worker's part; the root keeps the merged result. Raise RunError on failure."""
         watch, ends_s = _Stopwatch(), time.monotonic() + self.order.deadline_s
         cpu_s = time.process_time()
         held = watch.timed("compute", self._backend.partial)
@@ -144,7 +144,7 @@ class Job:
         return self._backend.finish(self._merged_table)
 
     def stop(self, problem: str) -> None:
-        """End it: whoever waits or computes in it gets RunError."""
+        """Stop the job: waiting or computing calls get RunError."""
         self._is_stopped = True
         self.mailbox.stop(problem)
         self._backend.interrupt()
@@ -156,7 +156,7 @@ class Job:
         return watch.timed("merge", lambda: self._backend.merge(parts))
 
     def _send(self, step: Step, table: pa.Table, ends_s: float) -> int:
-        """Send a result to the parent, and return its bytes once the parent has it."""
+        """Send a result to the parent, and return its bytes once the parent has received it."""
         words = {"type": "part-of", "job": self.order.job, "from": self.order.name}
         parent = f"its parent {step.send} at {step.address}"
         try:
@@ -173,7 +173,7 @@ class Job:
 
 
 def send_sample(address: str, secret: bytes, limits: Limits, table: pa.Table) -> Sample:
-    """Send a table to a worker, for the time that it takes both processors; RunError names the address."""
+    """Send a table to a worker to time both processors; RunError names the address."""
     ends_s = time.monotonic() + limits.silence_s
     begun_s = time.process_time()
     try:

@@ -1,4 +1,4 @@
-"""Runs on workers beside what the model says of them: trials first, then one worker with all the data, then all."""
+"""Runs on workers compared with the model: trials first, then one worker with all the data, then all workers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from controller.acceleration.running.values import MOST_COPIES, Plan, Sample, Tr
 from controller.acceleration.values import Machines
 
 PARTS: Final = (1, 4)
-"""Trials are of a shard, and of a quarter of one."""
+"""Fractions for trials: one shard, and a quarter of one."""
 SAMPLES_BYTES: Final = (1 << 10, 4 << 20)
 _SAMPLES: Final = 3
 Making = Callable[[int], Cluster]
-"""Makes a session with the first so many workers."""
+"""Opens a session with this many first workers."""
 
 
 def trials_of(making: Making, plan: Plan, tables: Mapping[str, pa.Table], machines: Machines) -> list[Trial]:
-    """Return trials of parts of a shard on the first worker, alone."""
+    """Return trials of parts of a shard on the first worker alone."""
     sharded, found = plan.split.sharded, []
     for part in PARTS:
         rows = max(tables[sharded].num_rows // machines.count // part, 1)
@@ -39,9 +39,9 @@ def trials_of(making: Making, plan: Plan, tables: Mapping[str, pa.Table], machin
 
 
 def processing(making: Making, trials: Sequence[Trial]) -> Processing:
-    """Return what the network takes of a processor, by tables that the first worker sends to the second one.
+    """Return the processor cost of networking, from tables that the first worker sends to the second one.
 
-    A worker has the share of its processor that it had in the greatest trial; all of it where that had several threads.
+    A worker has the share of its processor that it had in the largest trial; all of it if that used several threads.
     """
     greatest = max(trials, key=lambda one: one.input_bytes)
     slower = max(greatest.compute_s / greatest.cpu_s, 1.0) if greatest.cpu_s > 0 else 1.0
@@ -61,7 +61,7 @@ def _middle(samples: Sequence[Sample]) -> Sample:
 
 
 def timed(making: Making, tables: Mapping[str, pa.Table], machines: Machines, count: int, times: int) -> float:
-    """Return the mean seconds of some runs on the first `count` workers, after one that counts for nothing."""
+    """Return the mean seconds of some runs on the first `count` workers, after a warm-up run."""
     with making(count) as cluster:
         cluster.load(tables)
         return fmean([cluster.run(machines.fan_in).run_time_s for _ in range(times + 1)][1:])
@@ -70,7 +70,7 @@ def timed(making: Making, tables: Mapping[str, pa.Table], machines: Machines, co
 def compared(
     making: Making, plan: Plan, tables: Mapping[str, pa.Table], machines: Machines, times: int = 3
 ) -> Comparison:
-    """Return what the model says of one machine and of all of them, and what they took."""
+    """Return the predictions for one machine and for all of them, and the measured times."""
     trials = trials_of(making, plan, tables, machines)
     taken = processing(making, trials) if machines.count > 1 else None
     if taken is not None:

@@ -1,4 +1,4 @@
-"""Operators by name as statements, so that every engine's results can be held against DuckDB's."""
+"""Operators by name as statements, so that every engine's results can be checked against DuckDB's."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from controller.acceleration.running.statements import split_statement
 from controller.acceleration.running.values import Engine, Operator, OperatorKind, Plan
 
 COUNT: Final = "number"
-"""The column that an aggregate counts rows in."""
+"""Name of an aggregate's row-count column."""
 
 
 def plan_of_statement(sql: str, tables: Mapping[str, pa.Table], sharded: str | None = None) -> Plan:
-    """Return the plan of a statement, which DuckDB computes."""
+    """Return the plan of a statement, computed by DuckDB."""
     return Plan(engine=Engine.DUCKDB, split=split_statement(sql, tables, sharded))
 
 
 def plan_of_operator(operator: Operator, tables: Mapping[str, pa.Table], engine: Engine) -> Plan:
-    """Return the plan of an operator by an engine; RunError for columns that are not there or are no numbers."""
+    """Return the plan of an operator by an engine; raise RunError for missing or non-numeric columns."""
     table = _table(operator.table, tables)
     for column in filter(None, (operator.column, *operator.sums)):
         _check(column, operator.table, table)

@@ -1,7 +1,7 @@
-"""A worker as a process: `python -m controller.acceleration.running.process ADDRESS THREADS`.
+"""A worker process: `python -m controller.acceleration.running.process ADDRESS THREADS`.
 
-Its secret comes by standard input, in hexadecimal digits; when standard input ends, it ends: no worker outlives whoever
-started it. It says where it listens on standard output.
+It reads its secret from standard input, in hexadecimal digits, and exits when standard input ends, so that no worker
+outlives its parent. It writes its address to standard output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOR_S = 3600.0
 
 
 def main() -> int:
-    """Serve until standard input ends; one line on stderr for what is wrong."""
+    """Serve until standard input ends; print errors as one line on stderr."""
     address, threads = sys.argv[1], int(sys.argv[2])
     try:
         secret = bytes.fromhex(os.read(0, 2 * SECRET_BYTES).decode("ascii"))
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def name_of(address: str, bound: object) -> str:
-    """Return where a worker listens: the port in place of 0."""
+    """Return a worker's listening address, with the real port in place of 0."""
     return address if isinstance(bound, str) else f"{address.rpartition(':')[0]}:{bound[1]}"  # type: ignore[index]
 
 

@@ -1,4 +1,4 @@
-"""The secret that workers and whoever runs something on them share: 32 bytes in a file that only its user can read."""
+"""The secret shared by workers and their client: 32 bytes in a file that only its user can read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OTHERS = 0o077
 
 
 def read(file: Path) -> bytes:
-    """Return the secret of a file; RunError names a file that is not there, lets others in, or holds something else."""
+    """Return the secret in a file; RunError names a file that is missing, accessible to others, or malformed."""
     try:
         if file.stat().st_mode & _OTHERS:
             raise RunError(f"secret file {file} lets others in; chmod 600 {file}")
@@ -29,7 +29,7 @@ def read(file: Path) -> bytes:
 
 
 def read_or_make(file: Path) -> bytes:
-    """Return the secret of a file, which is made, for its user alone, where it is not there."""
+    """Return the secret in a file, creating it for its user alone if missing."""
     try:
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:

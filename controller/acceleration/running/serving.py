@@ -1,4 +1,4 @@
-"""A worker: listens for whoever runs jobs on it, one at a time, and for other workers that send it their results."""
+"""A worker: serves clients that run jobs on it, one at a time, and receives results from other workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACCEPT_S: Final = 0.2
 
 
 class Worker:
-    """Serves sessions and takes results; `serve` returns once `stop` is set or the time is over."""
+    """Serves sessions and receives results; `serve` returns once `stop` is set or the time is over."""
 
     def __init__(self, secret: bytes, limits: Limits, threads: int = 1) -> None:
         self.secret, self.limits, self.threads = secret, limits, threads
@@ -25,7 +25,7 @@ class Worker:
         self._session = threading.Lock()
 
     def serve(self, listening: socket.socket, stop: threading.Event, for_s: float) -> None:
-        """Serve whoever knows the secret."""
+        """Serve clients that know the secret."""
         ends_s = time.monotonic() + for_s
         listening.settimeout(_ACCEPT_S)
         places = threading.BoundedSemaphore(self.limits.connections)
@@ -53,12 +53,12 @@ class Worker:
                 elif message.get("type") == "open":
                     self._converse(channel, message)
         except (OSError, RunError):
-            return  # whoever it was is gone, or does not know the secret
+            return  # the other end is gone, or does not know the secret
         finally:
             places.release()
 
     def _take(self, channel: Channel, message: Message) -> None:
-        """Take another worker's result, if one is due and there is room for it."""
+        """Receive another worker's result, if one is due and there is room for it."""
         try:
             job = self._job(str(message.get("job")))
             name = str(message.get("from"))
@@ -74,7 +74,7 @@ class Worker:
         channel.send({"type": "taken"})
 
     def _sampled(self, channel: Channel) -> None:
-        """Take a table for nothing but the time that it takes the processor."""
+        """Receive a table only to time the processor."""
         begun_s = time.process_time()
         channel.send({"type": "ready"})
         channel.receive(self.limits.silence_s, MOST_SAMPLE_BYTES)
@@ -87,7 +87,7 @@ class Worker:
             return self._jobs[name]
 
     def _converse(self, channel: Channel, opening: Message) -> None:
-        """Do what one session asks; one has the worker at a time."""
+        """Serve one session; only one has the worker at a time."""
         if not self._session.acquire(blocking=False):
             channel.send({"type": "refused", "problem": "it runs something for somebody else"})
             return
@@ -99,15 +99,15 @@ class Worker:
                 session.close()
         finally:
             self._session.release()
-        # Whoever has waited for this may open the next session at once.
+        # Waiters may open the next session at once.
         channel.send({"type": "done"})
 
     def add(self, job: Job) -> None:
-        """Take results for a job from now on."""
+        """Accept results for a job from now on."""
         with self._lock:
             self._jobs[job.order.job] = job
 
     def drop(self, job: Job) -> None:
-        """Take no more results for a job."""
+        """Stop accepting results for a job."""
         with self._lock:
             self._jobs.pop(job.order.job, None)

@@ -1,4 +1,4 @@
-"""What one connection has asked of a worker: a plan, tables, and jobs one after the other."""
+"""A client's session with a worker: a plan, tables, and jobs one after the other."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from controller.acceleration.running.values import MOST_COPIES, Backend, Plan, T
 _MOST_TRIAL_S: Final = 60.0
 _FEWEST: Final = 3
 _IDLE_S: Final = 600.0
-"""How long a session may ask nothing."""
+"""Maximum idle time of a session."""
 T = TypeVar("T")
 
 
 class Host(Protocol):
-    """The worker, as its session knows it."""
+    """The worker, as seen by its session."""
 
     secret: bytes
     limits: Limits
     threads: int
 
     def add(self, job: Job) -> None:
-        """Take results for a job from now on."""
+        """Accept results for a job from now on."""
 
     def drop(self, job: Job) -> None:
-        """Take no more results for a job."""
+        """Stop accepting results for a job."""
 
 
 class Session:
-    """Answers one connection; one has a worker at a time."""
+    """Serves one connection; only one has the worker at a time."""
 
     def __init__(self, host: Host, channel: Channel) -> None:
         self._host, self._channel = host, channel
@@ -53,7 +53,7 @@ class Session:
         self._sharded = ""
 
     def converse(self, opening: Message) -> None:
-        """Answer until the session is closed; OSError where the other end is gone or asks nothing for too long."""
+        """Serve until the session is closed; raise OSError if the other end is gone or idle for too long."""
         self.answer(lambda: self.open(opening))
         while True:
             message, table = self._channel.receive(_IDLE_S)
@@ -62,7 +62,7 @@ class Session:
             self.handle(message, table)
 
     def open(self, message: Message) -> Message:
-        """Take the plan that all of the session is about."""
+        """Set the plan of the session."""
         plan = _converted(message.get("plan"), Plan)
         limits = self._host.limits
         self._sharded = plan.split.sharded
@@ -70,7 +70,7 @@ class Session:
         return {}
 
     def handle(self, message: Message, table: pa.Table | None) -> None:
-        """Do what a message asks, and answer."""
+        """Handle a message, and answer."""
         match message.get("type"):
             case "load":
                 self.answer(lambda: self._load(str(message.get("name")), table))
@@ -88,15 +88,15 @@ class Session:
                 self._refuse(f"{other!r} is nothing that a worker is asked")
 
     def answer(self, function: Callable[[], Message]) -> None:
-        """Do something and say so, or why it cannot be done."""
+        """Do something and report success, or why it failed."""
         try:
             answer = {"type": "done"} | function()
-        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+        except Exception as error:  # noqa: BLE001 - any library error is reported to the client
             answer = {"type": "refused", "problem": _line(error)}
         self._channel.send(answer)
 
     def close(self) -> None:
-        """End what runs."""
+        """Stop what runs."""
         if self._job is not None:
             self._job.stop("whoever asked for the job is gone")
             self._host.drop(self._job)
@@ -131,7 +131,7 @@ class Session:
         return {}
 
     def _go(self) -> None:
-        """Run the job beside this connection, which is listened to meanwhile: its end ends the job."""
+        """Run the job while listening to this connection, whose end stops the job."""
         try:
             self._ready()
             if self._job is None:
@@ -146,10 +146,10 @@ class Session:
     def _run(self, job: Job) -> None:
         try:
             answer = {"type": "done", "times": dataclasses.asdict(job.run())}
-        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+        except Exception as error:  # noqa: BLE001 - any library error is reported to the client
             answer = {"type": "refused", "problem": _line(error)}
-        self._is_busy = False  # before the answer: the next question follows on it
-        with suppress(OSError):  # whoever asked is gone
+        self._is_busy = False  # before the answer, as the next request follows it
+        with suppress(OSError):  # the client is gone
             self._channel.send(answer)
 
     def _send_result(self) -> None:
@@ -158,7 +158,7 @@ class Session:
             if self._job is None:
                 raise RunError("it has no job")
             table = self._job.result()
-        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+        except Exception as error:  # noqa: BLE001 - any library error is reported to the client
             self._refuse(_line(error))
             return
         self._channel.send({"type": "done"}, table)
@@ -178,7 +178,7 @@ class Session:
         return {"trial": dataclasses.asdict(found)}
 
     def _sample(self, message: Message) -> Message:
-        """Send a table of zeros to another worker, for the time that it takes both processors."""
+        """Send a table of zeros to another worker to time both processors."""
         self._ready()
         nbytes = int(message.get("nbytes", 0))
         if not 0 <= nbytes <= MOST_SAMPLE_BYTES // 2:
@@ -189,15 +189,15 @@ class Session:
 
 
 def _line(error: Exception) -> str:
-    """Return what an error says, in one line; that of a library with its kind."""
+    """Return an error as one line; with its type, if it is from a library."""
     text = (str(error).splitlines() or [""])[0]
     return text if isinstance(error, RunError) else f"{type(error).__name__}: {text}"
 
 
 def _timed(function: Callable[[], pa.Table], at_least_s: float) -> tuple[pa.Table, float, float]:
-    """Return the result and the means of its seconds and of the processor's, after one time that counts for nothing.
+    """Return the result and the means of its seconds and of the processor's, after a warm-up.
 
-    The mean, over as many times as that takes: under a quota of CPU time one in several is that much longer.
+    The mean, over enough repetitions: under a CPU quota, one of several takes that much longer.
     """
     table, number = function(), 0
     begun_s, cpu_s = time.perf_counter(), time.process_time()

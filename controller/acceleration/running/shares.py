@@ -1,4 +1,4 @@
-"""A fixed share of a core for each worker here, so small that all fit: none waits for another one's processor."""
+"""A fixed share of a core for each local worker, small enough that all fit: none waits for another one's processor."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataplane.cgroup_limits import limit, remove_empty
 from dataplane.cgroups import group_at
 
 _PERIOD_US: Final = 10_000
-"""Of quotas: short, so that what takes some tens of milliseconds takes what its share says."""
+"""Period of quotas: short, so that work of some tens of milliseconds takes as long as its share implies."""
 
 
 class Shares:
-    """A control group for each process while the `with` block lasts (root); held to `cpu_milli` while `limited`."""
+    """A control group for each process while the `with` block lasts (root); limited to `cpu_milli` while `limited`."""
 
     def __init__(self, processes: Sequence[int], cpu_milli: int) -> None:
         self._groups = {process: f"/millrace-accel-{secrets.token_hex(3)}-{process}" for process in processes}
@@ -36,7 +36,7 @@ class Shares:
         self._remove()
 
     def limited(self, *, is_limited: bool) -> None:
-        """Hold processes to their share, or let them have what there is, as while they are given their data."""
+        """Limit processes to their share, or lift the limit, as while data is loaded."""
         quota_us = self._cpu_milli * _PERIOD_US // 1000
         for group in self._groups.values():
             folder = self._folder(group)

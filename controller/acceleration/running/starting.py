@@ -1,4 +1,4 @@
-"""Workers as processes of this machine: in one network namespace each, or on sockets that only this user reaches."""
+"""Workers as local processes: in one network namespace each, or on sockets that only this user can reach."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dataplane.local.deadline import LocalDeadline, wait_readable
 _START_S: Final = 60.0
 _END_S: Final = 3.0
 _ENVIRONMENT: Final = {
-    # One thread each, as a machine of one core has, whatever libraries think of this one.
+    # One thread each, like a single-core machine, regardless of this machine's cores.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # Memory that was used is kept: pages that are asked for again cost more than many an operator (mallopt(3)).
+    # Keep used memory: requesting pages again costs more than many operators (mallopt(3)).
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
-    # Each job has a thread of its own, whose own arena would have none of what the last one used.
+    # Each job has its own thread; a separate arena would not reuse the previous job's memory.
     "MALLOC_ARENA_MAX": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
@@ -36,9 +36,9 @@ _ROOT: Final = Path(__file__).parents[3]
 
 
 class LocalWorkers:
-    """So many workers while the `with` block lasts; `addresses` and `secret` are what a cluster of them is made of.
+    """Workers that run while the `with` block lasts; `addresses` and `secret` are the inputs of their cluster.
 
-    Each computes with one thread. `places` are a namespace and an address in it for each, where they are to be there.
+    Each computes with one thread. `places` gives a namespace and an address in it for each, if they should run there.
     """
 
     def __init__(self, count: int, places: Sequence[tuple[str, str]] = ()) -> None:
@@ -84,7 +84,7 @@ class LocalWorkers:
         return process
 
     def _end(self) -> None:
-        """End all: they do so by themselves when their standard input ends, and are killed where they do not."""
+        """Stop all: they exit when their standard input ends, and are killed if they do not."""
         for process in self.processes:
             if process.stdin is not None:
                 process.stdin.close()
@@ -100,7 +100,7 @@ class LocalWorkers:
 
 
 def _address(process: subprocess.Popen[bytes], deadline: LocalDeadline, log: Path) -> str:
-    """Return where a worker says that it listens; LostWorkerError, with its last words, where it says nothing."""
+    """Return the address that a worker reports; raise LostWorkerError, with its last words, if it reports none."""
     assert process.stdout is not None
     is_ready = wait_readable(process.stdout, deadline)
     line = process.stdout.readline().decode("utf-8", "replace").strip() if is_ready else ""

@@ -1,9 +1,9 @@
-"""A statement over all data as one on each shard, one that merges partial results, and one that ends it at the root.
+"""Splits a statement into one for each shard, one that merges partial results, and one that finishes at the root.
 
-What stands for a statement is the tree that DuckDB's own parser makes of it (json_serialize_sql). Aggregates are taken
-out of it: each shard yields them by group, merges add them up (an average is a sum and a count), the root computes what
-the statement does with them. One table is sharded, all others are whole on each worker. What would then be another
-statement is refused: subqueries, windows, DISTINCT in aggregates, outer joins that keep rows of the other side.
+Works on the tree that DuckDB's own parser makes of a statement (json_serialize_sql). Aggregates are extracted: each
+shard yields them by group, merges add them up (an average is a sum and a count), and the root computes the rest of the
+statement. One table is sharded, all others are whole on each worker. Statements that would change their meaning are
+refused: subqueries, windows, DISTINCT in aggregates, outer joins that keep rows of the other side.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from controller.acceleration.running.values import PARTS, Split
 Node = dict[str, Any]
 _MERGES: Final = {"sum": "sum", "count": "sum", "count_star": "sum", "min": "min", "max": "max"}
 _KEEPS: Final = {"INNER": (True, True), "LEFT": (True, False), "RIGHT": (False, True), "SEMI": (True, False)}
-"""Which side of a join may be sharded."""
+"""Sides of a join that may be sharded, by type."""
 _PLACES: Final = ("query_location", "query_location_length", "alias")
 
 
 def split_statement(sql: str, tables: Mapping[str, pa.Table], sharded: str | None = None) -> Split:
-    """Return a statement in three; `sharded` is the table that workers have parts of, the greatest if not said.
+    """Return a statement in three parts; `sharded` is the table split over workers, by default the largest.
 
-    `tables` are those that it reads, of which names, types and sizes count. StatementError for what cannot be split.
+    `tables` are those that it reads; only names, types and sizes matter. Raise StatementError if it cannot be split.
     """
     with duckdb.connect(":memory:", config={"python_enable_replacements": "false"}) as connection:
         for name, table in tables.items():
@@ -46,7 +46,7 @@ def split_statement(sql: str, tables: Mapping[str, pa.Table], sharded: str | Non
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, split: Split) -> None:
-    """Have DuckDB look at all three on tables without rows; StatementError where one of them is none."""
+    """Let DuckDB bind all three on empty tables; raise StatementError if one of them is invalid."""
     try:
         parts = connection.sql(split.partial).to_arrow_table()
         connection.register(PARTS, parts)
@@ -75,7 +75,7 @@ def _scalar(connection: duckdb.DuckDBPyConnection, sql: str, argument: str) -> s
 
 
 def _types_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
-    """Return names and types of a statement's columns, as DuckDB binds it; nothing is executed."""
+    """Return names and types of a statement's columns, as DuckDB binds it, without executing it."""
     try:
         return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
     except duckdb.Error as error:
@@ -119,7 +119,7 @@ def _check(root: Node, names: list[str], sharded: str) -> None:
 
 
 def _check_joins(table: Node, sharded: str) -> bool:
-    """Return whether the sharded table is in here; raise StatementError where a join would be another one by parts."""
+    """Return whether the sharded table is in here; raise StatementError if sharding would change a join."""
     if table["type"] != "JOIN":
         return table.get("table_name") == sharded
     inside = (_check_joins(table["left"], sharded), _check_joins(table["right"], sharded))
@@ -137,12 +137,12 @@ def _column(name: str, alias: str = "") -> Node:
 
 
 def _key(node: object) -> str:
-    """Return what is equal of equal expressions, wherever they stand."""
+    """Return a key that is equal for equal expressions, regardless of position."""
     return json.dumps(_bare(node), sort_keys=True)
 
 
 def _is_same(node: Node, group: Node) -> bool:
-    """Return whether two expressions are equal; a column may be named with its table in one of them."""
+    """Return whether two expressions are equal; a column may be qualified with its table in one of them."""
     if node.get("class") == group.get("class") == "COLUMN_REF":
         one, other = ([name.lower() for name in each["column_names"]] for each in (node, group))
         shorter = min(len(one), len(other))
@@ -157,7 +157,7 @@ def _bare(node: object) -> object:
 
 
 class _Splitter:
-    """Takes a statement apart; texts of expressions are made by DuckDB from their trees."""
+    """Takes a statement apart; DuckDB renders the texts of expressions from their trees."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Splitter:
         columns: list[tuple[str, str]],
         inputs: frozenset[str],
     ) -> None:
-        """`columns` are names and types of the result, `inputs` names of what it reads."""
+        """`columns` are names and types of the result, `inputs` names of the input columns."""
         self._connection, self._root, self._columns, self._inputs = connection, root, columns, inputs
         self._orders, self._limit, self._offset, self._is_distinct = _modifiers(root)
         self._aggregates: dict[str, tuple[str, Node]] = {}
@@ -177,7 +177,7 @@ class _Splitter:
         )  # fmt: skip
 
     def split(self, sharded: str) -> Split:
-        # In GROUP BY a column goes before an alias of its name, in ORDER BY after it.
+        # In GROUP BY a column takes precedence over an alias of the same name, in ORDER BY the alias does.
         self._groups = [self._resolved(node, self._inputs) for node in self._root["group_expressions"]]
         is_aggregate = bool(self._groups) or any(self._is_aggregate(node) for node in _inside(self._outer()))
         partial, merge, final = self._grouped() if is_aggregate else self._rows()
@@ -197,7 +197,7 @@ class _Splitter:
         return True
 
     def _resolved(self, node: Node, columns: frozenset[str] = frozenset()) -> Node:
-        """Return the expression that a number, or an alias of the SELECT list that is no column's name, means."""
+        """Return the expression behind a number, or an alias of the SELECT list that is not a column's name."""
         if node.get("class") == "CONSTANT":
             text = node["literal"]["text"]
             if text.isdigit() and 0 < int(text) <= len(self._root["select_list"]):
@@ -210,7 +210,7 @@ class _Splitter:
     # rows
 
     def _rows(self) -> tuple[str, str, str]:
-        """Split a statement without aggregates: rows of all shards together, in order at the root."""
+        """Split a statement without aggregates: rows of all shards concatenated, ordered at the root."""
         outputs, hidden = [f"c{place}" for place in range(len(self._columns))], self._hidden()
         orders = ", ".join(f"{name} {way}" for name, (_, way) in zip(hidden, self._orders, strict=True))
         most = None if self._limit is None else self._limit + self._offset
@@ -232,7 +232,7 @@ class _Splitter:
         return partial, merge, f"SELECT {self._finals(outputs)} FROM {PARTS}{tail}{limit}"
 
     def _with_keys(self, keys: str) -> str:
-        """Return the statement with what it is ordered by behind its columns."""
+        """Return the statement with its ORDER BY expressions appended as columns."""
         bare = self._text(self._root | {"modifiers": []})
         lists = ", ".join(self._expression(node) for node in self._root["select_list"])
         if not bare.startswith(f"SELECT {lists}"):
@@ -243,21 +243,21 @@ class _Splitter:
         return [f"o{place}" for place in range(len(self._orders))]
 
     def _finals(self, names: list[str]) -> str:
-        """Return the SELECT list of the end: the statement's own names and types."""
+        """Return the final SELECT list: the statement's own names and types."""
         pairs = zip(names, self._columns, strict=True)
         return ", ".join(f'CAST({name} AS {kind}) AS "{_quoted(column)}"' for name, (column, kind) in pairs)
 
     # groups
 
     def _grouped(self) -> tuple[str, str, str]:
-        """Split a statement with aggregates: each by group on a shard, added up in merges; the rest is the root's."""
+        """Split a statement with aggregates: each by group on a shard, added up in merges; the root does the rest."""
         selected = [self._replaced(node) for node in self._root["select_list"]]
         having = self._root["having"] and self._replaced(self._root["having"])
         orders = [(self._replaced(self._resolved(node)), way) for node, way in self._orders]
         keys = [f"g{place}" for place in range(len(self._groups))]
         partial = self._partial(keys)
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
-        # Of the very types that shards yield, as merges merge both those and other merges' results.
+        # Use exactly the types of the shards, as merges take both shards' and other merges' results.
         kinds = dict(_types_of(self._connection, partial))
         added = [
             f"CAST({_merged(node)}({name}) AS {kinds[name]}) AS {name}" for name, node in self._aggregates.values()
@@ -282,7 +282,7 @@ class _Splitter:
         return self._text(self._root | changed)
 
     def _replaced(self, node: Node) -> Any:  # noqa: ANN401 - a part of a tree
-        """Return an expression over groups and aggregates as one over the columns that stand for them."""
+        """Return an expression over groups and aggregates as one over the columns that hold them."""
         for place, group in enumerate(self._groups):
             if _is_same(node, group):
                 return _column(f"g{place}", node.get("alias", ""))
@@ -303,7 +303,7 @@ class _Splitter:
         return _column(self._noted(node), node.get("alias", ""))
 
     def _noted(self, node: Node) -> str:
-        """Return the column of an aggregate, the same for equal ones."""
+        """Return the column of an aggregate, shared by equal ones."""
         name, _ = self._aggregates.setdefault(_key(node), (f"a{len(self._aggregates)}", node))
         return name
 
@@ -326,7 +326,7 @@ class _Splitter:
 
 
 def _modifiers(root: Node) -> tuple[list[tuple[Node, str]], int | None, int, bool]:
-    """Return what a statement is ordered by and which way, its limit, its offset, and whether rows are distinct."""
+    """Return a statement's ordering with directions, its limit, its offset, and whether rows are distinct."""
     orders: list[tuple[Node, str]] = []
     limit, offset, is_distinct = None, 0, False
     for one in root["modifiers"]:
@@ -362,7 +362,7 @@ def _merged(node: Node) -> str:
 
 
 def _quotient(total: Node, count: Node) -> Node:
-    """Return an average, in the numbers that DuckDB computes it in."""
+    """Return an average, in DuckDB's numeric type."""
     return {
         "class": "FUNCTION", "type": "FUNCTION", "alias": "", "function_name": "/", "schema": "", "filter": None,
         "order_bys": {"type": "ORDER_MODIFIER", "orders": []}, "distinct": False, "is_operator": True,

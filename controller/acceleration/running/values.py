@@ -1,4 +1,4 @@
-"""What is run: a plan of three steps, and how long workers took over it."""
+"""Values of a run: a plan of three steps, and the workers' times."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dataplane.config import Strict
 PARTS = "parts"
 """The table of partial results that a merge reads."""
 MOST_COPIES = 64
-"""Of a result, in a trial of merging."""
+"""Maximum copies of a result in a trial of merging."""
 
 
 class Engine(StrEnum):
-    """What computes: DuckDB or numpy on a processor, torch on a processor or a GPU."""
+    """Computing engine: DuckDB or numpy on a processor, torch on a processor or a GPU."""
 
     DUCKDB = "duckdb"
     NUMPY = "numpy"
@@ -27,7 +27,7 @@ class Engine(StrEnum):
 
 
 class OperatorKind(StrEnum):
-    """Operators that run by name; each is a statement too."""
+    """Operators that run by name; each is also a statement."""
 
     FILTER = "filter"
     AGGREGATE = "aggregate"
@@ -36,11 +36,11 @@ class OperatorKind(StrEnum):
 
 
 class Operator(Strict, frozen=True):
-    """An operator over the sharded table: which rows, groups, sums or order.
+    """An operator over the sharded table: its rows, groups, sums or order.
 
     filter: rows whose `column` is less than `below`. aggregate: sums of `sums` and the number of rows of each value of
-    `column`, or of all rows where it is ''. join: each row with the rows of the table `other` of the same `column`.
-    sort: rows by `column`, the first `limit` of them where that is not 0.
+    `column`, or of all rows if it is ''. join: each row with the rows of the table `other` of the same `column`. sort:
+    rows by `column`, the first `limit` of them unless that is 0.
     """
 
     kind: OperatorKind
@@ -53,9 +53,9 @@ class Operator(Strict, frozen=True):
 
 
 class Split(Strict, frozen=True):
-    """A statement as three: on each shard, on partial results (`parts`), and at the root.
+    """A statement in three parts: on each shard, on partial results (`parts`), and at the root.
 
-    `sharded` is the table that is in parts. `grows` says that a merge has as many rows as its parts together.
+    `sharded` is the table that is split. `grows` means that a merge has as many rows as its parts together.
     """
 
     partial: str
@@ -66,7 +66,7 @@ class Split(Strict, frozen=True):
 
 
 class Plan(Strict, frozen=True):
-    """What each worker computes, and by what: a statement in DuckDB, or an operator by another engine."""
+    """Computation of each worker, and its engine: a statement in DuckDB, or an operator by another engine."""
 
     engine: Engine
     split: Split
@@ -74,29 +74,30 @@ class Plan(Strict, frozen=True):
 
 
 class Backend(Protocol):
-    """Computes a plan over tables that it holds."""
+    """Computes a plan over tables that it stores."""
 
     def load(self, name: str, table: pa.Table) -> None:
-        """Hold a table."""
+        """Store a table."""
 
     def partial(self) -> pa.Table:
         """Return the result on this shard, to be merged."""
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return partial results as one."""
+        """Merge partial results."""
 
     def finish(self, merged: pa.Table) -> pa.Table:
-        """Return the result, as the statement over all data has it."""
+        """Return the result, as the statement over all data would give it."""
 
     def interrupt(self) -> None:
-        """End what computes, from another thread; its caller gets RunError."""
+        """Cancel the computation from another thread; its caller gets RunError."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTimes:
     """Seconds of one worker in one run, by its own clock: on its shard, waiting for others, merging, sending.
 
-    `cpu_s` is the processor's time of all that, `partial_bytes` its own partial result, `sent_bytes` what it sent on.
+    `cpu_s` is the total processor time, `partial_bytes` the size of its own partial result, `sent_bytes` what it sent
+    on.
     """
 
     compute_s: float
@@ -110,9 +111,9 @@ class WorkerTimes:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An operator on one worker, without a network: seconds on its shard, and of merging `copies` of what it yields.
+    """An operator on one worker, without a network: seconds on its shard, and of merging `copies` of its result.
 
-    `input_bytes` are of the sharded table, `other_bytes` of all other tables. `cpu_s` is the processor's time of
+    `input_bytes` are of the sharded table, `other_bytes` of all other tables. `cpu_s` is the processor time of
     `compute_s`.
     """
 
@@ -127,7 +128,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A table that one worker sent to another one: the processor's time that it took either of them."""
+    """A table that one worker sent to another one: the processor time that it took on either side."""
 
     nbytes: int
     sent_cpu_s: float
@@ -136,7 +137,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run's seconds by the clock of whoever asked for it, from `go` until the root has merged, and each worker's."""
+    """Seconds of a run by its client's clock, from `go` until the root has merged, and each worker's."""
 
     run_time_s: float
     workers: tuple[WorkerTimes, ...]

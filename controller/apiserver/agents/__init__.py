@@ -1,1 +1,1 @@
-"""What a node's manager and a centre's agent share: a state folder, the server's time, the way to the API."""
+"""Shared by the node manager and the centre agent: state folder, server time, access to the API."""

@@ -1,4 +1,4 @@
-"""Where an agent finds the API server, and the network namespace that its settings mean."""
+"""Addresses for agents: the API server, and the network namespace named in the settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUN_NETNS: Final = Path("/run/netns")
 
 
 def api_place(address: str | None, token_file: str | None) -> Place:
-    """Return where the API server is, with the agent's own token where a file of it is named."""
+    """Return the API server's address, with the agent's own token if a token file is given."""
     found = find_place(address)
     if token_file is None:
         return found
@@ -20,8 +20,8 @@ def api_place(address: str | None, token_file: str | None) -> Place:
 
 
 def namespace_of(text: str | None) -> Path | None:
-    """Return the network namespace that is meant: a path, a name of `ip netns`, or FABRIC:HOST; None for none."""
+    """Return the network namespace for a path, an `ip netns` name or FABRIC:HOST; None for None."""
     if text is None:
         return None
     fabric, colon, host = text.partition(":")
-    return RUN_NETNS / (f"mr-{fabric}-{host}" if colon else text)  # a path remains one
+    return RUN_NETNS / (f"mr-{fabric}-{host}" if colon else text)  # an absolute path stays as it is

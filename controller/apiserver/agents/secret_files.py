@@ -1,4 +1,4 @@
-"""Secrets of projects: files FOLDER/PROJECT/NAME that this machine's administrator writes, and this process reads."""
+"""Project secrets: files FOLDER/PROJECT/NAME written by this machine's administrator and read by this process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class SecretError(ControllerError):
-    """A secret cannot be had: one line that names it, and says nothing of what is in it."""
+    """A secret is not available: one line that names it without revealing its content."""
 
 
 def secrets_of(folder: Path | None, project: str, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return by variable what the secrets of a project are whose names are `wanted`; raise SecretError.
+    """Return a project's secrets by variable for the names in `wanted`; raise SecretError.
 
-    A last end of line is not part of a secret. Folders and files have to be this user's, or root's, and nobody else's
-    to read or write.
+    A trailing newline is not part of a secret. Folders and files must belong to this user or to root, and nobody else
+    may read or write them.
     """
     if not wanted:
         return {}
@@ -34,7 +34,7 @@ def secrets_of(folder: Path | None, project: str, wanted: Mapping[str, str]) -> 
 def _read(folder: Path, project: str, name: str) -> str:
     opened: list[int] = []
     try:
-        # Step by step, each below the one before: a name never leads anywhere else.
+        # Open step by step, each below the previous one, so that a name cannot lead elsewhere.
         opened.append(os.open(folder, _OPEN | os.O_DIRECTORY))
         opened.append(os.open(project, _OPEN | os.O_DIRECTORY, dir_fd=opened[-1]))
         opened.append(os.open(name, _OPEN, dir_fd=opened[-1]))

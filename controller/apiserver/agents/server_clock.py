@@ -1,4 +1,4 @@
-"""The time of the API server's server, as its answers tell it: a machine's own clock may be anything."""
+"""The API server's time, taken from its answers: the local clock may be wrong."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 
 def boot_time_ns() -> int:
-    """Return nanoseconds since the machine's boot, the times included in which it slept."""
+    """Return nanoseconds since boot, including time spent asleep."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class ServerClock:
-    """UTC as the server has it; before its first answer the machine's own."""
+    """UTC according to the server; the local clock until the first answer."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
-        """`now_ns` is any clock that only goes on."""
+        """`now_ns` is any monotonic clock."""
         self._now_ns = now_ns
         self._ahead_ns = time.time_ns() - now_ns()
 
     def learn(self, server_ns: int) -> None:
-        """Take what the server has just said; the answer's way is not counted."""
+        """Record the time in a server's answer; network delay is ignored."""
         self._ahead_ns = server_ns - self._now_ns()
 
     def now_ns(self) -> int:

@@ -1,4 +1,4 @@
-"""The state folder of a node's manager or a centre's agent: whose it is, and that one process at a time has it."""
+"""State folder of a node manager or centre agent: one owner, and one process at a time."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from controller.common.errors import ControllerError
 
 @dataclass(frozen=True, slots=True)
 class StateFolder:
-    """A folder that only its user can enter, of one owner; a subclass says what owners are and how it complains."""
+    """A folder for one owner that only its user can enter; subclasses define the owner and the error."""
 
     path: Path
     owner: str
 
     kind: ClassVar[str]
-    """Of the owner, in one word; also the name of the file that says whose the folder is."""
+    """Kind of the owner, in one word; also the name of the file that records the owner."""
     holder: ClassVar[str]
-    """What holds the folder, with its article."""
+    """Program that holds the folder, with its article."""
     error: ClassVar[type[ControllerError]]
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder for this process; raise `error` where another one does, or that of another owner."""
+        """Hold the folder for this process; raise `error` if another process or another owner has it."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -54,9 +54,9 @@ class StateFolder:
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def identity(self) -> str:
-        """Return what distinguishes this folder from those of others of the same name.
+        """Return an identity that distinguishes this folder from others of the same name.
 
-        Once held, and once its settings are known to be right: with the first call the folder is this owner's.
+        Call it once the folder is held and its settings are validated: the first call assigns the folder to this owner.
         """
         try:
             if not self._is_owned():
@@ -73,7 +73,7 @@ class StateFolder:
         return self._file.exists() and self._file.stat().st_size > 0
 
     def _check(self) -> None:
-        """Complain of a folder of another owner."""
+        """Raise `error` if the folder belongs to another owner."""
         if self._is_owned() and (owner := self._written()[0]) != self.owner:
             raise self.error(f"state: folder {self.path} is of {self.kind} {owner}, not of {self.owner}")
 

@@ -1,4 +1,4 @@
-"""Typed clients of the API server, asynchronous and not: resources in, resources out."""
+"""Typed clients of the API server, asynchronous and synchronous: resources in, resources out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client for programs of asyncio."""
+"""The asyncio client."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ T = TypeVar("T")
 
 
 class ApiClient:
-    """Asks the API server; use it as an async context manager. Raises ApiError, each with one line.
+    """Client of the API server; use it as an async context manager. Raises ApiError, each with one line.
 
-    What cannot have done anything is tried again, up to `tries` times; `on_wait` is told before each wait of a watch.
+    Requests that cannot have had an effect are retried, up to `tries` times; `on_wait` is called before each wait of a
+    watch.
     """
 
     def __init__(
@@ -61,40 +62,40 @@ class ApiClient:
         return Resources(self, resource)
 
     async def bind(self, request: BindingRequest) -> PlacementAnswer:
-        """Place pods, all or none; raise StaleError where something has moved or does not fit."""
+        """Place pods, all or none; raise StaleError if something has changed or does not fit."""
         return await self.ask(calls.writing("POST", "/v1/bindings", request), PlacementAnswer)
 
     async def bind_each(self, requests: Sequence[BindingRequest]) -> list[PlacementAnswer | ApiError]:
-        """Place the pods of each request, all or none; return an answer or the refusal for each, in their order.
+        """Place the pods of each request, all or none; return an answer or a refusal per request, in order.
 
-        At most `batches.MOST_REQUESTS`. Where all have decisions, it is tried again until it is answered.
+        At most `batches.MOST_REQUESTS`. If all requests have decisions, the batch is retried until it is answered.
         """
         call = calls.batch("/v1/batches/bindings", BindingBatch(requests=tuple(requests)), requests)
         return [calls.answer_of(one) for one in (await self.ask(call, BindingOutcomes)).outcomes]
 
     async def dispatch_each(self, requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
-        """Have the tasks of each request go to centres, all or none; likewise."""
+        """Dispatch the tasks of each request to centres, all or none; otherwise like `bind_each`."""
         call = calls.batch("/v1/batches/dispatches", DispatchBatch(requests=tuple(requests)), requests)
         return [calls.answer_of(one) for one in (await self.ask(call, DispatchOutcomes)).outcomes]
 
     async def release(self, request: ReleaseRequest) -> PlacementAnswer:
-        """Have pods give back what they hold, all or none."""
+        """Release the resources that pods hold, all or none."""
         return await self.ask(calls.writing("POST", "/v1/releases", request), PlacementAnswer)
 
     async def evict(self, request: EvictionRequest) -> PlacementAnswer:
-        """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
+        """Evict pods, all or none; raise StaleError for a pod that was rebound."""
         return await self.ask(calls.writing("POST", "/v1/evictions", request), PlacementAnswer)
 
     async def dispatch(self, request: DispatchRequest) -> DispatchAnswer:
-        """Have tasks go to centres, all or none; raise StaleError where something has moved or does not fit."""
+        """Dispatch tasks to centres, all or none; raise StaleError if something has changed or does not fit."""
         return await self.ask(calls.writing("POST", "/v1/dispatches", request), DispatchAnswer)
 
     async def pick(self, request: Pick) -> DispatchAnswer:
-        """Say which units a task gets that was left to a centre; raise StaleError where they are not free."""
+        """Pick the units for a task that left the choice to its centre; raise StaleError if they are not free."""
         return await self.ask(calls.writing("POST", "/v1/picks", request), DispatchAnswer)
 
     async def complete(self, request: CompletionRequest) -> DispatchAnswer:
-        """Have tasks end and give back their units, all or none; raise StaleError for one dispatched anew."""
+        """Complete tasks and release their units, all or none; raise StaleError for a task that was redispatched."""
         return await self.ask(calls.writing("POST", "/v1/completions", request), DispatchAnswer)
 
     async def share_units(
@@ -106,19 +107,19 @@ class ApiClient:
         shares_version: int | None = None,
         decision: NewDecision | None = None,
     ) -> UnitPool:
-        """Say who holds the units of a pool that is of a revision, or whose shares are of a version."""
+        """Set the holders of a pool's units, given the expected pool revision or shares version."""
         body = UnitShares(shares=shares, shares_version=shares_version, decision=decision)
         return await self.ask(
             calls.writing("PUT", f"/v1/unitpools/{calls.segment(pool)}/shares", body, expected), UnitPool
         )
 
     async def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
-        """Report of a holder's units; return the pool, in which stands what it has now."""
+        """Report on a holder's units; return the pool with the holder's current share."""
         path = f"/v1/unitpools/{calls.segment(pool)}/holders/{calls.segment(status.holder)}"
         return await self.ask(calls.writing("PUT", path, status), UnitPool)
 
     async def health(self) -> HealthAnswer:
-        """Return whether it serves, and from what."""
+        """Return the server's health and the state of its storage."""
         return await self.ask(Call("GET", "/healthz"), HealthAnswer)
 
     async def create_token(self, request: TokenRequest) -> NewToken:
@@ -130,31 +131,31 @@ class ApiClient:
         return (await self.ask(Call("GET", "/v1/tokens"), TokenList)).items
 
     async def revoke_token(self, number: str) -> TokenShown:
-        """Have a token count no more."""
+        """Revoke a token."""
         return await self.ask(Call("DELETE", f"/v1/tokens/{calls.segment(number)}"), TokenShown)
 
     def logs(
         self, pod: str, container: str | None = None, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[Frame, None]:
-        """Yield what a container has written, and the frame that ends it."""
+        """Yield a container's log, then the frame that ends it."""
         return sessions.frames_in(self.place, self._http, sessions.logs_call(pod, container, follow=follow, tail=tail))
 
     async def exec(self, pod: str, request: ExecRequest) -> str:
-        """Have a command run in a container; return the number by which its output is read at once."""
+        """Run a command in a container; return the number to read its output with, at once."""
         return (
             await self.ask(calls.writing("POST", f"/v1/pods/{calls.segment(pod)}/exec", request), ExecAnswer)
         ).number
 
     def exec_output(self, number: str) -> AsyncGenerator[Frame, None]:
-        """Yield a command's output, and the frame that ends it."""
+        """Yield a command's output, then the frame that ends it."""
         return sessions.frames_in(self.place, self._http, Call("GET", f"/v1/execs/{number}/output"))
 
     async def write_input(self, number: str, frames: AsyncIterator[Frame]) -> None:
-        """Write a command's input, as long as it comes; raise GoneError once the command has ended."""
+        """Write a command's input as it arrives; raise GoneError once the command has ended."""
         await sessions.send_frames(self.place, self._http, f"/v1/execs/{number}/input", frames)
 
     async def node_sessions(self, node: str) -> AsyncGenerator[SessionRequest, None]:
-        """Yield what a node is to answer, over as many connections as it takes."""
+        """Yield the sessions for a node to answer, reconnecting as needed."""
         backoff, call = self.backoff(), Call("GET", f"/v1/nodes/{calls.segment(node)}/sessions")
         while True:
             try:
@@ -170,19 +171,19 @@ class ApiClient:
             await self.wait(error, backoff.next_s())
 
     async def answer_session(self, node: str, number: str, frames: AsyncIterator[Frame]) -> None:
-        """Write a node's answer up to its last frame; raise ApiError where whoever asked has gone."""
+        """Write a node's answer up to its last frame; raise ApiError if the requester has gone."""
         await sessions.send_frames(self.place, self._http, f"/v1/nodes/{node}/sessions/{number}/output", frames)
 
     def session_input(self, node: str, number: str) -> AsyncGenerator[Frame, None]:
-        """Yield a command's input; it ends, with an error frame or without, when nobody wants the command any more."""
+        """Yield a command's input; it ends, with or without an error frame, once nobody needs the command any more."""
         return sessions.frames_in(self.place, self._http, Call("GET", f"/v1/nodes/{node}/sessions/{number}/input"))
 
     async def ask(self, call: Call, schema: type[T]) -> T:
-        """Return the answer to a request."""
+        """Return the decoded answer to a request."""
         return calls.answered(self.place, await self.answer(call), schema)
 
     async def answer(self, call: Call) -> httpx.Response:
-        """Return the answer to a request, which is no refusal."""
+        """Return the successful response to a request."""
         backoff = self.backoff()
         for left in range(self._tries - 1, -1, -1):
             cause: httpx.HTTPError | None = None
@@ -216,17 +217,17 @@ class ApiClient:
                     yield line
 
     def backoff(self) -> Backoff:
-        """Return how long to wait between tries."""
+        """Return the delay between tries."""
         return Backoff(calls.FIRST_WAIT_NS, calls.LONGEST_WAIT_NS, self._rng)
 
     async def wait(self, error: ApiError, seconds: float) -> None:
-        """Wait before a watch is tried again, and say why."""
+        """Wait before retrying a watch, and report why."""
         if self.on_wait is not None:
             self.on_wait(f"waiting {seconds:.1f} s: {error}")
         await self.sleep(seconds)
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -239,7 +240,7 @@ class ApiClient:
 
 
 class Resources(Generic[R]):
-    """The resources of one type; what is selected is said as in `labels="a=b,!c"`, `fields="node=h1"`."""
+    """The resources of one type; select with `labels="a=b,!c"`, `fields="node=h1"`."""
 
     def __init__(self, client: ApiClient, resource: type[R]) -> None:
         self._client, self.kind = client, calls.kind_of(resource)
@@ -250,7 +251,7 @@ class Resources(Generic[R]):
         return await self._client.ask(Call("GET", f"{self._path}/{calls.segment(name)}"), self.kind.type)
 
     async def list(self, *, labels: str = "", fields: str = "") -> Listing[R]:
-        """Return all resources that are selected, as they were at one revision."""
+        """Return all selected resources, as of one revision."""
         items: list[R] = []
         page: str | None = None
         schema: Any = ResourceList[self.kind.type]  # type: ignore[name-defined]
@@ -263,19 +264,19 @@ class Resources(Generic[R]):
                 return Listing(tuple(items), found.revision, calls.age_of(answer))
 
     async def create(self, resource: R) -> R:
-        """Write a new resource; raise StaleError where it is there already."""
+        """Create a resource; raise StaleError if it exists."""
         return await self._client.ask(calls.writing("POST", self._path, resource), self.kind.type)
 
     async def replace(self, resource: R) -> R:
-        """Write labels and spec, if the resource is still of its `metadata.revision` (0: of whatever it is)."""
+        """Write labels and spec if the resource is still at its `metadata.revision` (0: any revision)."""
         return await self._put(resource, "")
 
     async def replace_status(self, resource: R) -> R:
-        """Write the status, likewise."""
+        """Write the status under the same condition as `replace`."""
         return await self._put(resource, "/status")
 
     async def delete(self, name: str, *, expected: int | None = None) -> R:
-        """Remove a resource, and return it as it was."""
+        """Delete a resource and return its last state."""
         return await self._client.ask(
             Call("DELETE", f"{self._path}/{calls.segment(name)}", expected=expected), self.kind.type
         )
@@ -283,9 +284,9 @@ class Resources(Generic[R]):
     async def watch(
         self, after: int | None = None, *, labels: str = "", fields: str = ""
     ) -> AsyncGenerator[Event[R], None]:
-        """Yield what happens after a revision, over as many connections as it takes; bookmarks as well.
+        """Yield events after a revision, reconnecting as needed; includes bookmarks.
 
-        Raise GoneError for a revision that is forgotten: list again, or use `follow`.
+        Raise GoneError if the revision was compacted: list again, or use `follow`.
         """
         backoff, progress = self._client.backoff(), WatchProgress(after)
         while True:
@@ -303,7 +304,7 @@ class Resources(Generic[R]):
             await self._client.wait(error, backoff.next_s())
 
     async def follow(self, *, labels: str = "", fields: str = "") -> AsyncGenerator[Listing[R] | Event[R], None]:
-        """Yield all resources that are selected, then what happens to them; all of them again where that was lost."""
+        """Yield all selected resources, then their events; list again if events were lost."""
         while True:
             found = await self._listed(labels, fields)
             yield found
@@ -315,7 +316,7 @@ class Resources(Generic[R]):
                 await self._client.wait(error, 0)
 
     async def _listed(self, labels: str, fields: str) -> Listing[R]:
-        """Return all resources that are selected, however long that takes."""
+        """Return all selected resources, page by page, however long it takes."""
         backoff = self._client.backoff()
         while True:
             try:

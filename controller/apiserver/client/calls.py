@@ -1,4 +1,4 @@
-"""Requests and answers of the clients, without a connection: what is sent, what comes back, which errors that means."""
+"""Requests and answers of the clients, without a connection: encoding, decoding and errors."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ PAGE: Final = 500
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 30.0
 SILENCE_S: Final = 35.0
-"""A watch that says nothing for so long is dead; the server says something every 10 s."""
+"""Timeout of a silent watch; the server sends something every 10 s."""
 TRIES: Final = 5
 LIMITS: Final = httpx.Limits(max_connections=256, max_keepalive_connections=20)
-"""A node has two connections for each of its sessions."""
+"""A node uses two connections for each of its sessions."""
 FIRST_WAIT_NS: Final = 100_000_000
 LONGEST_WAIT_NS: Final = 5_000_000_000
 
@@ -67,7 +67,7 @@ _KINDS: Final[dict[type[Any], Kind[Any]]] = {kind.type: kind for kind in KINDS}
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request; one that `is_safe` may be made twice."""
+    """A request; it may be repeated if `is_safe`."""
 
     method: str
     path: str
@@ -75,32 +75,32 @@ class Call:
     body: bytes | None = None
     expected: int | None = None
     is_repeatable: bool = False
-    """Whether it does nothing the second time, though it changes something the first time."""
+    """True if the request is idempotent although it writes."""
 
     @property
     def is_safe(self) -> bool:
-        """Whether it may be made again without knowing what became of it."""
+        """True if the request may be repeated without knowing its outcome."""
         return self.method == "GET" or self.is_repeatable
 
     @property
     def headers(self) -> dict[str, str]:
-        """What it has beside what all have."""
+        """Headers specific to this request."""
         found = {} if self.body is None else {"Content-Type": "application/json"}
         return found if self.expected is None else found | {"If-Match": f'"{self.expected}"'}
 
 
 def segment(name: str) -> str:
-    """Return a name as a part of a path: of what is in it nothing means anything there."""
+    """Return a name as one path segment, with every special character quoted."""
     return quote(name, safe="")
 
 
 def kind_of(resource: type[R]) -> Kind[R]:
-    """Return the kind of a type of resources."""
+    """Return the kind of a resource type."""
     return _KINDS[resource]
 
 
 def options_of(place: Place) -> dict[str, Any]:
-    """Return what both of httpx's clients take."""
+    """Return the options common to both httpx clients."""
     headers = {"Accept": "application/json"}
     if place.token is not None:
         headers["Authorization"] = f"Bearer {place.token}"
@@ -109,7 +109,7 @@ def options_of(place: Place) -> dict[str, Any]:
 
 
 def verify_of(place: Place) -> ssl.SSLContext | bool:
-    """Return what a server's certificate is checked by; False where there is none: reading authorities takes long."""
+    """Return how to verify the server's certificate; False if there is none, as loading the authorities is slow."""
     return place.context() if place.scheme == "https" else False
 
 
@@ -131,20 +131,20 @@ def writing(method: str, path: str, body: object, expected: int | None = None) -
 
 
 def batch(path: str, body: object, requests: Sequence[BindingRequest | DispatchRequest]) -> Call:
-    """Return the request for a batch, repeatable where the server knows by their decisions what it has carried out."""
+    """Return the request for a batch, repeatable if the server can recognise repeats by their decisions."""
     is_repeatable = all(one.decision is not None for one in requests)
     return Call("POST", path, body=msgspec.json.encode(body), is_repeatable=is_repeatable)
 
 
 def answer_of(outcome: BindingOutcome | DispatchOutcome) -> Any:  # noqa: ANN401 - the answer of either
-    """Return the answer that an outcome is, or the ApiError."""
+    """Return the answer in an outcome, or its ApiError."""
     if outcome.answer is not None:
         return outcome.answer
     return _ERRORS.get(outcome.status, ApiError)(outcome.detail)
 
 
 def answered(place: Place, answer: httpx.Response, schema: type[T]) -> T:
-    """Return what an answer says; raise the ApiError that it is."""
+    """Return a decoded answer; raise ApiError if it is a refusal."""
     check(place, answer)
     try:
         return msgspec.json.decode(answer.content, type=schema)
@@ -153,7 +153,7 @@ def answered(place: Place, answer: httpx.Response, schema: type[T]) -> T:
 
 
 def check(place: Place, answer: httpx.Response) -> None:
-    """Raise the ApiError that an answer is, if it is one."""
+    """Raise the ApiError that an answer stands for, if any."""
     if answer.is_success:
         return
     try:
@@ -168,7 +168,7 @@ def check(place: Place, answer: httpx.Response) -> None:
 
 
 def unreachable(place: Place, error: httpx.HTTPError) -> UnavailableError:
-    """Return the error for a connection that fails."""
+    """Return the error for a failed connection."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -179,13 +179,13 @@ def unreachable(place: Place, error: httpx.HTTPError) -> UnavailableError:
 
 
 def unnameable(error: httpx.InvalidURL) -> InvalidError:
-    """Return the error for a name that no request can have."""
+    """Return the error for a name that cannot appear in a request."""
     return InvalidError(f"what is asked for has no such name: {error}")
 
 
 @contextmanager
 def telling(place: Place) -> Iterator[None]:
-    """Raise ApiError for what httpx raises in the block: the connection fails, or no request can have such a name."""
+    """Translate httpx errors in the block to ApiError: a failed connection, or a name no request can have."""
     try:
         yield
     except httpx.HTTPError as error:
@@ -195,20 +195,20 @@ def telling(place: Place) -> Iterator[None]:
 
 
 def may_retry(call: Call, error: ApiError, cause: httpx.HTTPError | None) -> bool:
-    """Return whether a request may be made again: where nothing can have been done by it."""
+    """Return whether to retry a request: only if it cannot have had an effect."""
     if isinstance(error, TooManyError) or isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout):
         return "certificate" not in str(error)
     return call.is_safe and isinstance(error, UnavailableError)
 
 
 def age_of(answer: httpx.Response) -> int | None:
-    """Return how old an answer is, in seconds, that the storage did not give; else None."""
+    """Return the age in seconds of an answer served without the storage; else None."""
     age = answer.headers.get("Age", "")
     return int(age) if age.isdigit() else None
 
 
 def event_of(kind: Kind[R], line: str) -> Event[R]:
-    """Return what a line of a watch says; raise the ApiError that it is."""
+    """Return the event in a line of a watch; raise ApiError if the line is an error."""
     said = msgspec.json.decode(line, type=WatchEvent)
     if said.type is EventType.ERROR:
         raise _ERRORS.get(said.status or 0, ApiError)(said.detail)

@@ -1,7 +1,7 @@
-"""Where the API server is, and how to show who one is.
+"""The address of the API server, and the client's credentials.
 
-`--api ADDRESS`, else the environment's MILLRACE_API, else the socket in the user's own folder. A token is read from
-the file that MILLRACE_TOKEN_FILE names, an authority of one's own from MILLRACE_CA; neither stands on a command line.
+The address is `--api ADDRESS`, else MILLRACE_API from the environment, else the socket in the user's own folder.
+MILLRACE_TOKEN_FILE names a file with the token, MILLRACE_CA a private authority; neither is passed on the command line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Place:
     token: str | None = field(default=None, repr=False)
     ca: Path | None = None
     certificate: Path | None = None
-    """Ours, with its key: where clients have to show one, or are known by it."""
+    """The client's certificate and key, for servers that require one or identify clients by it."""
     private_key: Path | None = None
 
     def __post_init__(self) -> None:
@@ -45,12 +45,12 @@ class Place:
 
     @property
     def socket(self) -> str | None:
-        """The path of a UNIX socket, None for an address of the network."""
+        """The path of a UNIX socket; None for a network address."""
         return self.address.removeprefix("unix:").removeprefix("//") if is_unix(self.address) else None
 
     @property
     def scheme(self) -> str:
-        """How to speak there."""
+        """URL scheme: http or https."""
         if self.socket is not None:
             return "http"
         scheme, separator, _ = self.address.partition("://")
@@ -58,11 +58,11 @@ class Place:
 
     @property
     def url(self) -> str:
-        """What URLs begin with."""
+        """Base of all URLs."""
         return "http://api" if self.socket is not None else f"{self.scheme}://{self._host_and_port}"
 
     def context(self) -> ssl.SSLContext:
-        """Return what certificates are checked by, and ours; raise InvalidError for files that cannot be used."""
+        """Return the TLS context with authorities and client certificate; raise InvalidError for unusable files."""
         try:
             context = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
         except (OSError, ssl.SSLError) as error:
@@ -89,7 +89,7 @@ class Place:
 
 
 def find_place(address: str | None = None, environ: Mapping[str, str] = os.environ) -> Place:
-    """Return where the API is, and the user's token; raise InvalidError."""
+    """Return the API's address and the user's token; raise InvalidError."""
     try:
         tls = from_environment(environ)
     except ValueError as error:
@@ -106,7 +106,7 @@ def find_place(address: str | None = None, environ: Mapping[str, str] = os.envir
 
 
 def read_token(file: Path) -> str:
-    """Return a token's file's content; raise InvalidError where others may read it too."""
+    """Return the token in a file; raise InvalidError if others may read the file, too."""
     try:
         return token_files.read_token(file)
     except AccessError as error:

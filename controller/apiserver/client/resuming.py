@@ -1,4 +1,4 @@
-"""Progress of a watch whose connection may end: from where it resumes, and which events were told before."""
+"""Progress of a watch over several connections: the revision to resume from, and the events already delivered."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from controller.apiserver.resources.base import R
 
 
 class WatchProgress:
-    """Events that a watch has told, over as many connections as it takes.
+    """Events that a watch has delivered, over any number of connections.
 
     Events of one transaction share a revision, and a connection may end between them. So a watch resumes before the
-    last revision that it was told of, until something newer says that this one is complete.
+    last revision that it saw, until something newer shows that this one is complete.
     """
 
     def __init__(self, after: int | None) -> None:
         self.after = after
-        """The revision to resume after; None: from whatever is the newest then."""
+        """The revision to resume after; None: the newest revision at that time."""
         self._newest = 0
         self._names: set[str] = set()
 
     def is_new(self, event: Event[R]) -> bool:
-        """Take note of an event and return whether it was not told before."""
+        """Record an event and return whether it is new."""
         if event.revision < self._newest:
-            return False  # the first bookmark of a connection says where it resumes
+            return False  # the first bookmark of a connection repeats where it resumes
         if event.type is EventType.BOOKMARK:
             self.after = self._newest = event.revision
             self._names.clear()

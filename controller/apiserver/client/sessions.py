@@ -1,4 +1,4 @@
-"""Sessions as clients see them: frames in, frames out; both clients share what is sent."""
+"""Sessions on the client's side: frames in, frames out; shared by both clients."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from controller.apiserver.sessions.frames import KEEP_ALIVE, MEDIA_TYPE, Frame, 
 from controller.apiserver.sessions.values import SessionRequest
 
 KEEP_ALIVE_S: Final = 2.0
-"""Of a writer that has nothing to say: so it hears soon that the other side has gone."""
+"""Keep-alive interval of an idle writer: it soon notices that the other side has gone."""
 PATIENCE_S: Final = 3600.0
-"""Of a writer whose reader takes nothing; the server ends a session before."""
+"""Timeout of a writer whose reader has stalled; the server ends the session earlier."""
 
 OUTPUT: Final = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S)
 INPUT: Final = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S, read=PATIENCE_S, write=PATIENCE_S)
@@ -38,12 +38,12 @@ def logs_call(pod: str, container: str | None, *, follow: bool, tail: int | None
 
 
 def request_of(line: str) -> SessionRequest | None:
-    """Return what a line asks a node for; None for one that says nothing."""
+    """Return the request in a line for a node; None for a line without one."""
     return msgspec.json.decode(line, type=SessionRequest) if line.strip() else None
 
 
 async def frames_in(place: Place, http: httpx.AsyncClient, call: Call) -> AsyncGenerator[Frame, None]:
-    """Yield the frames of an answer as they come, but keep-alives; raise UnavailableError where it breaks off."""
+    """Yield the frames of an answer as they come, without keep-alives; raise UnavailableError if it breaks off."""
     decoder = FrameDecoder()
     with calls.telling(place):
         async with http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT) as found:
@@ -57,7 +57,7 @@ async def frames_in(place: Place, http: httpx.AsyncClient, call: Call) -> AsyncG
 
 
 def sync_frames_in(place: Place, http: httpx.Client, call: Call) -> Generator[Frame, None, None]:
-    """Yield the frames of an answer, likewise; for a reader that shows them, keep-alives as well."""
+    """Yield the frames of an answer like `frames_in`, but with keep-alives, for readers that display them."""
     decoder = FrameDecoder()
     asked = http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT)
     with calls.telling(place), asked as found:
@@ -69,15 +69,15 @@ def sync_frames_in(place: Place, http: httpx.Client, call: Call) -> Generator[Fr
 
 
 async def send_frames(place: Place, http: httpx.AsyncClient, path: str, frames: AsyncIterator[Frame]) -> None:
-    """Write frames up to the last one, with keep-alives between; raise ApiError where the server ends it before."""
-    # Closed here: where the server ends it before, nobody is to wait for a frame any more when the caller goes on.
+    """Write frames up to the last one, with keep-alives between; raise ApiError if the server ends it earlier."""
+    # Close it here: if the server ends it early, nothing may still wait for a frame when the caller goes on.
     async with aclosing(_with_keep_alives(frames)) as kept, aclosing(_encoded(kept)) as body:
         with calls.telling(place):
             calls.check(place, await http.post(path, content=body, headers=CONTENT, timeout=INPUT))
 
 
 def sync_send_frames(place: Place, http: httpx.Client, path: str, frames: Iterator[Frame]) -> None:
-    """Write frames, which come with keep-alives of their own; raise ApiError where the server ends it before."""
+    """Write frames that include their own keep-alives; raise ApiError if the server ends it earlier."""
     with calls.telling(place):
         body = (frame.encode() for frame in frames)
         calls.check(place, http.post(path, content=body, headers=CONTENT, timeout=INPUT))
@@ -89,7 +89,7 @@ async def _encoded(frames: AsyncIterator[Frame]) -> AsyncGenerator[bytes, None]:
 
 
 async def _with_keep_alives(frames: AsyncIterator[Frame]) -> AsyncGenerator[Frame, None]:
-    """Yield frames up to the last one, and keep-alives while there is none."""
+    """Yield frames up to the last one, and keep-alives while there are none."""
     waiting: asyncio.Future[Frame | None] | None = None
     try:
         while True:

@@ -1,4 +1,4 @@
-"""The client for programs without asyncio; see `asynchronous`, its twin."""
+"""The client for programs without asyncio; the twin of `asynchronous`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class SyncApiClient:
-    """Asks the API server; use it as a context manager. Raises ApiError, each with one line."""
+    """Client of the API server; use it as a context manager. Raises ApiError, each with one line."""
 
     def __init__(
         self,
@@ -54,40 +54,40 @@ class SyncApiClient:
         return SyncResources(self, resource)
 
     def bind(self, request: BindingRequest) -> PlacementAnswer:
-        """Place pods, all or none; raise StaleError where something has moved or does not fit."""
+        """Place pods, all or none; raise StaleError if something has changed or does not fit."""
         return self.ask(calls.writing("POST", "/v1/bindings", request), PlacementAnswer)
 
     def bind_each(self, requests: Sequence[BindingRequest]) -> list[PlacementAnswer | ApiError]:
-        """Place the pods of each request, all or none; return an answer or the refusal for each, in their order.
+        """Place the pods of each request, all or none; return an answer or a refusal per request, in order.
 
-        At most `batches.MOST_REQUESTS`. Where all have decisions, it is tried again until it is answered.
+        At most `batches.MOST_REQUESTS`. If all requests have decisions, the batch is retried until it is answered.
         """
         call = calls.batch("/v1/batches/bindings", BindingBatch(requests=tuple(requests)), requests)
         return [calls.answer_of(one) for one in (self.ask(call, BindingOutcomes)).outcomes]
 
     def dispatch_each(self, requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
-        """Have the tasks of each request go to centres, all or none; likewise."""
+        """Dispatch the tasks of each request to centres, all or none; otherwise like `bind_each`."""
         call = calls.batch("/v1/batches/dispatches", DispatchBatch(requests=tuple(requests)), requests)
         return [calls.answer_of(one) for one in (self.ask(call, DispatchOutcomes)).outcomes]
 
     def release(self, request: ReleaseRequest) -> PlacementAnswer:
-        """Have pods give back what they hold, all or none."""
+        """Release the resources that pods hold, all or none."""
         return self.ask(calls.writing("POST", "/v1/releases", request), PlacementAnswer)
 
     def evict(self, request: EvictionRequest) -> PlacementAnswer:
-        """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
+        """Evict pods, all or none; raise StaleError for a pod that was rebound."""
         return self.ask(calls.writing("POST", "/v1/evictions", request), PlacementAnswer)
 
     def dispatch(self, request: DispatchRequest) -> DispatchAnswer:
-        """Have tasks go to centres, all or none; raise StaleError where something has moved or does not fit."""
+        """Dispatch tasks to centres, all or none; raise StaleError if something has changed or does not fit."""
         return self.ask(calls.writing("POST", "/v1/dispatches", request), DispatchAnswer)
 
     def pick(self, request: Pick) -> DispatchAnswer:
-        """Say which units a task gets that was left to a centre; raise StaleError where they are not free."""
+        """Pick the units for a task that left the choice to its centre; raise StaleError if they are not free."""
         return self.ask(calls.writing("POST", "/v1/picks", request), DispatchAnswer)
 
     def complete(self, request: CompletionRequest) -> DispatchAnswer:
-        """Have tasks end and give back their units, all or none; raise StaleError for one dispatched anew."""
+        """Complete tasks and release their units, all or none; raise StaleError for a task that was redispatched."""
         return self.ask(calls.writing("POST", "/v1/completions", request), DispatchAnswer)
 
     def share_units(
@@ -99,17 +99,17 @@ class SyncApiClient:
         shares_version: int | None = None,
         decision: NewDecision | None = None,
     ) -> UnitPool:
-        """Say who holds the units of a pool that is of a revision, or whose shares are of a version."""
+        """Set the holders of a pool's units, given the expected pool revision or shares version."""
         body = UnitShares(shares=shares, shares_version=shares_version, decision=decision)
         return self.ask(calls.writing("PUT", f"/v1/unitpools/{calls.segment(pool)}/shares", body, expected), UnitPool)
 
     def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
-        """Report of a holder's units; return the pool, in which stands what it has now."""
+        """Report on a holder's units; return the pool with the holder's current share."""
         path = f"/v1/unitpools/{calls.segment(pool)}/holders/{calls.segment(status.holder)}"
         return self.ask(calls.writing("PUT", path, status), UnitPool)
 
     def health(self) -> HealthAnswer:
-        """Return whether it serves, and from what."""
+        """Return the server's health and the state of its storage."""
         return self.ask(Call("GET", "/healthz"), HealthAnswer)
 
     def create_token(self, request: TokenRequest) -> NewToken:
@@ -121,23 +121,23 @@ class SyncApiClient:
         return self.ask(Call("GET", "/v1/tokens"), TokenList).items
 
     def revoke_token(self, number: str) -> TokenShown:
-        """Have a token count no more."""
+        """Revoke a token."""
         return self.ask(Call("DELETE", f"/v1/tokens/{calls.segment(number)}"), TokenShown)
 
     def logs(
         self, pod: str, container: str | None = None, *, follow: bool = False, tail: int | None = None
     ) -> Generator[Frame, None, None]:
-        """Yield what a container has written, keep-alives, and the frame that ends it."""
+        """Yield a container's log with keep-alives, then the frame that ends it."""
         return sessions.sync_frames_in(
             self.place, self._http, sessions.logs_call(pod, container, follow=follow, tail=tail)
         )
 
     def exec(self, pod: str, request: ExecRequest) -> str:
-        """Have a command run in a container; return the number by which its output is read at once."""
+        """Run a command in a container; return the number to read its output with, at once."""
         return self.ask(calls.writing("POST", f"/v1/pods/{calls.segment(pod)}/exec", request), ExecAnswer).number
 
     def exec_output(self, number: str) -> Generator[Frame, None, None]:
-        """Yield a command's output, keep-alives, and the frame that ends it."""
+        """Yield a command's output with keep-alives, then the frame that ends it."""
         return sessions.sync_frames_in(self.place, self._http, Call("GET", f"/v1/execs/{number}/output"))
 
     def write_input(self, number: str, frames: Iterator[Frame]) -> None:
@@ -145,11 +145,11 @@ class SyncApiClient:
         sessions.sync_send_frames(self.place, self._http, f"/v1/execs/{number}/input", frames)
 
     def ask(self, call: Call, schema: type[T]) -> T:
-        """Return the answer to a request."""
+        """Return the decoded answer to a request."""
         return calls.answered(self.place, self.answer(call), schema)
 
     def answer(self, call: Call) -> httpx.Response:
-        """Return the answer to a request, which is no refusal."""
+        """Return the successful response to a request."""
         backoff = self.backoff()
         for left in range(self._tries - 1, -1, -1):
             cause: httpx.HTTPError | None = None
@@ -182,11 +182,11 @@ class SyncApiClient:
             yield from found.iter_lines()
 
     def backoff(self) -> Backoff:
-        """Return how long to wait between tries."""
+        """Return the delay between tries."""
         return Backoff(calls.FIRST_WAIT_NS, calls.LONGEST_WAIT_NS, self._rng)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -210,7 +210,7 @@ class SyncResources(Generic[R]):
         return self._client.ask(Call("GET", f"{self._path}/{calls.segment(name)}"), self.kind.type)
 
     def list(self, *, labels: str = "", fields: str = "") -> Listing[R]:
-        """Return all resources that are selected, as they were at one revision."""
+        """Return all selected resources, as of one revision."""
         items: list[R] = []
         page: str | None = None
         schema: Any = ResourceList[self.kind.type]  # type: ignore[name-defined]
@@ -223,27 +223,27 @@ class SyncResources(Generic[R]):
                 return Listing(tuple(items), found.revision, calls.age_of(answer))
 
     def create(self, resource: R) -> R:
-        """Write a new resource; raise StaleError where it is there already."""
+        """Create a resource; raise StaleError if it exists."""
         return self._client.ask(calls.writing("POST", self._path, resource), self.kind.type)
 
     def replace(self, resource: R) -> R:
-        """Write labels and spec, if the resource is still of its `metadata.revision` (0: of whatever it is)."""
+        """Write labels and spec if the resource is still at its `metadata.revision` (0: any revision)."""
         return self._put(resource, "")
 
     def replace_status(self, resource: R) -> R:
-        """Write the status, likewise."""
+        """Write the status under the same condition as `replace`."""
         return self._put(resource, "/status")
 
     def delete(self, name: str, *, expected: int | None = None) -> R:
-        """Remove a resource, and return it as it was."""
+        """Delete a resource and return its last state."""
         return self._client.ask(
             Call("DELETE", f"{self._path}/{calls.segment(name)}", expected=expected), self.kind.type
         )
 
     def watch(self, after: int | None = None, *, labels: str = "", fields: str = "") -> Generator[Event[R], None, None]:
-        """Yield what happens after a revision, over as many connections as it takes; bookmarks as well.
+        """Yield events after a revision, reconnecting as needed; includes bookmarks.
 
-        Raise GoneError for a revision that is forgotten.
+        Raise GoneError if the revision was compacted.
         """
         backoff, progress = self._client.backoff(), WatchProgress(after)
         while True:

@@ -1,4 +1,4 @@
-"""What clients give: lists, and what happens to resources."""
+"""Values that clients return: lists and events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.apiserver.resources.base import R
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[R]):
-    """Resources as they were at a revision; `age_s` is None unless the server answered without its storage."""
+    """Resources as of one revision; `age_s` is None unless the server answered without its storage."""
 
     items: tuple[R, ...]
     revision: int
@@ -20,10 +20,10 @@ class Listing(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[R]):
-    """A resource is what was asked for (PUT), or is it not any more (DELETE).
+    """A resource matches the selection (PUT), or no longer does (DELETE).
 
-    `resource` of a deletion is what it was before, None where that is not known. A BOOKMARK is of no resource: all
-    that happened up to its revision was seen.
+    For a deletion `resource` is the previous state, None if that is not known. A BOOKMARK has no resource: every event
+    up to its revision was seen.
     """
 
     type: EventType

@@ -1,4 +1,4 @@
-"""Scripts: what users write of pods and groups of pods, in YAML, and the resources that it stands for."""
+"""Manifests: the YAML that users write for pods and pod groups, and the resources that it describes."""
 
 from __future__ import annotations
 

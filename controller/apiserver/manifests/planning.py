@@ -1,4 +1,4 @@
-"""What is to be done so that the API server has what a script asks for; pure."""
+"""Steps that bring the API server's resources in line with a manifest; pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_TEMPLATE: Final = "millrace/group"
 
 
 class Action(StrEnum):
-    """What is done to a resource."""
+    """Action of a step."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -30,7 +30,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One resource of a script: what is written, what of it changes, and why where it cannot be."""
+    """One resource of a manifest: the action, the parts that change, and the reason for a refusal."""
 
     scripted: Scripted
     action: Action
@@ -40,7 +40,7 @@ class Step:
 
 
 def step_of(scripted: Scripted, found: Pod | PodGroup | None) -> Step:
-    """Return what a resource of a script takes, as the API server has it now, None if not at all."""
+    """Return the step for a resource of a manifest, given its current state; None if it does not exist."""
     wanted = scripted.resource
     if found is None:
         return Step(scripted, Action.CREATE, wanted)
@@ -64,7 +64,7 @@ def _changes(found: Pod | PodGroup, wanted: Pod | PodGroup) -> tuple[str, ...]:
 
 
 def _refusal(found: Pod | PodGroup, wanted: Pod | PodGroup, changes: tuple[str, ...]) -> str:
-    """Return why a resource cannot become what is wanted; empty if it can."""
+    """Return why a resource cannot be changed as wanted; empty if it can."""
     name = found.metadata.name
     if found.metadata.deleting_ns is not None:
         return "it is being deleted: apply again when it has gone"

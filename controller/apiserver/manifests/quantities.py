@@ -1,4 +1,4 @@
-"""Figures as scripts have them, with their units: 500m of a core, 64 MiB, 5 Mbit/s, 2 ms, 10 min."""
+"""Quantities in manifests, with units: 500m of a core, 64 MiB, 5 Mbit/s, 2 ms, 10 min."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def _ns(raw: object) -> int:
 
 def _with_unit(raw: object, parse: Callable[[str], int], wanted: str) -> int:
     if not isinstance(raw, str):
-        raise ValueError(f"{raw!r} is not {wanted}")  # noqa: TRY004 - msgspec says of which key it is
+        raise ValueError(f"{raw!r} is not {wanted}")  # noqa: TRY004 - msgspec adds the key
     return parse(raw)
 
 
 class Quantity:
-    """Base of figures with a unit; `schema` is JSON's."""
+    """Base of quantities with a unit; `schema` is JSON Schema."""
 
     __slots__ = ("value",)
     schema: ClassVar[Mapping[str, Any]]
@@ -103,12 +103,12 @@ class Quantity:
 
     @staticmethod
     def parse(raw: object) -> float:
-        """Return the figure that is written; raise ValueError."""
+        """Return the parsed number; raise ValueError."""
         raise NotImplementedError
 
     @classmethod
     def read(cls, raw: object) -> Self:
-        """Return what is written; raise ValueError, which says what is expected."""
+        """Parse a quantity; raise ValueError with the expected form."""
         return cls(cls.parse(raw))
 
 
@@ -126,7 +126,7 @@ class Cores(Quantity):
 
 
 class Share(Quantity):
-    """Part of one device, in thousandths."""
+    """Share of one device, in thousandths."""
 
     __slots__ = ()
     value: int
@@ -168,7 +168,7 @@ class Delay(Quantity):
 
 
 class Moment(Quantity):
-    """Nanoseconds since 1970, negative where it is a time from now on: `2030-01-31T12:00:00Z`, or `2 h`."""
+    """Nanoseconds since 1970, or negative if relative to now: `2030-01-31T12:00:00Z`, or `2 h`."""
 
     __slots__ = ()
     value: int
@@ -178,7 +178,7 @@ class Moment(Quantity):
     }  # fmt: skip
 
     def at_ns(self, now_ns: int) -> int:
-        """Return the time that it is, if it was said now."""
+        """Return the absolute time, with relative ones counted from `now_ns`."""
         return self.value if self.value >= 0 else now_ns - self.value
 
 
@@ -194,12 +194,12 @@ class Duration(Quantity):
 
 
 def milli_text(milli: int) -> str | int:
-    """Return thousandths as `Cores` and `Share` read them back."""
+    """Format thousandths as `Cores` and `Share` parse them."""
     return milli // 1000 if milli % 1000 == 0 else f"{milli}m"
 
 
 def duration_text(seconds: float) -> str:
-    """Return a time as `Duration` reads it back; in its largest unit in which it is whole."""
+    """Format a time as `Duration` parses it, in the largest unit that gives a whole number."""
     exact = Decimal(repr(seconds))
     for unit in ("d", "h", "min", "s"):
         if exact and exact % _TIMES[unit] == 0:

@@ -1,4 +1,4 @@
-"""Scripts as resources: every error names file, line, key and what is expected."""
+"""Parse manifests into resources: every error names file, line, key and the expected form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dataplane.given import read_given_text
 from dataplane.topology.values import DeviceKind
 
 MAIN: Final = "main"
-"""The name of the only container, where the script gives none."""
+"""Default name of the only container."""
 _OF_CONTAINER: Final = ("image", "bundle", "command", "environment", "working_folder")
 _NAME_RULE: Final = re.compile(r"expected `str` matching regex '\^\[a-z0-9\].*'")
 _LABEL_RULE: Final = re.compile(r"expected `str` matching regex .*")
@@ -42,7 +42,7 @@ MOST_BYTES: Final = 8 << 20
 
 
 def read_file(path: Path) -> tuple[Scripted, ...]:
-    """Return what a file asks for, in its order; raise ConfigError."""
+    """Return the resources in a file, in order; raise ConfigError."""
     try:
         text = read_given_text(path, MOST_BYTES)
     except OSError as error:
@@ -53,7 +53,7 @@ def read_file(path: Path) -> tuple[Scripted, ...]:
 
 
 def read_text(text: str, file: str = "<text>") -> tuple[Scripted, ...]:
-    """Return what a text of YAML documents asks for, in its order; raise ConfigError."""
+    """Return the resources in a text of YAML documents, in order; raise ConfigError."""
     try:
         documents = loads_documents(text, Script, file=file, decode=quantity)
     except ConfigError as error:
@@ -68,7 +68,7 @@ def read_text(text: str, file: str = "<text>") -> tuple[Scripted, ...]:
 
 
 def quantity(kind: type, raw: Any) -> Any:  # noqa: ANN401 - what msgspec does not know
-    """Return a figure with its unit, as msgspec's hooks do."""
+    """Return a quantity with its unit, as a msgspec decoding hook."""
     if issubclass(kind, Quantity):
         return kind.read(raw)
     raise NotImplementedError(kind)
@@ -149,7 +149,7 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
 
 
 def _operators(document: Document[Script], script: TemplateScript, key: str) -> tuple[OperatorCount, ...]:
-    """Return a pod's operators; raise ConfigError for what is no graph of any."""
+    """Return a pod's operators; raise ConfigError if they form no valid graph."""
     try:
         graph_of_operators("pod", script.operators)
     except OperatorError as error:
@@ -158,7 +158,7 @@ def _operators(document: Document[Script], script: TemplateScript, key: str) -> 
 
 
 def _containers(document: Document[Script], script: TemplateScript, key: str) -> Iterator[Container]:
-    """Yield the one container that stands in a pod's own keys, or those below `containers`."""
+    """Yield the container described by a pod's own keys, or those below `containers`."""
     own = next((name for name in _OF_CONTAINER if getattr(script, name)), None)
     if own is not None and script.containers:
         raise document.error("stands below a container where `containers` is given", f"{key}.{own}")
@@ -212,7 +212,7 @@ def _peer(document: Document[Script], peer: PeerScript, key: str) -> PeerNeed:
 
 
 def _checked(document: Document[Script], key: str, made: R) -> R:
-    """Return a resource that the API server's own schema takes, or raise what it says."""
+    """Return a resource that passes the API server's schema; raise ConfigError with its message."""
     try:
         return msgspec.convert(msgspec.to_builtins(made), type(made))
     except msgspec.ValidationError as error:

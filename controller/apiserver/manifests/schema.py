@@ -1,4 +1,4 @@
-"""What a script may say: the schema of one document, a pod or a group."""
+"""Schema of a manifest: one document, a pod or a group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Environment = Annotated[dict[Line, Text], Meta(max_length=256)]
 
 
 class ContainerScript(Strict, frozen=True):
-    """A container: an image by name or digest, or an OCI bundle in a folder of the node."""
+    """A container: an image by name or digest, or an OCI bundle in a folder on the node."""
 
     name: Name
     image: Line | None = None
@@ -33,19 +33,19 @@ class ContainerScript(Strict, frozen=True):
 
 
 class DeviceScript(Strict, frozen=True):
-    """Whole devices by their count, or a share of one; memory is of each."""
+    """Whole devices by count, or a share of one; memory is per device."""
 
     kind: DeviceKind
     count: Annotated[int, Meta(ge=1, le=256)] | None = None
     share: Share | None = None
     model: Line | None = None
     models: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
-    """Those that will do, where there are several."""
+    """Acceptable models, if there are several."""
     memory: Size | None = None
 
 
 class LocationScript(Strict, frozen=True):
-    """Where it is to run; each part that is given holds, or the pod is refused with the reason."""
+    """Required location; every part given must match, or the pod is refused with the reason."""
 
     node: Name | None = None
     device: DeviceNumber | None = None
@@ -53,7 +53,7 @@ class LocationScript(Strict, frozen=True):
 
 
 class PeerScript(Strict, frozen=True):
-    """What the way to another pod, or to a host, must be like, there and back."""
+    """Requirements on the path to another pod or host, in both directions."""
 
     pod: Name | None = None
     host: Name | None = None
@@ -62,7 +62,7 @@ class PeerScript(Strict, frozen=True):
 
 
 class TemplateScript(Strict, frozen=True):
-    """What pods are like: one container by its keys, or several below `containers`."""
+    """Common keys of pods: one container by its keys, or several below `containers`."""
 
     labels: Labels = msgspec.field(default_factory=dict)
     image: Line | None = None
@@ -83,13 +83,13 @@ class TemplateScript(Strict, frozen=True):
     restart: Restart = Restart.ALWAYS
     stop_grace: Duration | None = None
     profile: Name = "default"
-    """Of the scheduler that places it."""
+    """Profile of the scheduler that places it."""
     operators: Annotated[tuple[OperatorCount, ...], Meta(max_length=1024)] = ()
-    """What the containers compute together, as far as anybody said."""
+    """Operators that the containers compute together, as far as known."""
 
 
 class PodScript(TemplateScript, frozen=True, kw_only=True):
-    """A pod: containers that land on one host."""
+    """A pod: containers that run on one host."""
 
     name: Name
     group: Name | None = None
@@ -97,17 +97,17 @@ class PodScript(TemplateScript, frozen=True, kw_only=True):
 
 
 class GroupScript(Strict, frozen=True):
-    """Pods that are placed together or not at all; without a template pods are written on their own, and name it."""
+    """Pods that are placed together or not at all; without a template, separately written pods name the group."""
 
     name: Name
     size: Annotated[int, Meta(ge=1, le=MOST_PODS)]
     labels: Labels = msgspec.field(default_factory=dict)
     priority: Priority = 0
     wait: Duration | None = None
-    """A group that is not placed after so long has failed."""
+    """A group that is not placed within this time fails."""
     template: TemplateScript | None = None
     allreduce: AllReduce | None = None
-    """Its pods are the workers of a job that switches add up for."""
+    """The pods are workers of a job with in-network aggregation."""
 
 
 class Script(Strict, frozen=True):

@@ -1,6 +1,6 @@
-"""Task files: YAML documents, a task each, as resources; every error names file, line, key and what is expected.
+"""Task files: YAML documents, one task each, as resources; every error names file, line, key and the expected form.
 
-A program's text and an operator graph may stand in files of their own, beside the task's.
+A program's text and an operator graph may be in separate files next to the task's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NS: Final = 1_000_000_000
 
 
 class ProgramScript(Strict, frozen=True):
-    """What is run; of a `file` the text is read when the task is submitted."""
+    """The program to run; the text of a `file` is read when the task is submitted."""
 
     kind: ProgramKind
     entry: Line = ""
@@ -39,47 +39,47 @@ class ProgramScript(Strict, frozen=True):
 
 
 class ReadScript(Strict, frozen=True):
-    """Bytes that it reads from a host of the topology."""
+    """Bytes that a task reads from a host of the topology."""
 
     host: Line
     size: Size
 
 
 class TaskScript(Strict, frozen=True):
-    """A task; `millrace` is the version of the format."""
+    """A task; `millrace` is the format version."""
 
     millrace: Literal[1]
     program: ProgramScript
     name: Name | None = None
-    """Without: the file's, and a number."""
+    """Default: the file's name and a number."""
     labels: Labels = msgspec.field(default_factory=dict)
     category: Name | None = None
     type: Name | None = None
-    """Tasks of one type are taken to behave alike."""
+    """Tasks of one type are assumed to behave alike."""
     graph: Line | None = None
-    """A file of its operators, as `millrace probe trace --out` writes it."""
+    """A file with its operators, as written by `millrace probe trace --out`."""
     operators: Annotated[tuple[files.OperatorSpec, ...], Meta(max_length=1024)] = ()
     flows: Annotated[tuple[files.FlowSpec, ...], Meta(max_length=4096)] = ()
     trace: bool = False
-    """Run it once, here, to see its operators."""
+    """Run it once, locally, to find its operators."""
     centre: Name | None = None
     unit: Name | None = None
     units: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 30)], ...], Meta(max_length=64)] = ()
-    """How many are right; none: as many as help."""
+    """Acceptable numbers of units; empty: as many as help."""
     choice: UnitChoice = UnitChoice.CONFIGURATION
     profile: Name = "measured"
     priority: Priority = 0
     reads: Annotated[tuple[ReadScript, ...], Meta(max_length=256)] = ()
     not_before: Moment | None = None
     deadline: Moment | None = None
-    """A time, or how long from its submission on: it may wait for good hours until then."""
+    """A time, or a duration from submission: until then it may wait for good hours."""
     limit: Duration | None = None
-    """It is stopped when it runs for longer."""
+    """A task that runs longer is stopped."""
     repetitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
 
 
 def read_tasks(path: Path, now_ns: int) -> tuple[tuple[Task, bool], ...]:
-    """Return the tasks of a file, and whether each is to be traced; raise ConfigError."""
+    """Return the tasks of a file, each with whether to trace it; raise ConfigError."""
     try:
         text = read_given_text(path, MOST_BYTES)
     except OSError as error:
@@ -92,7 +92,7 @@ def read_tasks(path: Path, now_ns: int) -> tuple[tuple[Task, bool], ...]:
 def loads_tasks(
     text: str, now_ns: int, *, file: str = "<text>", folder: Path | None = None
 ) -> tuple[tuple[Task, bool], ...]:
-    """Return the tasks of a YAML text; names of files in it are of `folder`. Raise ConfigError."""
+    """Return the tasks of a YAML text; file names in it are relative to `folder`. Raise ConfigError."""
     documents = loads_documents(text, TaskScript, file=file, decode=quantity)
     if not documents:
         raise ConfigError("there is no task in it", file=file)
@@ -105,7 +105,7 @@ def loads_tasks(
 
 
 def numbered(stem: str, now_ns: int) -> str:
-    """Return a name for a task that has none: what it is, and when it was submitted."""
+    """Return a name for an unnamed task: the stem and the submission time."""
     at = datetime.fromtimestamp(now_ns / _NS, UTC)
     return f"{_name_of(stem)[:60]}-{at:%Y%m%d-%H%M%S}-{now_ns // 1000 % 1_000_000:06d}"
 

@@ -1,4 +1,4 @@
-"""What a script gives."""
+"""Parsed manifests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.apiserver.resources import Pod, PodGroup
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """A resource that a script asks for, and where the script says so."""
+    """A resource of a manifest, and its location in the file."""
 
     resource: Pod | PodGroup
     file: str
@@ -17,5 +17,5 @@ class Scripted:
 
     @property
     def name(self) -> str:
-        """What the resource is called, with its kind: `pod web`."""
+        """Kind and name of the resource: `pod web`."""
         return f"{self.resource.kind.lower()} {self.resource.metadata.name}"

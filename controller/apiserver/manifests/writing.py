@@ -1,4 +1,4 @@
-"""Resources as scripts: what `reading` makes the same resource of."""
+"""Write resources as manifests that `reading` parses into the same resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEFAULT_GRACE_S = next(field.default for field in msgspec.structs.fields(PodSpe
 
 
 def script_of(resource: Pod | PodGroup) -> str:
-    """Return a resource as a document of a script; what is as by default is left out."""
+    """Return a resource as a manifest document, without defaults."""
     content = {"pod": _pod(resource)} if isinstance(resource, Pod) else {"group": _group(resource)}
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     return text
@@ -106,5 +106,5 @@ def _peer(peer: PeerNeed) -> dict[str, Any]:
 
 
 def _given(parts: dict[str, Any], *, zero: bool = False) -> dict[str, Any]:
-    """Return what is said at all; a number 0 is, where it means something."""
+    """Return the non-empty parts; with `zero`, also those that are 0."""
     return {name: part for name, part in parts.items() if part or (zero and part == 0 and part is not None)}

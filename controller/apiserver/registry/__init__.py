@@ -1,3 +1,3 @@
-"""Resources in the storage: read, write, bind, watch; no HTTP here."""
+"""Resources in the storage: read, write, bind, watch; no HTTP."""
 
 from __future__ import annotations

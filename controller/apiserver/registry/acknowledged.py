@@ -1,4 +1,4 @@
-"""What a server has acknowledged as written and its own watch has not brought yet: laid over what that has brought."""
+"""Writes that this server has acknowledged but its watch has not delivered yet, laid over what the watch delivered."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ CAPACITY: Final = 16_384
 
 
 class AcknowledgedWrites(Generic[T]):
-    """Writes, None for a key that went, each until the watch has reached its revision; of a key the newest counts.
+    """Writes (None for a deleted key), kept until the watch reaches their revision; the newest write of a key counts.
 
-    So whoever was told that something is written reads it here, whatever becomes of the storage in between.
+    So a client whose write was acknowledged reads it here, even if the storage fails in between.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -26,12 +26,12 @@ class AcknowledgedWrites(Generic[T]):
         self._reached = 0
 
     def check(self) -> None:
-        """Raise UnavailableError where so many writes are ahead of the watch that no more are kept."""
+        """Raise UnavailableError if too many writes are ahead of the watch."""
         if len(self._order) >= self._capacity:
             raise UnavailableError(f"the storage's watch is {len(self._order)} writes behind, nothing is written")
 
     def note(self, key: str, revision: int, value: T | None) -> None:
-        """Take a write that was acknowledged at a revision, whichever came first, acknowledgement or watch."""
+        """Record a write acknowledged at a revision, whether or not the watch delivered it first."""
         if revision <= self._reached:
             return
         heappush(self._order, (revision, key))
@@ -39,7 +39,7 @@ class AcknowledgedWrites(Generic[T]):
             self._newest[key] = revision, value
 
     def reach(self, revision: int) -> None:
-        """Forget what the watch has brought: everything up to a revision."""
+        """Forget writes up to the revision that the watch has reached."""
         self._reached = revision
         while self._order and self._order[0][0] <= revision:
             _, key = heappop(self._order)
@@ -47,11 +47,11 @@ class AcknowledgedWrites(Generic[T]):
                 del self._newest[key]
 
     def get(self, key: str, brought: T | None) -> T | None:
-        """Return what a key is; `brought` is what the watch says of it."""
+        """Return the current value of a key; `brought` is the watch's value."""
         return self._newest[key][1] if key in self._newest else brought
 
     def over(self, brought: Mapping[str, T]) -> Mapping[str, T]:
-        """Return all keys as they are; `brought` is what the watch says."""
+        """Return the current values of all keys; `brought` are the watch's values."""
         if not self._newest:
             return brought
         found = {**brought, **{key: value for key, (_, value) in self._newest.items()}}

@@ -1,4 +1,4 @@
-"""What writes several resources in one transaction: bindings, releases, evictions, shares of pools."""
+"""Actions that write several resources in one transaction: bind, release, evict, share units."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SUBJECTS: Final = (POD, POD_GROUP, TASK)
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A resource that is to be written together with others: as it is to be, None: it goes; as it was, None: new."""
+    """A resource to write together with others: the new state (None: delete) and the old one (None: create)."""
 
     kind: Kind[Any]
     name: str
@@ -47,7 +47,7 @@ class Written:
 
 
 async def bind(registry: Registry, request: BindingRequest) -> PlacementAnswer:
-    """Place pods, all or none; raise StaleError where something has moved or does not fit."""
+    """Place pods, all or none; raise StaleError if something has changed or does not fit."""
 
     async def once() -> PlacementAnswer:
         pods = {binding.pod: await find(registry, POD, binding.pod) for binding in request.bindings}
@@ -62,7 +62,7 @@ async def bind(registry: Registry, request: BindingRequest) -> PlacementAnswer:
 async def release(
     registry: Registry, request: ReleaseRequest, check: Callable[[State], None] | None = None
 ) -> PlacementAnswer:
-    """Have pods give back what they hold, all or none; `check` may refuse it by what it is about."""
+    """Release the resources that pods hold, all or none; `check` may refuse, given the state."""
 
     async def once() -> PlacementAnswer:
         pods = {item.pod: await find(registry, POD, item.pod) for item in request.releases}
@@ -77,7 +77,7 @@ async def release(
 
 
 async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer:
-    """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
+    """Evict pods, all or none; raise StaleError for a pod that was rebound."""
 
     async def once() -> PlacementAnswer:
         pods = {name: await find(registry, POD, name) for name in request.pods}
@@ -88,7 +88,7 @@ async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer
 
 
 async def share_units(registry: Registry, name: str, request: UnitShares, *, expected: int | None) -> UnitPool:
-    """Say who holds the units of a pool; raise StaleError for more than there are, or where others said so before."""
+    """Set the holders of a pool's units; raise StaleError for more than there are, or if others wrote first."""
 
     async def once() -> UnitPool:
         pool = await registry.get(UNIT_POOL, name)
@@ -104,7 +104,7 @@ async def share_units(registry: Registry, name: str, request: UnitShares, *, exp
 
 
 async def _state(registry: Registry, pods: dict[str, Pod | None], nodes: set[str]) -> State:
-    """Read what a request is about: pods are there already, the nodes they are on and their groups are added."""
+    """Read the state for a request: adds the pods' current nodes and their groups."""
     found = [pod for pod in pods.values() if pod is not None]
     names = nodes | {pod.status.node for pod in found if pod.status.node is not None}
     groups = {pod.spec.group for pod in found if pod.spec.group is not None}
@@ -116,14 +116,14 @@ async def _state(registry: Registry, pods: dict[str, Pod | None], nodes: set[str
 
 
 async def find(registry: Registry, kind: Kind[R], name: str) -> R | None:
-    """Return a resource as the storage has it now, None where there is none."""
+    """Return a resource from the storage; None if it does not exist."""
     with away():
         stored = await registry.storage.get(key_of(kind, name))
         return None if stored is None else decode(kind, stored)
 
 
 async def write_together(registry: Registry, written: Sequence[Written], decision: NewDecision | None) -> int:
-    """Write what has changed, if nothing of it was written meanwhile, and the decision, which must be new."""
+    """Write what has changed, unless any of it was written meanwhile, and the decision, which must be new."""
     try:
         return await write_each(registry, [(written, decision)])
     except ConflictError as error:
@@ -133,16 +133,16 @@ async def write_together(registry: Registry, written: Sequence[Written], decisio
 
 
 async def write_each(registry: Registry, parts: Sequence[tuple[Sequence[Written], NewDecision | None]]) -> int:
-    """Write what several requests have made one after the other, and their decisions, in one transaction.
+    """Write the results of several successive requests, and their decisions, in one transaction.
 
-    Raise ConflictError, with nothing done, where any of it was written meanwhile.
+    Raise ConflictError, with nothing written, if any of it was written meanwhile.
     """
     wanted: dict[str, Resource | None] = {}
     expected: dict[str, Expected] = {}
     for written, decision in parts:
         for one in written:
             key = key_of(one.kind, one.name)
-            # Of a resource that several requests change, the storage has what it was before the first of them.
+            # If several requests change a resource, the storage holds its state before the first of them.
             expected.setdefault(key, Expected(key, ABSENT if one.before is None else one.before.metadata.revision))
             wanted[key] = one.now
         if decision is not None:
@@ -155,7 +155,7 @@ async def write_each(registry: Registry, parts: Sequence[tuple[Sequence[Written]
 
 
 def _subjects(decision: NewDecision, written: Sequence[Written]) -> Iterator[Metadata]:
-    """Yield the metadata of what a decision is about, of what is written with it."""
+    """Yield the metadata of a decision's subjects among the written resources."""
     for one in written:
         found = one.now or one.before
         if found is not None and one.kind in _SUBJECTS and one.name in decision.spec.subjects:
@@ -163,7 +163,7 @@ def _subjects(decision: NewDecision, written: Sequence[Written]) -> Iterator[Met
 
 
 def placement_written(state: State, made: State) -> list[Written]:
-    """Return what a request that has made this of pods, nodes and groups is to write."""
+    """Return the writes that turn the old pods, nodes and groups into the new ones."""
     before: tuple[tuple[Kind[Any], dict[str, Any], dict[str, Any]], ...] = (
         (POD, state.pods, made.pods),
         (NODE, state.nodes, made.nodes),
@@ -173,7 +173,7 @@ def placement_written(state: State, made: State) -> list[Written]:
 
 
 def placement_answer(made: State, revision: int) -> PlacementAnswer:
-    """Return the answer to a request whose writes stand since a revision."""
+    """Return the answer to a request that was written at a revision."""
     return PlacementAnswer(revision=revision, pods=tuple(made.pods), nodes=tuple(made.nodes))
 
 

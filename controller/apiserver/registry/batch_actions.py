@@ -1,4 +1,4 @@
-"""Batches of bindings and dispatches in a storage: what is not refused is written in one transaction."""
+"""Batches of bindings and dispatches in a storage: all requests that are not refused share one transaction."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ A = TypeVar("A")
 Once = Callable[[Sequence[Q]], Awaitable[list[A | ApiError]]]
 
 _OTHER_KEYS: Final = 2
-"""Beside the two keys of each placement: the decision's and, of pods, their group's."""
+"""Besides two keys per placement: the decision's and, for pods, their group's."""
 
 
 async def bind_each(registry: Registry, batch: BindingBatch) -> list[PlacementAnswer | ApiError]:
-    """Place the pods of each request, all or none; return an answer, or the refusal, for each."""
+    """Place the pods of each request, all or none; return an answer or a refusal for each."""
     moved: Counter[str] = Counter()
 
     async def once(requests: Sequence[BindingRequest]) -> list[PlacementAnswer | ApiError]:
@@ -48,7 +48,7 @@ async def bind_each(registry: Registry, batch: BindingBatch) -> list[PlacementAn
 
 
 async def dispatch_each(registry: Registry, batch: DispatchBatch) -> list[DispatchAnswer | ApiError]:
-    """Have the tasks of each request go to centres, all or none; return an answer, or the refusal, for each."""
+    """Dispatch the tasks of each request to centres, all or none; return an answer or a refusal for each."""
     moved: Counter[str] = Counter()
 
     async def once(requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
@@ -64,7 +64,7 @@ async def dispatch_each(registry: Registry, batch: DispatchBatch) -> list[Dispat
 
 
 async def _in_packs(requests: Sequence[Q], keys: Callable[[Q], int], once: Once[Q, A]) -> list[A | ApiError]:
-    """Carry out requests in their order, as many at once as a transaction takes."""
+    """Carry out requests in order, as many at once as fit into a transaction."""
     found: list[A | ApiError] = []
     for pack in _packs(requests, keys):
         found += await _carried_out(pack, once)
@@ -72,7 +72,7 @@ async def _in_packs(requests: Sequence[Q], keys: Callable[[Q], int], once: Once[
 
 
 async def _carried_out(pack: Sequence[Q], once: Once[Q, A]) -> list[A | ApiError]:
-    """Carry out requests together; where others write one of their resources all the time, each alone."""
+    """Carry out requests together; if others keep writing one of their resources, carry them out one by one."""
     try:
         return await retried(lambda: once(pack), "what is placed")
     except StaleError as error:
@@ -95,7 +95,7 @@ def _packs(requests: Sequence[Q], keys: Callable[[Q], int]) -> Iterator[Sequence
 
 
 async def _write(registry: Registry, written: Sequence[Sequence[Written]], requests: Sequence[Any]) -> int:
-    """Write what requests make, those of which anything is to be written, with their decisions."""
+    """Write the results of the requests that change anything, with their decisions."""
     some = [(parts, request.decision) for parts, request in zip(written, requests, strict=True) if parts]
     return await write_each(registry, some) if some else 0
 

@@ -1,8 +1,8 @@
-"""Bindings and dispatches in batches: each request is carried out or refused by itself, as if sent alone; no storage.
+"""Batches of bindings and dispatches: each request succeeds or fails as if sent alone; no storage access.
 
-A later request of a batch sees what the earlier ones have made, and names the version that shares had before the batch:
-so the refusal of one is no reason to refuse another. One whose decision has placed its pods already is
-answered as it was the first time, so that a batch whose answer was lost may be sent again.
+A later request of a batch sees the effects of the earlier ones, yet names the shares version from before the batch: so
+the refusal of one is no reason to refuse another. A request whose decision has placed its pods already is answered as
+it was the first time, so that a batch whose answer was lost can be resent.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ MOST_REQUESTS: Final = 64
 
 
 class BindingBatch(Strict, frozen=True):
-    """Requests that are sent together, each with the pods that are placed all or none."""
+    """Requests that are sent together; each places its pods all or none."""
 
     requests: Annotated[tuple[BindingRequest, ...], Meta(min_length=1, max_length=MOST_REQUESTS)]
 
 
 class DispatchBatch(Strict, frozen=True):
-    """Requests that are sent together, each with the tasks that are dispatched all or none."""
+    """Requests that are sent together; each dispatches its tasks all or none."""
 
     requests: Annotated[tuple[DispatchRequest, ...], Meta(min_length=1, max_length=MOST_REQUESTS)]
 
 
 class BindingOutcome(Strict, frozen=True):
-    """The answer to one request of a batch, or the status and the line with which it was refused."""
+    """The answer to one request of a batch, or the status and message of its refusal."""
 
     answer: PlacementAnswer | None = None
     status: Count = 200
@@ -44,7 +44,7 @@ class BindingOutcome(Strict, frozen=True):
 
 
 class DispatchOutcome(Strict, frozen=True):
-    """The answer to one request of a batch, or the status and the line with which it was refused."""
+    """The answer to one request of a batch, or the status and message of its refusal."""
 
     answer: DispatchAnswer | None = None
     status: Count = 200
@@ -52,13 +52,13 @@ class DispatchOutcome(Strict, frozen=True):
 
 
 class BindingOutcomes(Strict, frozen=True):
-    """One for each request of a batch, in its order."""
+    """One outcome per request of a batch, in order."""
 
     outcomes: tuple[BindingOutcome, ...]
 
 
 class DispatchOutcomes(Strict, frozen=True):
-    """One for each request of a batch, in its order."""
+    """One outcome per request of a batch, in order."""
 
     outcomes: tuple[DispatchOutcome, ...]
 
@@ -66,10 +66,10 @@ class DispatchOutcomes(Strict, frozen=True):
 def bind_each(
     state: State, requests: Sequence[BindingRequest], decisions: set[str], now_ns: int, moved: Counter[str]
 ) -> list[State | PlacementAnswer | ApiError]:
-    """Return what each request makes of pods, nodes and groups; the answer of one done before, or why one is refused.
+    """Return per request the new state of pods, nodes and groups, the earlier answer if done before, or the refusal.
 
-    `decisions` are those of the requests that are there already; `moved` says how often nodes' shares were written for
-    the batch before, and is brought up to date.
+    `decisions` are those of the requests that exist already. `moved` counts how often the batch has written each node's
+    shares so far, and is updated.
     """
     known = State(dict(state.pods), dict(state.nodes), dict(state.groups))
     written, taken = set[str](), set(decisions)
@@ -97,7 +97,7 @@ def bind_each(
 
 
 def bound_before(state: State, request: BindingRequest) -> PlacementAnswer | None:
-    """Return the answer to a request that was carried out already, as its decision stands in all of its pods."""
+    """Return the answer to a request that was carried out already, judging by the decision in all of its pods."""
     if request.decision is None:
         return None
     revision = 0
@@ -113,9 +113,9 @@ def bound_before(state: State, request: BindingRequest) -> PlacementAnswer | Non
 def dispatch_each(
     state: TaskState, requests: Sequence[DispatchRequest], decisions: set[str], now_ns: int, moved: Counter[str]
 ) -> list[TaskState | DispatchAnswer | ApiError]:
-    """Return what each request makes of tasks and centres; the answer of one done before, or why one is refused.
+    """Return per request the new state of tasks and centres, the earlier answer if done before, or the refusal.
 
-    `moved` says how often centres' shares were written for the batch before, and is brought up to date.
+    `moved` counts how often the batch has written each centre's shares so far, and is updated.
     """
     known, taken = TaskState(dict(state.tasks), dict(state.centres)), set(decisions)
     found: list[TaskState | DispatchAnswer | ApiError] = []
@@ -137,7 +137,7 @@ def dispatch_each(
 
 
 def dispatched_before(state: TaskState, request: DispatchRequest) -> DispatchAnswer | None:
-    """Return the answer to a request that was carried out already, as its decision stands in all of its tasks."""
+    """Return the answer to a request that was carried out already, judging by the decision in all of its tasks."""
     if request.decision is None:
         return None
     revision = 0
@@ -151,7 +151,7 @@ def dispatched_before(state: TaskState, request: DispatchRequest) -> DispatchAns
 
 
 def _check_decision(decision: NewDecision | None, taken: set[str]) -> None:
-    """Raise StaleError for a decision whose name is taken; from then on it is."""
+    """Raise StaleError if a decision's name is taken; otherwise take it."""
     if decision is None:
         return
     if decision.name in taken:

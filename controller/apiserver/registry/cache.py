@@ -1,4 +1,4 @@
-"""All resources in memory, kept by a watch: for those who watch, and for reads while the storage is away."""
+"""All resources in memory, kept current by a watch: for watchers, and for reads while the storage is down."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PAGE: Final = 1000
 
 
 class ResourceCache:
-    """What the storage had at `ring.revision`; `run` keeps it so.
+    """The storage's content at `ring.revision`, kept current by `run`.
 
-    Who reads gets what this server has acknowledged since as well. `known_ns` is when it was last known to be all there
-    is, by a clock of which only differences count.
+    Reads include later writes that this server has acknowledged. `known_ns` is when the cache was last known to be
+    complete, by a clock of which only differences count.
     """
 
     def __init__(self, registry: Registry, now_ns: Callable[[], int], *, capacity: int = RING_EVENTS) -> None:
@@ -42,7 +42,7 @@ class ResourceCache:
         self.known_ns = now_ns()
 
     async def run(self, retry_s: float = 0.5) -> None:
-        """Follow the storage until cancelled; the log says once why that is impossible."""
+        """Follow the storage until cancelled; log once why that fails."""
         said = ""
         while True:
             try:
@@ -60,7 +60,7 @@ class ResourceCache:
                 await asyncio.sleep(retry_s)
 
     def get(self, kind: Kind[R], name: str) -> R:
-        """Return a resource as it was when the storage was last seen."""
+        """Return a resource as last seen in the storage."""
         key = key_of(kind, name)
         found = self._acknowledged.get(key, self._resources.get(key))
         if not isinstance(found, kind.type):
@@ -68,7 +68,7 @@ class ResourceCache:
         return found
 
     def list(self, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int) -> Listing[R]:
-        """Return resources as they were when the storage was last seen; no pages of older revisions."""
+        """Return resources as last seen in the storage; older revisions have no pages."""
         if revision is not None and revision != self.ring.revision:
             raise GoneError(f"the storage is away, and revision {revision} with it: list again")
         prefix, found = prefix_of(kind), list[R]()
@@ -83,11 +83,11 @@ class ResourceCache:
         return Listing(tuple(found), self.ring.revision)
 
     def all_of(self, kind: Kind[R]) -> tuple[R, ...]:
-        """Return all resources of a kind, in no order."""
+        """Return all resources of a kind, unordered."""
         return tuple(found for found in self._resources.values() if isinstance(found, kind.type))
 
     def counts(self) -> dict[str, int]:
-        """Return how many resources there are of each kind that has any, by the word in URLs."""
+        """Return the number of resources of each kind that has any, by its word in URLs."""
         found: dict[str, int] = {}
         for key in self._resources:
             plural = key[len(ROOT) :].partition("/")[0]
@@ -95,12 +95,12 @@ class ResourceCache:
         return found
 
     def seen(self) -> None:
-        """Note that the storage answers, so that what is here is as new as its watch."""
+        """Record that the storage answers, so that the cache is as new as its watch."""
         self.known_ns = self._now_ns()
 
     @property
     def age_ns(self) -> int:
-        """How long ago the storage was last seen."""
+        """Time since the storage was last seen."""
         return max(self._now_ns() - self.known_ns, 0)
 
     async def _load(self) -> None:
@@ -147,7 +147,7 @@ class ResourceCache:
 
 
 def happening_of(event: Event, decoded: Callable[[Kind[Any], Stored], Any] = decode) -> Happening | None:
-    """Return what an event of the storage means, None for one of no resource; before is unknown."""
+    """Return the change in a storage event, None if it concerns no resource; `before` is unknown."""
     kind = kind_of(event.key)
     if kind is None:
         return None

@@ -1,4 +1,4 @@
-"""What of a pod may change while it holds a share, and what stays as it was when the share was given; pure."""
+"""Changes allowed to a pod that holds a share, and parts that are then fixed; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from controller.apiserver.resources.pod import PodSpec
 
 MAY_CHANGE: Final = frozenset({"priority", "idle_limit_s", "restart", "stop_grace_s"})
-"""Read anew while it runs; labels are, too. All else a node was chosen by, or containers were made of."""
+"""Parts that are reread while the pod runs, as are labels. All others chose the node or made the containers."""
 
 
 def changed_parts(found: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
@@ -19,5 +19,5 @@ def changed_parts(found: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
 
 
 def fixed_changes(found: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
-    """Return the names of the parts that differ and may not while the pod holds a share."""
+    """Return the names of differing parts that are fixed while the pod holds a share."""
     return tuple(name for name in changed_parts(found, wanted) if name not in MAY_CHANGE)

@@ -1,7 +1,7 @@
-"""Dispatches, picks and completions: which task has which units of a centre; no storage here.
+"""Dispatches, picks and completions: assign units of a centre to tasks; no storage access.
 
-All of one request takes effect, or nothing. Units are held from dispatch to completion. What a probe has measured is
-kept with its completion, so that a centre says it once, of a probe that it was given, and of no other.
+A request takes effect as a whole or not at all. Units are held from dispatch to completion. A probe's measurements are
+stored with its completion, so that a centre reports them once and only for a probe that it was given.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 class Dispatch(Strict, frozen=True):
-    """A task goes to a centre, onto so many units of a type; without `unit` the centre picks one.
+    """Dispatch a task to a centre, on some units of a type; without `unit` the centre picks one.
 
-    With `task_revision` and `shares_version` only if task and shares are still of them. A task that only asks gets no
-    units.
+    `task_revision` and `shares_version`, if given, must still be current. A task that only asks gets no units.
     """
 
     task: Name
@@ -43,9 +42,9 @@ class Dispatch(Strict, frozen=True):
     unit: Name | None = None
     units: Count = 1
     expected_s: Seconds | None = None
-    """How long it is expected to run, for its status."""
+    """Expected run time, for its status."""
     operator_devices: OperatorDevices = ()
-    """Where its operators are to run, likewise; of devices that a unit of the type has."""
+    """Device per operator, for its status; each must be a device that a unit of the type has."""
     task_revision: Count | None = None
     shares_version: Count | None = None
 
@@ -58,7 +57,7 @@ class DispatchRequest(Strict, frozen=True):
 
 
 class Pick(Strict, frozen=True):
-    """A centre says which of its unit types a task gets that was left to it, and which others could have run it."""
+    """A centre's choice of unit type for a task that was left to it, and the other types that could have run it."""
 
     task: Name
     epoch: Count
@@ -67,17 +66,17 @@ class Pick(Strict, frozen=True):
 
 
 class NewResult(Strict, frozen=True):
-    """What a probe has measured; of which probe, centre and task the server says itself."""
+    """Measurements of a probe; the server adds the probe, centre and task."""
 
     status: ProbeResultStatus
     kernels: Annotated[dict[Name, Count], Meta(max_length=256)] = msgspec.field(default_factory=dict)
 
 
 class Completion(Strict, frozen=True):
-    """A task gives its units back; `phase` is what it is then: pending is dispatched again, the others rest.
+    """A task releases its units and enters `phase`: pending is dispatched again, the others are final.
 
-    Only if it was not dispatched anew since; with `heartbeat_ns`, only if its centre has reported last then (0: never).
-    A task that is being deleted goes.
+    Only if it was not redispatched since, and, with `heartbeat_ns`, only if its centre last reported then (0: never). A
+    task that is being deleted is removed.
     """
 
     task: Name
@@ -85,7 +84,7 @@ class Completion(Strict, frozen=True):
     phase: TaskPhase
     exit_code: int | None = None
     run_time_s: Seconds | None = None
-    """From its start to its end, as its engine has measured it."""
+    """From its start to its end, as measured by its engine."""
     result: NewResult | None = None
     could_run: Names = ()
     reasons: Lines = ()
@@ -104,7 +103,7 @@ class CompletionRequest(Strict, frozen=True):
 
 
 class DispatchAnswer(Strict, frozen=True):
-    """What has taken effect, all at one revision."""
+    """Resources that were written, all at one revision."""
 
     revision: Count
     tasks: tuple[Name, ...]
@@ -114,20 +113,20 @@ class DispatchAnswer(Strict, frozen=True):
 
 @dataclass(slots=True)
 class TaskState:
-    """What a request is about, as the storage has it; and, afterwards, as it is to be: None for what goes."""
+    """State of a request's resources, before and after; None for those to delete."""
 
     tasks: dict[str, Task | None] = field(default_factory=dict)
     centres: dict[str, Centre] = field(default_factory=dict)
     results: dict[str, ProbeResult] = field(default_factory=dict)
-    """New ones."""
+    """New results."""
 
 
 def dispatch(
     state: TaskState, request: DispatchRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED
 ) -> TaskState:
-    """Return what a request makes of tasks and centres; raise StaleError for what does not fit any more.
+    """Return the state after a request; raise StaleError for what no longer fits.
 
-    `moved` says how often the same batch has moved the version of a centre's shares: that is no reason to refuse.
+    `moved` counts how often the same batch has changed the version of a centre's shares: that is no reason to refuse.
     """
     _check_names([item.task for item in request.dispatches])
     made = TaskState()
@@ -151,7 +150,7 @@ def dispatch(
 
 
 def pick(state: TaskState, item: Pick) -> TaskState:
-    """Return what a centre's choice makes of a task and of what it holds; raise StaleError where that does not fit."""
+    """Apply a centre's choice to a task and its share; raise StaleError if it does not fit."""
     task = held(state, item.task, item.epoch)
     centre = _centre(state, task.status.centre or "")
     if task.status.unit not in (None, item.unit):
@@ -165,7 +164,7 @@ def pick(state: TaskState, item: Pick) -> TaskState:
 
 
 def complete(state: TaskState, request: CompletionRequest, now_ns: int) -> TaskState:
-    """Return what a request makes of tasks, centres and results; raise StaleError for a task dispatched anew."""
+    """Return the state after a request; raise StaleError for a task that was redispatched."""
     _check_names([item.task for item in request.completions])
     made = TaskState()
     for item in request.completions:
@@ -186,7 +185,7 @@ def complete(state: TaskState, request: CompletionRequest, now_ns: int) -> TaskS
 
 
 def held(state: TaskState, name: str, epoch: int) -> Task:
-    """Return a task that holds units since a dispatch; raise StaleError for one that does not, or since another."""
+    """Return a task that holds units since this dispatch; raise StaleError if it holds none or since another."""
     task = _task(state, name)
     if task.status.epoch != epoch:
         raise StaleError(f"Task {name} is in epoch {task.status.epoch}, not {epoch} any more")
@@ -196,9 +195,9 @@ def held(state: TaskState, name: str, epoch: int) -> Task:
 
 
 def with_units(centre: Centre, share: UnitShare) -> Centre:
-    """Return a centre of which a task holds units as well; raise StaleError where there are not so many.
+    """Return a centre with a task's share added; raise StaleError if there are too few units.
 
-    Shares whose type the centre is still to pick must find a place beside all others, the largest first.
+    Shares whose type the centre is still to pick must fit together with all others, the largest first.
     """
     name = centre.metadata.name
     shares = (*(one for one in centre.shares if one.uid != share.uid), share)
@@ -226,11 +225,11 @@ def with_units(centre: Centre, share: UnitShare) -> Centre:
 
 
 def result_of(task: Task, new: NewResult) -> ProbeResult:
-    """Return the result that a probe's completion leaves, named after task and epoch; raise InvalidError for none."""
+    """Return the result of a completed probe, named after task and epoch; raise InvalidError if it is no probe."""
     name, spec = task.metadata.name, task.spec
     if not spec.is_probe:
         raise InvalidError(f"Task {name} is no probe: it leaves no result")
-    # A probe that carries its text has no name of its own.
+    # A probe that carries its text has no name.
     probe = spec.program.entry or name
     if not _NAME.fullmatch(probe) or len(probe) > MAX_NAME:
         raise InvalidError(f"Task {name}: {probe[:MAX_NAME]!r} is no name of a probe task")
@@ -242,10 +241,10 @@ def result_of(task: Task, new: NewResult) -> ProbeResult:
         task=name,
         kernels=new.kernels,
     )
-    # Score and points are the evaluation's to say.
+    # Only the evaluation sets score and points.
     runs = tuple(replace(run, score=None, points={}, notes=()) for run in new.status.runs)
     status = replace(new.status, runs=runs, score=None, score_units=None, points={}, policy="", unit=task.status.unit)
-    # A task of the same name may come after it: hence its uid.
+    # The uid distinguishes later tasks of the same name.
     ending = f".{task.metadata.uid[:8]}.{task.status.epoch}"
     label = name[: MAX_NAME - len(ending)].rstrip(".-")
     return ProbeResult(metadata=Metadata(name=f"{label}{ending}"), spec=made, status=status)
@@ -287,7 +286,7 @@ def _completed(task: Task, item: Completion, result: ProbeResult | None, now_ns:
     )
     if item.phase in TASK_ENDED:
         started_ns = status.started_ns
-        if started_ns is None and item.run_time_s is not None:  # it has ended before anybody told that it runs
+        if started_ns is None and item.run_time_s is not None:  # it ended before anyone reported it running
             started_ns = max(now_ns - round(item.run_time_s * _NS_PER_S), 0)
         return replace(task, status=replace(status, started_ns=started_ns, finished_ns=now_ns))
     left = replace(status, centre=None, unit=None, units=None, operator_devices=(), engine_id="", started_ns=None)
@@ -330,7 +329,7 @@ def _check_centre(centre: Centre, now_ns: int) -> None:
 
 
 def _check_devices(task: Task, item: Dispatch, centre: Centre) -> None:
-    """Raise InvalidError for devices of operators that the task lacks, StaleError for those that a unit has not."""
+    """Raise InvalidError for operators that the task lacks, StaleError for devices that a unit lacks."""
     if not item.operator_devices:
         return
     if item.unit is None:
@@ -345,7 +344,7 @@ def _check_devices(task: Task, item: Dispatch, centre: Centre) -> None:
 
 
 def _check_silent(item: Completion, centre: Centre) -> None:
-    """Raise StaleError where a centre has reported that was to be silent."""
+    """Raise StaleError if a centre assumed silent has reported."""
     if item.heartbeat_ns is not None and (centre.status.heartbeat_ns or 0) != item.heartbeat_ns:
         raise StaleError(f"Centre {centre.metadata.name} has reported since: Task {item.task} stays")
 

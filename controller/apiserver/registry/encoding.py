@@ -1,8 +1,8 @@
-"""Resources as the storage has them: JSON under /api/PLURAL/NAME; the revision is the storage's own.
+"""Encoding of resources in the storage: JSON under /api/PLURAL/NAME; the revision is the storage's own.
 
-Text that a terminal would take for commands is refused where users write it, and replaced wherever else it comes from.
-It is looked for in the JSON: there a control character is an escape, but for DEL and those beyond ASCII. Tabs and ends
-of lines are text.
+Text that a terminal would interpret as commands is refused when users write it, and replaced in everything else. The
+check works on the JSON, which escapes control characters except DEL and those beyond ASCII. Tabs and newlines are
+text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT: Final = "/api/"
 BY_PLURAL: Final[dict[str, Kind[Any]]] = {kind.plural: kind for kind in KINDS}
 
 _ENCODER: Final = msgspec.json.Encoder()
-# An escape counts if the backslashes before it pair off; JSON writes U+0080 to U+009F as they are, in UTF-8.
+# An escape counts if the backslashes before it pair off; JSON leaves U+0080 to U+009F unescaped, in UTF-8.
 _CONTROL: Final = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:\\u00(?:0[0-8bce-f]|1[0-9a-f])|\\[bf]|\x7f|\xc2[\x80-\x9f])", re.IGNORECASE
 )
@@ -33,25 +33,25 @@ _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 def prefix_of(kind: Kind[Any]) -> str:
-    """Return what keys of a kind begin with."""
+    """Return the key prefix of a kind."""
     return f"{ROOT}{kind.plural}/"
 
 
 def key_of(kind: Kind[Any], name: str) -> str:
-    """Return a resource's key; raise InvalidError for what is no name."""
+    """Return a resource's key; raise InvalidError for an invalid name."""
     if not name or len(name) > MAX_NAME or "/" in name or "\0" in name:
         raise InvalidError(f"{name[:MAX_NAME]!r} is no name of a {kind.name}")
     return prefix_of(kind) + name
 
 
 def kind_of(key: str) -> Kind[Any] | None:
-    """Return the kind of a key's resource, None if it is of none."""
+    """Return the kind of the resource under a key; None if there is none."""
     _, _, rest = key.partition(ROOT)
     return BY_PLURAL.get(rest.partition("/")[0])
 
 
 def encode(resource: R) -> bytes:
-    """Return what the storage keeps; raise TooLargeError for more than it takes."""
+    """Encode a resource for the storage; raise TooLargeError if it is too large."""
     data = _ENCODER.encode(resource)
     if len(data) > MAX_VALUE_BYTES:
         name = resource.metadata.name
@@ -60,7 +60,7 @@ def encode(resource: R) -> bytes:
 
 
 def decode(kind: Kind[R], stored: Stored) -> R:
-    """Return a resource with its revision; raise StorageError for what is none."""
+    """Decode a resource with its revision; raise StorageError if it is invalid."""
     try:
         found: R = _decoder(kind.plural).decode(stored.value)
     except MALFORMED as error:
@@ -69,7 +69,7 @@ def decode(kind: Kind[R], stored: Stored) -> R:
 
 
 def decoded_as(kind: Kind[R], data: bytes) -> R:
-    """Return a resource of what `encode` has made of one."""
+    """Decode a resource from the output of `encode`."""
     found: R = _decoder(kind.plural).decode(data)
     return found
 
@@ -84,12 +84,12 @@ def check_plain(kind: Kind[R], resource: R) -> None:
 
 
 def made_plain(data: bytes) -> bytes:
-    """Return an encoded resource with a replacement character for each control character."""
+    """Replace each control character in an encoded resource."""
     return _CONTROL.sub(rb"\1" + _REPLACEMENT, data) if _may_have_control(data) else data
 
 
 def _may_have_control(data: bytes) -> bool:
-    # Looking for single bytes takes a hundredth of what the expression takes, and most text has none of these.
+    # Searching for single bytes takes a hundredth of the expression's time, and most text has none of these.
     return b"\\" in data or b"\x7f" in data or b"\xc2" in data
 
 

@@ -1,4 +1,4 @@
-"""What has happened to resources last, for those who watch; each event is encoded once for all of them."""
+"""Recent changes to resources, for watchers; each event is encoded once for all of them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dataplane.config import Strict
 
 
 class EventType(StrEnum):
-    """What a line of a watch says."""
+    """Type of a line in a watch."""
 
     PUT = "PUT"
-    """A resource is, or has become, what was asked for."""
+    """A resource matches the selection, newly or still."""
     DELETE = "DELETE"
-    """It is not any more: gone, or not selected any more."""
+    """It no longer does: deleted, or not selected any more."""
     BOOKMARK = "BOOKMARK"
-    """Nothing up to this revision was left out."""
+    """Every event up to this revision was sent."""
     ERROR = "ERROR"
-    """The watch ends, and why."""
+    """The watch ends, with the reason."""
 
 
 NO_OBJECT: Final = msgspec.Raw()
@@ -40,7 +40,7 @@ class WatchEvent(Strict, frozen=True, omit_defaults=True, kw_only=False):
     kind: Line = ""
     name: Line = ""
     object: msgspec.Raw = NO_OBJECT
-    """The resource; of a deletion as it was before, where that is known."""
+    """The resource; for a deletion its previous state, if known."""
     status: int | None = None
     detail: Line = ""
 
@@ -55,7 +55,7 @@ def line_of(event: WatchEvent) -> bytes:
 
 @dataclass(slots=True)
 class Happening:
-    """What happened to a resource; `before` and `now` are None where it was not there, `before` also where unknown."""
+    """Change of a resource; `before` and `now` are None where it did not exist, `before` also if unknown."""
 
     revision: int
     kind: Kind[Any]
@@ -67,7 +67,7 @@ class Happening:
     _delete: bytes | None = None
 
     def line(self, selection: Selection) -> bytes | None:
-        """Return what a watcher with a selection gets, None if it is nothing of his."""
+        """Return the line for a watcher with a selection, None if the change does not concern it."""
         if self.now is not None and selection.selects(self.kind, self.now):
             if self._put is None:
                 self._put = self._line(EventType.PUT, self.now)
@@ -84,10 +84,10 @@ class Happening:
 
 
 class EventRing:
-    """The last happenings, in order of revisions; of one event loop.
+    """The latest changes, in order of revision; not thread-safe: use it from one event loop.
 
-    `known_from` is the revision after which all are here. Who reads holds a position; one that is not here any more
-    belongs to somebody who was too slow.
+    The ring is complete after revision `known_from`. A reader holds a position; one that has left the ring belongs to a
+    reader that was too slow.
     """
 
     def __init__(self, revision: int, capacity: int) -> None:
@@ -98,12 +98,12 @@ class EventRing:
         self._changed = asyncio.Event()
 
     def add(self, happenings: list[Happening], revision: int) -> None:
-        """Take what has happened up to a revision, and wake those who wait."""
+        """Add the changes up to a revision, and wake all waiting readers."""
         self._events += happenings
         self.revision = revision
         surplus = len(self._events) - self._capacity
         if surplus > self._capacity // 4:
-            # Of one revision all stay or all go, as `known_from` is a revision.
+            # Keep or drop all changes of one revision together, as `known_from` is a revision.
             while surplus < len(self._events) and self._events[surplus].revision == self._events[surplus - 1].revision:
                 surplus += 1
             self.known_from = self._events[surplus - 1].revision
@@ -112,35 +112,35 @@ class EventRing:
         self.wake()
 
     def restart(self, revision: int) -> None:
-        """Forget everything, as something may have been missed up to a revision."""
-        self._base += len(self._events) + 1  # no position of before is one any more
+        """Forget everything, as changes up to a revision may have been missed."""
+        self._base += len(self._events) + 1  # invalidates all earlier positions
         self._events.clear()
         self.revision = self.known_from = revision
         self.wake()
 
     def wake(self) -> None:
-        """Let all who wait look again."""
+        """Wake all waiting readers."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     def position_after(self, revision: int) -> int | None:
-        """Return where what happened after a revision begins; None if not all of it is here."""
+        """Return the position of the first change after a revision; None if the ring no longer covers it."""
         if revision < self.known_from:
             return None
         return self._base + bisect_right(self._events, revision, key=lambda event: event.revision)
 
     def since(self, position: int, most: int) -> list[Happening] | None:
-        """Return what stands from a position on, at most so many; None if that is not here any more."""
+        """Return at most `most` changes from a position on; None if that has left the ring."""
         start = position - self._base
         return None if start < 0 else self._events[start : start + most]
 
     @property
     def end(self) -> int:
-        """The position after the last happening."""
+        """The position after the last change."""
         return self._base + len(self._events)
 
     async def wait_beyond(self, position: int, seconds: float) -> bool:
-        """Return True once there is something from a position on or `wake` is called, False after a time."""
+        """Return True once there is a change at a position or `wake` is called, False after a timeout."""
         if self.end > position or position < self._base:
             return True
         try:

@@ -1,7 +1,7 @@
-"""Evictions: pods that hold shares are asked to go, so that others get the room; no storage here.
+"""Evictions: ask pods that hold shares to stop, to make room for others; no storage access.
 
-An evicted pod keeps what it holds until its node has stopped it and released it; then it is what `then` says. A group
-that goes whole is placed whole again. All of one request takes effect, or nothing.
+An evicted pod keeps its share until its node has stopped and released it; then it enters the phase `then`. A group
+that is evicted whole is placed whole again. A request takes effect as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AFTERWARDS = (Phase.PENDING, Phase.FAILED)
 
 
 class Eviction(Strict, frozen=True):
-    """A pod is to stop, if it is still bound with this epoch; once released it is placed again, or has failed."""
+    """Stop a pod if it is still bound with this epoch; once released it is placed again, or has failed."""
 
     pod: Name
     epoch: Count
@@ -37,14 +37,14 @@ class Eviction(Strict, frozen=True):
 
 
 class Nomination(Strict, frozen=True):
-    """A pod that waits is to get the room that becomes free on a node: nobody of a lower priority takes it."""
+    """Reserve the room that becomes free on a node for a waiting pod: no pod of a lower priority takes it."""
 
     pod: Name
     node: Name
 
 
 class EvictionRequest(Strict, frozen=True):
-    """Evictions that take effect together, for whom they are, and the decision behind them."""
+    """Evictions that take effect together, the pods they make room for, and the decision behind them."""
 
     evictions: Annotated[tuple[Eviction, ...], Meta(min_length=1, max_length=MOST_PODS)]
     nominations: Annotated[tuple[Nomination, ...], Meta(max_length=MOST_PODS)] = ()
@@ -52,12 +52,12 @@ class EvictionRequest(Strict, frozen=True):
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """All pods that it is about."""
+        """All pods concerned."""
         return (*(item.pod for item in self.evictions), *(item.pod for item in self.nominations))
 
 
 def evict(state: State, request: EvictionRequest) -> State:
-    """Return what a request makes of pods; raise StaleError where one is not bound with that epoch any more."""
+    """Return the state after a request; raise StaleError if a pod is no longer bound with that epoch."""
     names = request.pods
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
@@ -81,7 +81,7 @@ def evict(state: State, request: EvictionRequest) -> State:
 
 
 def _end_groups(made: State, request: EvictionRequest) -> None:
-    """Have groups of which all that is bound goes wait again, to be placed whole, not member by member."""
+    """Return groups that lose all bound pods to pending, to be placed whole, not member by member."""
     evicted = (made.pods[item.pod] for item in request.evictions if item.then is Phase.PENDING)
     counts = Counter(pod.spec.group for pod in evicted if pod is not None and pod.spec.group is not None)
     for name, group in list(made.groups.items()):

@@ -1,6 +1,6 @@
-"""Bindings and releases: who gets which share of a node, decided from what the storage has; no storage here.
+"""Bindings and releases: assign shares of nodes to pods, given the state in the storage; no storage access.
 
-All of one request takes effect, or nothing. A share counts from binding to release.
+A request takes effect as a whole or not at all. A share counts from binding to release.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ _ENDED = (Phase.SUCCEEDED, Phase.FAILED)
 
 
 class Binding(Strict, frozen=True):
-    """A pod goes to a node, onto these devices; what it holds is its request.
+    """Bind a pod to a node, on these devices; it gets what it requests.
 
-    With revisions, only if pod and node are still of them; `shares_version` is moved by bindings alone, not by reports.
+    Revisions, if given, must still be current; only bindings change `shares_version`, reports do not.
     """
 
     pod: Name
     node: Name
     devices: DeviceShares = ()
     operator_devices: OperatorDevices = ()
-    """Where its operators are to run, for its status; of kinds of devices that it gets."""
+    """Device per operator, for its status; each must be of a kind that the pod gets."""
     pod_revision: Count | None = None
     node_revision: Count | None = None
     shares_version: Count | None = None
 
 
 class NewDecision(Strict, frozen=True):
-    """A decision to be kept with what it has led to."""
+    """A decision to store with its effects."""
 
     name: Name
     spec: DecisionSpec
 
 
 class BindingRequest(Strict, frozen=True):
-    """Bindings that take effect together, and the decision behind them; of a group, all of its pods."""
+    """Bindings that take effect together, and the decision behind them; a group needs all of its pods."""
 
     bindings: Annotated[tuple[Binding, ...], Meta(min_length=1, max_length=MOST_PODS)]
     decision: NewDecision | None = None
 
 
 class Release(Strict, frozen=True):
-    """A pod gives back what it holds; `phase` is what it is then: pending is placed again, succeeded and failed rest.
+    """A pod releases its share and enters `phase`: pending is placed again, succeeded and failed are final.
 
-    With an epoch, only if it has not been bound anew since; with `heartbeat_ns`, only if its node has reported last
-    then (0: never). A pod that is being deleted goes. `node` is for what is held there for a pod that is not there
-    any more, or elsewhere.
+    With an epoch, only if it was not rebound since; with `heartbeat_ns`, only if its node last reported then (0:
+    never). A pod that is being deleted is removed. `node` releases the share there of a pod that no longer exists or is
+    elsewhere.
     """
 
     pod: Name
@@ -86,7 +86,7 @@ class ReleaseRequest(Strict, frozen=True):
 
 
 class PlacementAnswer(Strict, frozen=True):
-    """What has taken effect, all at one revision."""
+    """Resources that were written, all at one revision."""
 
     revision: Count
     pods: tuple[Name, ...]
@@ -96,7 +96,7 @@ class PlacementAnswer(Strict, frozen=True):
 
 @dataclass(slots=True)
 class State:
-    """What a request is about, as the storage has it; and, afterwards, as it is to be: None for what goes."""
+    """State of a request's resources, before and after; None for those to delete."""
 
     pods: dict[str, Pod | None] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -104,9 +104,9 @@ class State:
 
 
 def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED) -> State:
-    """Return what a request makes of pods, nodes and groups; raise StaleError for what does not fit any more.
+    """Return the state after a request; raise StaleError for what no longer fits.
 
-    `moved` says how often the same batch has moved the version of a node's shares before: that is no reason to refuse.
+    `moved` counts how often the same batch has changed the version of a node's shares: that is no reason to refuse.
     """
     _check_names([binding.pod for binding in request.bindings])
     made = State()
@@ -137,7 +137,7 @@ def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str,
 
 
 def release(state: State, request: ReleaseRequest, now_ns: int) -> State:
-    """Return what a request makes of pods, nodes and groups; raise StaleError for a pod that was bound anew."""
+    """Return the state after a request; raise StaleError for a pod that was rebound."""
     _check_names([item.pod for item in request.releases])
     made = State(groups=dict(state.groups))
     for item in request.releases:
@@ -163,7 +163,7 @@ def release(state: State, request: ReleaseRequest, now_ns: int) -> State:
 
 
 def with_share(node: Node, share: Share) -> Node:
-    """Return a node of which a pod holds a share as well; raise StaleError where that does not fit."""
+    """Return a node with a pod's share added; raise StaleError if it does not fit."""
     name, value = node.metadata.name, node.value
     if value is None:
         raise StaleError(f"Node {name} has not said what it has")
@@ -178,14 +178,14 @@ def with_share(node: Node, share: Share) -> Node:
 
 
 def decision_of(wanted: NewDecision, metadata: Metadata) -> Decision:
-    """Return a decision as it is kept."""
+    """Return a decision in its stored form."""
     return Decision(metadata=metadata, spec=wanted.spec)
 
 
 def check_devices(pod: Pod, granted: DeviceShares, node: values.Node) -> None:
-    """Raise StaleError for devices that are not what a pod asks for."""
+    """Raise StaleError for devices that do not match a pod's request."""
     left, name = list(granted), pod.metadata.name
-    # Those that few devices serve choose first, as other parts of the request may take any.
+    # The most selective parts choose first, as other parts of the request may take any device.
     for need in sorted(pod.spec.request.value.devices, key=lambda need: (not need.models, -need.memory_bytes)):
         for _ in range(need.count):
             found = next((part for part in left if _serves(part, need, node)), None)
@@ -226,7 +226,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> None:
-    """Compare what the caller expects with what is, not with what this request makes of it."""
+    """Compare the caller's expectations with the state before this request, not with its effects."""
     for kind, resource, expected in (("Pod", pod, binding.pod_revision), ("Node", node, binding.node_revision)):
         revision = resource.metadata.revision
         if expected is not None and expected != revision:
@@ -241,7 +241,7 @@ def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> N
 
 
 def _check_operators(binding: Binding, pod: Pod) -> None:
-    """Raise InvalidError for devices of operators that the pod lacks, or that it does not ask for."""
+    """Raise InvalidError for operators that the pod lacks, or devices that it does not request."""
     kinds = (need.kind for need in pod.spec.request.devices)
     if problem := problem_of(binding.operator_devices, (one.name for one in pod.spec.operators), kinds):
         raise InvalidError(f"Pod {binding.pod}: {problem}")
@@ -258,7 +258,7 @@ def _check_free(pod: Pod) -> None:
 
 
 def _bind_groups(state: State, made: State, request: BindingRequest) -> None:
-    """Have each group count what is bound of it; raise StaleError for less than the whole."""
+    """Update each group's count of bound pods; raise StaleError if a group is not bound whole."""
     counts = Counter(pod.spec.group for pod in made.pods.values() if pod is not None and pod.spec.group is not None)
     for name, count in counts.items():
         group = state.groups.get(name)
@@ -300,7 +300,7 @@ def _released(pod: Pod, item: Release, now_ns: int) -> Pod:
 
 
 def _check_silent(item: Release, name: str, node: Node | None) -> None:
-    """Raise StaleError where a node has reported that was to be silent."""
+    """Raise StaleError if a node assumed silent has reported."""
     if item.heartbeat_ns is not None and node is not None and (node.status.heartbeat_ns or 0) != item.heartbeat_ns:
         raise StaleError(f"Node {name} has reported since: Pod {item.pod} stays")
 

@@ -1,4 +1,4 @@
-"""What becomes of probe kernels that results and probe tasks name: a version stays as it was, or is deleted unused."""
+"""Rules for probe kernels that results and probe tasks name: a version is immutable, and deleted only while unused."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PAGE: Final = 500
 
 
 def check_unchanged(found: ProbeKernel, wanted: ProbeKernel) -> None:
-    """Raise StaleError for another spec: results name the version that they were measured with."""
+    """Raise StaleError if the spec changes: results name the version that they were measured with."""
     if found.spec != wanted.spec:
         name = found.metadata.name
         raise StaleError(f"ProbeKernel {name} stays as it is: results name it; a change is a new version")
 
 
 async def check_unused(registry: Registry, kernel: ProbeKernel) -> None:
-    """Raise StaleError for a version that probe tasks are made of."""
+    """Raise StaleError for a version that probe tasks use."""
     spec = kernel.spec
     selection = Selection(fields=(Term("kernel", How.EQUAL, spec.identifier),))
     users, after = list[str](), ""

@@ -35,12 +35,12 @@ T = TypeVar("T")
 
 _PAGE: Final = 500
 _TRIES: Final = 8
-"""Of a write without an expectation of its own, where others write the same resource at the same time."""
+"""Tries of a write without an expected revision, while others write the same resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[R]):
-    """Resources as they were at a revision, in order of names; `after` is where the next page begins, if there is."""
+    """Resources as of one revision, sorted by name; `after` is where the next page begins, if there is one."""
 
     items: tuple[R, ...]
     revision: int
@@ -50,14 +50,14 @@ class Listing(Generic[R]):
 class Registry:
     """Reads and writes resources; `now_ns` is the time since 1970. Raises ApiError, each with one line.
 
-    All writes go through `write`, so that `acknowledged` has those that no watch has brought yet.
+    All writes go through `write`, so that `acknowledged` has those that no watch has delivered yet.
     """
 
     def __init__(self, storage: Storage, now_ns: Callable[[], int]) -> None:
         self.storage, self.now_ns = storage, now_ns
         self.acknowledged = AcknowledgedWrites[Resource]()
         self._encoded: dict[str, tuple[bytes, Resource]] = {}
-        """What was written last of keys, until the watch brings it: so it need not be decoded again."""
+        """Last write of each key, until the watch delivers it: so it need not be decoded again."""
 
     async def get(self, kind: Kind[R], name: str) -> R:
         """Return a resource; raise NotFoundError."""
@@ -68,7 +68,7 @@ class Registry:
             return decode(kind, stored)
 
     async def find_all(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Return by key those of several resources that are there."""
+        """Return those of several resources that exist, by key."""
         with away():
             found = await self.storage.get_all(keys)
         return {key: decode(kind, stored) for key, stored in found.items() if (kind := kind_of(key)) is not None}
@@ -76,7 +76,7 @@ class Registry:
     async def list(
         self, kind: Kind[R], selection: Selection = ALL, *, revision: int | None = None, after: str = "", limit: int
     ) -> Listing[R]:
-        """Return resources that are selected, at most so many, after a name; raise GoneError for an old revision."""
+        """Return at most `limit` selected resources after a name; raise GoneError for an old revision."""
         found: list[R] = []
         start = key_of(kind, after) if after else ""
         with away():
@@ -95,7 +95,7 @@ class Registry:
                 start = page.items[-1].key
 
     async def create(self, kind: Kind[R], resource: R) -> R:
-        """Write a resource that is not there yet; raise StaleError where it is."""
+        """Create a resource; raise StaleError if it exists."""
         metadata = resource.metadata
         if metadata.revision or metadata.uid or metadata.created_ns or metadata.deleting_ns:
             raise InvalidError("metadata: uid, revision and times of a new resource are the server's to say")
@@ -118,10 +118,10 @@ class Registry:
         expected: int | None = None,
         allow: Callable[[R], None] | None = None,
     ) -> R:
-        """Write what `make` makes of a resource; raise StaleError where it is not of the revision that is expected.
+        """Write the result of `make`; raise StaleError if the resource is not at the expected revision.
 
-        Without one it is made again of what others have written meanwhile. `allow` looks at the resource first, and
-        raises for whoever may not write it: its revision is not said to him.
+        Without one, a conflict with other writers repeats `make` on their result. `allow` sees the resource first, and
+        raises if the caller may not write it, without revealing its revision.
         """
 
         async def once() -> R:
@@ -140,9 +140,9 @@ class Registry:
     async def delete(
         self, kind: Kind[R], name: str, *, expected: int | None = None, allow: Callable[[R], None] | None = None
     ) -> R:
-        """Remove a resource and return it as it was; what holds a share is marked to go once it does not.
+        """Delete a resource and return its last state; one that holds a share is marked, and goes once it holds none.
 
-        `allow` looks at the resource first, as in `change`.
+        `allow` sees the resource first, as in `change`.
         """
 
         async def once() -> R:
@@ -164,9 +164,9 @@ class Registry:
         return await retried(once, f"{kind.name} {name}")
 
     async def write(self, wanted: Mapping[str, Resource | None], expected: tuple[Expected, ...] = ()) -> int:
-        """Have keys be resources, None for those that go, all or none; return the revision since which they are.
+        """Set keys to resources, None to delete, all or none; return the revision of the write.
 
-        Raise ConflictError, with nothing done, where a key is not as expected.
+        Raise ConflictError, with nothing written, if a key is not as expected.
         """
         self.acknowledged.check()
         made = {key: None if one is None else _plain(key, one) for key, one in wanted.items()}
@@ -184,11 +184,11 @@ class Registry:
         return revision
 
     def forget_encoded(self) -> None:
-        """Forget what was written and not brought: all is read again."""
+        """Forget writes that were not delivered: everything is read again."""
         self._encoded.clear()
 
     def decoded(self, kind: Kind[R], stored: Stored) -> R:
-        """Return a resource that the storage's watch has brought: as it was written here, else decoded."""
+        """Return a resource delivered by the storage's watch: the one written here, else decoded."""
         value, written = self._encoded.pop(stored.key, (b"", None))
         if isinstance(written, kind.type) and value == stored.value:
             return of_revision(written, stored.modified)
@@ -196,7 +196,7 @@ class Registry:
 
 
 async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:
-    """Do something again while others are faster; raise StaleError when they always are."""
+    """Repeat an action that loses races; raise StaleError if it always does."""
     for _ in range(_TRIES):
         try:
             return await once()
@@ -207,7 +207,7 @@ async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:
 
 @contextmanager
 def away() -> Iterator[None]:
-    """Have a storage that cannot answer raise UnavailableError, and one that has forgotten GoneError."""
+    """Raise UnavailableError for a storage that cannot answer, GoneError for a compacted revision."""
     try:
         yield
     except ConflictError:
@@ -219,12 +219,12 @@ def away() -> Iterator[None]:
 
 
 def absent(kind: Kind[Any], name: str) -> NotFoundError:
-    """Return the error for a resource that is not there."""
+    """Return the error for a resource that does not exist."""
     return NotFoundError(f"there is no {kind.name} {name}")
 
 
 def check_revision(kind: Kind[R], found: R, expected: int | None) -> None:
-    """Raise StaleError where a resource is not of the revision that a writer expects, if he does."""
+    """Raise StaleError if a resource is not at the revision that a writer expects, if any."""
     metadata = found.metadata
     if expected is not None and metadata.revision != expected:
         raise StaleError(f"{kind.name} {metadata.name} is of revision {metadata.revision}, not of {expected} any more")
@@ -236,12 +236,12 @@ def with_metadata(resource: R, metadata: Metadata) -> R:
 
 
 def of_revision(resource: R, revision: int) -> R:
-    """Return a resource as one that was written last at a revision."""
+    """Return a resource with its last write's revision set."""
     return with_metadata(resource, replace(resource.metadata, revision=revision))
 
 
 def fresh(kind: Kind[R], resource: R) -> R:
-    """Return a resource as it begins: nobody holds a share of it, and a pod is nowhere."""
+    """Return a resource in its initial state: no shares held, and a pod on no node."""
     changed: dict[str, Any] = {name: kind.default(name) for name in kind.owned}
     if isinstance(resource, Pod):
         changed["status"] = kind.default("status")
@@ -249,7 +249,7 @@ def fresh(kind: Kind[R], resource: R) -> R:
 
 
 def _plain(key: str, resource: Resource) -> tuple[bytes, Resource]:
-    """Return a resource as it is stored, and as it is then: reports have in part what programs of users have said."""
+    """Return a resource encoded and as stored: control characters in reports, which may quote users, are replaced."""
     data = encode(resource)
     plain, kind = made_plain(data), kind_of(key)
     return plain, resource if plain is data or kind is None else decoded_as(kind, plain)

@@ -1,4 +1,4 @@
-"""Which resources of a kind are meant: by labels, and by the fields that the kind names."""
+"""Selection of resources of a kind: by labels, and by the fields that the kind defines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_TERMS: Final = 32
 
 
 class How(StrEnum):
-    """What a term asks of a label."""
+    """Operator of a term."""
 
     EQUAL = "="
     DIFFERENT = "!="
@@ -28,14 +28,14 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition: `a=b`, `a!=b`, `a` (is there), `!a` (is not there)."""
+    """One condition: `a=b`, `a!=b`, `a` (exists), `!a` (does not exist)."""
 
     name: str
     how: How
     value: str = ""
 
     def holds(self, found: FieldValue) -> bool:
-        """Return whether a label's value, or one of a field's, is what is asked for; None is one that is not there."""
+        """Return whether the value of a label or field satisfies the term; None means it does not exist."""
         values = found if isinstance(found, tuple) else () if found is None else (found,)
         match self.how:
             case How.EQUAL:
@@ -50,18 +50,18 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Terms of labels and of fields, all of which must hold, and whose resources are meant at all."""
+    """Terms on labels and fields, all of which must hold, and the tenant to restrict to."""
 
     labels: tuple[Term, ...] = ()
     fields: tuple[Term, ...] = ()
     tenant: Tenant | None = None
-    """With one, only what is his."""
+    """If given, only this tenant's resources."""
 
     def __bool__(self) -> bool:
         return bool(self.labels or self.fields or self.tenant)
 
     def selects(self, kind: Kind[Any], resource: Resource) -> bool:
-        """Return whether a resource of a kind is meant."""
+        """Return whether a resource of a kind is selected."""
         if self.tenant is not None and not self.tenant.has(resource.metadata):
             return False
         labels: Mapping[str, str] = resource.metadata.labels
@@ -71,7 +71,7 @@ class Selection:
 
     @classmethod
     def parse(cls, kind: Kind[Any], labels: str, fields: str) -> Selection:
-        """Read `a=b,c!=d,e,!f` of labels and of fields; raise InvalidError."""
+        """Parse `a=b,c!=d,e,!f` of labels and of fields; raise InvalidError."""
         found = cls(_terms(labels, "labels"), _terms(fields, "fields"))
         unknown = next((term.name for term in found.fields if kind.field(term.name) is None), None)
         if unknown is not None:

@@ -26,7 +26,7 @@ Check = Callable[[TaskState], None]
 
 
 async def dispatch(registry: Registry, request: DispatchRequest) -> DispatchAnswer:
-    """Have tasks go to centres, all or none; raise StaleError where something has moved or does not fit."""
+    """Dispatch tasks to centres, all or none; raise StaleError if something has changed or does not fit."""
 
     async def once() -> DispatchAnswer:
         state = await _state(
@@ -39,7 +39,7 @@ async def dispatch(registry: Registry, request: DispatchRequest) -> DispatchAnsw
 
 
 async def pick(registry: Registry, request: Pick, check: Check) -> DispatchAnswer:
-    """Have a task get the units that its centre has picked; `check` may refuse it by what it is about."""
+    """Give a task the units that its centre picked; `check` may refuse, given the state."""
 
     async def once() -> DispatchAnswer:
         state = await _state(registry, {request.task})
@@ -50,7 +50,7 @@ async def pick(registry: Registry, request: Pick, check: Check) -> DispatchAnswe
 
 
 async def complete(registry: Registry, request: CompletionRequest, check: Check) -> DispatchAnswer:
-    """Have tasks give back their units, all or none; `check` may refuse it by what it is about."""
+    """Complete tasks and release their units, all or none; `check` may refuse, given the state."""
 
     async def once() -> DispatchAnswer:
         state = await _state(registry, {item.task for item in request.completions})
@@ -62,7 +62,7 @@ async def complete(registry: Registry, request: CompletionRequest, check: Check)
 
 
 async def _state(registry: Registry, tasks: set[str], centres: set[str] | None = None) -> TaskState:
-    """Read what a request is about; the centres that its tasks are at are added."""
+    """Read the state for a request; adds the tasks' current centres."""
     state = TaskState({name: await find(registry, TASK, name) for name in sorted(tasks)})
     held = {task.status.centre for task in state.tasks.values() if task is not None and task.status.centre is not None}
     for name in sorted(held | (centres or set())):
@@ -73,7 +73,7 @@ async def _state(registry: Registry, tasks: set[str], centres: set[str] | None =
 
 
 def dispatch_written(registry: Registry, state: TaskState, made: TaskState) -> list[Written]:
-    """Return what a request that has made this of tasks, centres and results is to write."""
+    """Return the writes that turn the old tasks, centres and results into the new ones."""
     written = [Written(TASK, name, task, state.tasks[name]) for name, task in made.tasks.items()]
     written += [Written(CENTRE, name, centre, state.centres[name]) for name, centre in made.centres.items()]
     for name, result in made.results.items():
@@ -83,7 +83,7 @@ def dispatch_written(registry: Registry, state: TaskState, made: TaskState) -> l
 
 
 def dispatch_answer(made: TaskState, revision: int) -> DispatchAnswer:
-    """Return the answer to a request whose writes stand since a revision."""
+    """Return the answer to a request that was written at a revision."""
     return DispatchAnswer(
         revision=revision, tasks=tuple(made.tasks), centres=tuple(made.centres), results=tuple(made.results)
     )

@@ -1,4 +1,4 @@
-"""What may be written of a task and of a centre beside dispatches and completions; pure."""
+"""Writes allowed to tasks and centres besides dispatches and completions; pure."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _ACTIONS: Final = (
     "result",
     "user",
 )
-"""Parts of a task's status that the server alone writes."""
+"""Parts of a task's status that only the server writes."""
 _SCHEDULERS: Final = ("decision", "cost", "expected_s")
-"""Parts that no centre writes."""
+"""Parts that centres may not write."""
 _MAY_CHANGE: Final = frozenset({"priority"})
 
 
 def reported(found: Task, made: Task, now_ns: int, *, by_centre: bool) -> Task:
-    """Return a task's new status with what actions write of it; raise StaleError for one of another epoch.
+    """Return a task's new status, keeping what actions write; raise StaleError for another epoch.
 
-    A task begins and ends to hold units by dispatch and completion alone; its start bears the server's time.
+    Only dispatch and completion change whether a task holds units; its start gets the server's time.
     """
     before, name = found.status, found.metadata.name
     if made.status.epoch != before.epoch:
@@ -60,7 +60,7 @@ def check_held(found: Task, wanted: Task) -> None:
 
 
 def check_agent(found: Centre, made: Centre, is_over: Callable[[Centre], bool]) -> None:
-    """Raise StaleError for a report of a centre by another agent than the one whose lease is not over."""
+    """Raise StaleError for a centre's report by another agent than the one whose lease still runs."""
     known = found.status
     if known.signed_off or known.heartbeat_ns is None or known.agent in ("", made.status.agent):
         return

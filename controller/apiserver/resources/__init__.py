@@ -1,4 +1,4 @@
-"""What schedulers keep, one module a kind: strict schemas, with what is wanted (spec) and what is (status)."""
+"""Resource kinds, one module each: strict schemas with a desired state (spec) and an observed one (status)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all resources have: a kind, metadata, what is wanted (spec) and what is (status); and how their parts look."""
+"""Common parts of all resources: kind, metadata, desired state (spec) and observed state (status); types of fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from dataplane.config import Strict
 
-# In Python `$` also stands before a last end of line.
+# In Python `$` also matches before a trailing newline.
 _NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$(?!\n)"
 _LABEL_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$(?!\n)"
 _VALUE_PATTERN: Final = r"^([A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?)?$(?!\n)"
@@ -21,46 +21,46 @@ MOST_ITEMS: Final = 4096
 MAX_NAME: Final = 100
 
 Name = Annotated[str, Meta(pattern=_NAME_PATTERN, max_length=MAX_NAME)]
-"""Of a resource and its parts: lower case letters, digits, dots and hyphens."""
+"""Name of a resource or a part: lower case letters, digits, dots and hyphens."""
 LabelName = Annotated[str, Meta(pattern=_LABEL_PATTERN, max_length=100)]
 LabelValue = Annotated[str, Meta(pattern=_VALUE_PATTERN, max_length=100)]
 Line = Annotated[str, Meta(max_length=1024)]
-"""One line for people."""
+"""One line of human-readable text."""
 Text = Annotated[str, Meta(max_length=65_536)]
 Lines = Annotated[tuple[Line, ...], Meta(max_length=256)]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
-"""A number that JSON of any language keeps."""
+"""An integer that JSON readers in any language represent exactly."""
 TimeNs = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 """Nanoseconds since 1970."""
 Priority = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Secrets = Annotated[dict[Line, Name], Meta(max_length=64)]
-"""Variables of an environment whose values are secrets of the project: files that only the node, or centre, reads."""
+"""Environment variables that take their values from project secrets: files that only the node, or centre, reads."""
 Names = Annotated[tuple[Name, ...], Meta(max_length=MOST_ITEMS)]
 
 
 class Metadata(Strict, frozen=True):
-    """Who a resource is; all but name and labels are the server's to say."""
+    """Identity of a resource; the server sets everything but name and labels."""
 
     name: Name
     uid: Annotated[str, Meta(max_length=64)] = ""
-    """Of this one and no other of the same name, before or after."""
+    """Distinguishes this resource from any other of the same name, past or future."""
     revision: Count = 0
-    """At which it was written last; a writer who names it writes only if it is still so."""
+    """Revision of the last write; a write that names it succeeds only if it is still current."""
     created_ns: TimeNs = 0
     deleting_ns: TimeNs | None = None
-    """Since when it is to go; it does once nothing is held for it any more."""
+    """Time from which it is marked for deletion; it is removed once it holds nothing."""
     owner: Annotated[str, Meta(max_length=128)] = ""
-    """Whoever created it: a user's name, or `ROLE:NAME` of who has another role; empty: an older version did."""
+    """Creator: a user's name, or `ROLE:NAME` for other roles; empty: created by an older version."""
     project: Annotated[str, Meta(max_length=63)] = ""
-    """Whose users share it; empty: it is its owner's alone. A user names one of his own, others any."""
+    """Project whose users share it; empty: only its owner has it. Users may name a project of their own, others any."""
     part_of: Name | None = None
-    """Of a pod: the group whose template it follows, for the same owner and project."""
+    """For a pod: the group whose template it follows, for the same owner and project."""
     labels: Annotated[dict[LabelName, LabelValue], Meta(max_length=64)] = msgspec.field(default_factory=dict)
 
 
 class Resource(Strict, frozen=True):
-    """Base of every resource; those of a kind have `kind`, `spec` and `status` as well."""
+    """Base of every resource; subclasses add `kind`, `spec` and `status`."""
 
     metadata: Metadata
     if TYPE_CHECKING:
@@ -74,9 +74,9 @@ FieldValue = str | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[R]):
-    """A kind of resources: its name, the word in URLs, its type, and what lists can be narrowed by, beside the name.
+    """A kind of resources: its name, its word in URLs, its type, and the fields besides the name that lists select by.
 
-    A field of several values is selected by any of them.
+    A field with several values is selected by any of them.
 
     `owned` are the parts that neither users nor reporters write, but one action of the server each.
     """
@@ -88,11 +88,11 @@ class Kind(Generic[R]):
     owned: tuple[str, ...] = ()
 
     def field(self, name: str) -> Callable[[R], FieldValue] | None:
-        """Return what reads a field that lists can be narrowed by, None if there is none of that name."""
+        """Return the getter of a selectable field, None if there is no such field."""
         return _OF_ALL.get(name) or self.fields.get(name)
 
     def default(self, part: str) -> Any:  # noqa: ANN401 - of whatever type the part is
-        """Return a part as it is where nobody has said anything of it."""
+        """Return the default of a part."""
         field = _parts_of(self.type)[part]
         return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
@@ -106,5 +106,5 @@ _OF_ALL: Final[Mapping[str, Callable[[Any], FieldValue]]] = {
 
 @cache
 def _parts_of(kind: type[Resource]) -> dict[str, msgspec.structs.FieldInfo]:
-    """Return the fields of a type of resources by name; working them out costs as much as a write."""
+    """Return the fields of a resource type by name; cached, as computing them costs as much as a write."""
     return {field.name: field for field in msgspec.structs.fields(kind)}

@@ -1,4 +1,4 @@
-"""Centre: a compute centre, which divides what it has into units and runs tasks on them."""
+"""Centre: a compute centre, which divides its resources into units and runs tasks on them."""
 
 from __future__ import annotations
 
@@ -12,66 +12,66 @@ from dataplane.config import Strict
 
 
 class CentreSpec(Strict, frozen=True):
-    """What users want of it."""
+    """Desired state, set by users."""
 
     description: Line = ""
     unschedulable: bool = False
     lease_s: Seconds = 60.0
-    """A centre that is silent for so long gets no task."""
+    """A centre that is silent for this long gets no tasks."""
 
 
 class UnitType(Strict, frozen=True):
-    """Units of one sort: the smallest slice of a centre that a task gets."""
+    """Units of one type: the smallest slice of a centre that a task can get."""
 
     name: Name
     count: Count
     free: Count | None = None
-    """Those that nobody but our tasks has taken, as the engine says; None: all. What our tasks hold is in `shares`."""
+    """Units not taken by work from outside, according to the engine; None: all. Units of our tasks are in `shares`."""
     operators: Names = ()
-    """Probe kernels' identifiers that these units can run."""
+    """Identifiers of probe kernels that these units can run."""
     unit: Request = Request()
-    """What one of them has."""
+    """Resources of one unit."""
 
     @property
     def for_tasks(self) -> int:
-        """How many there are for our tasks, those that these hold included."""
+        """Units available to our tasks, including those that they hold."""
         return self.count if self.free is None else min(self.count, self.free)
 
 
 class CentreStatus(Strict, frozen=True):
-    """What its agent reports: the resource configuration, and which hosts of the topology it is."""
+    """Report of its agent: the resource configuration, and the centre's hosts in the topology."""
 
     ready: bool = False
     reason: Line = ""
     heartbeat_ns: TimeNs | None = None
-    """When it reported last, by the server's clock."""
+    """Time of the last report, by the server's clock."""
     engine: Name | None = None
     hosts: Names = ()
     units: Annotated[tuple[UnitType, ...], Meta(max_length=256)] = ()
     load: Load | None = None
     asks_for_probe: bool = False
-    """It has gained or lost resources: what was measured there may hold no more."""
+    """It has gained or lost resources: measurements made there may no longer hold."""
     notes: Lines = ()
-    """What of it is in no unit, which limits do not hold there, which kernels do not run and why."""
+    """Resources that are in no unit, limits that are not enforced, kernels that do not run and why."""
     agent: Line = ""
-    """Which agent reports: the identity of its state folder. Another one's reports are refused during its lease."""
+    """Identity of the reporting agent's state folder. Reports by other agents are refused during its lease."""
     signed_off: bool = False
-    """That agent has left nothing here: another one need not wait for the end of its lease."""
+    """The agent has left nothing here: another one need not wait for its lease to expire."""
 
 
 class UnitShare(Strict, frozen=True):
-    """What a task holds of a centre, from its dispatch to its completion."""
+    """A task's share of a centre, from its dispatch to its completion."""
 
     task: Name
     uid: Line
     epoch: Count
     unit: Name | None = None
-    """The type; None until the centre has picked one."""
+    """Unit type; None until the centre has picked one."""
     units: Count = 0
 
 
 class Centre(Resource, frozen=True):
-    """A compute centre. `shares` are written by dispatches, picks and completions alone, a version each."""
+    """A compute centre. Only dispatches, picks and completions write `shares`; each increments the version."""
 
     spec: CentreSpec = CentreSpec()
     status: CentreStatus = CentreStatus()
@@ -80,7 +80,7 @@ class Centre(Resource, frozen=True):
     kind: Literal["Centre"] = "Centre"
 
     def free_of(self, unit: UnitType) -> int:
-        """Return how many units of a type are left, of those that its engine has for our tasks."""
+        """Return how many units of a type are free for our tasks."""
         return max(unit.for_tasks - sum(share.units for share in self.shares if share.unit == unit.name), 0)
 
 

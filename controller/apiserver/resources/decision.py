@@ -1,4 +1,4 @@
-"""Decision: what a scheduler has decided, with each node's refusal or score and the reasons."""
+"""Decision: a scheduler's decision, with each node's refusal or score and the reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataplane.config import Strict
 
 
 class Outcome(StrEnum):
-    """What came of it."""
+    """Outcome of a decision."""
 
     BOUND = "bound"
     REFUSED = "refused"
@@ -22,7 +22,7 @@ class Outcome(StrEnum):
     RELEASED = "released"
     DISPATCHED = "dispatched"
     WAITING = "waiting"
-    """For units that are held, or for a time that is to come."""
+    """Waits for units that are held, or for a later time."""
     MOVED = "moved"
 
 
@@ -35,7 +35,7 @@ class Refusal(Strict, frozen=True):
 
 
 class Score(Strict, frozen=True):
-    """A node's score, and what each policy gave it and why."""
+    """A node's score, with each policy's part and reason."""
 
     node: Name
     total: float
@@ -44,7 +44,7 @@ class Score(Strict, frozen=True):
 
 
 class Placement(Strict, frozen=True):
-    """Where a pod goes."""
+    """A pod's node and devices."""
 
     pod: Name
     node: Name
@@ -52,14 +52,14 @@ class Placement(Strict, frozen=True):
 
 
 class DecisionSpec(Strict, frozen=True):
-    """What was decided about what, by whom, from what state."""
+    """Subjects, outcome, scheduler and the state that it used."""
 
     subject_kind: Name
     """In lower case: pod, podgroup, task, unitpool."""
     subjects: Names
     outcome: Outcome
     group: Name | None = None
-    """Of the pods, where it was decided about a group."""
+    """Group of the pods, if the decision is about a group."""
     profile: Name = "default"
     scheduler: Line = ""
     reason: Line = ""
@@ -69,20 +69,20 @@ class DecisionSpec(Strict, frozen=True):
     """The best first."""
     preempted: Names = ()
     revision: Count | None = None
-    """Of the state that was looked at."""
+    """Revision of the state that the scheduler saw."""
     measured: bool | None = None
-    """Whether the network's figures were measured, or nominal."""
+    """True if the network's figures were measured, false if nominal."""
     network_age_ns: Count | None = None
     begun_ns: TimeNs | None = None
     decided_ns: TimeNs | None = None
 
 
 class DecisionStatus(Strict, frozen=True):
-    """A decision has no status: what becomes of its subject stands there."""
+    """Empty: the outcome for its subject is in the subject's status."""
 
 
 class Decision(Resource, frozen=True):
-    """What a scheduler has decided."""
+    """A scheduler's decision."""
 
     spec: DecisionSpec
     status: DecisionStatus = DecisionStatus()

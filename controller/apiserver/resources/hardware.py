@@ -1,4 +1,4 @@
-"""What a node is made of and what is held of it: the schemas of the values of controller/cluster/hardware."""
+"""Hardware of a node and what is held of it: schemas for the values of controller/cluster/hardware."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class MemoryMedium(Strict, frozen=True):
 
 
 class Bus(Strict, frozen=True):
-    """A device's way to its host's memory, and its rate in one direction."""
+    """A device's link to its host's memory, and its rate in one direction."""
 
     kind: BusKind
     bytes_per_s: Count | None = None
 
 
 class PeakRate(Strict, frozen=True):
-    """The most operations a second in one number format."""
+    """Peak operations per second in one number format."""
 
     format: NumberFormat
     ops_per_s: Count
 
 
 class Device(Strict, frozen=True):
-    """A device; `number` counts its node's from 0."""
+    """A device; `number` counts from 0 within its node."""
 
     number: DeviceNumber
     kind: DeviceKind
@@ -54,7 +54,7 @@ class Device(Strict, frozen=True):
 
 
 class Hardware(Strict, frozen=True):
-    """All that a node has: thousandths of cores, memory, devices that are handed out, and what the cores are."""
+    """All of a node's hardware: cores in thousandths, memory, devices to allocate, and the processor models."""
 
     cpu_milli: Count = 0
     memory: Annotated[tuple[MemoryMedium, ...], Meta(max_length=64)] = ()
@@ -66,27 +66,27 @@ class Hardware(Strict, frozen=True):
 
     @classmethod
     def of(cls, node: values.Node) -> Self:
-        """Return what a node of schedulers has."""
+        """Convert a scheduler's node."""
         return msgspec.convert(node, cls, from_attributes=True)
 
     def node(self, name: str, labels: dict[LabelName, LabelValue]) -> values.Node:
-        """Return it as schedulers see it."""
+        """Convert to a scheduler's node."""
         return _node_of(self, name, tuple(labels.items()))
 
 
 class DeviceNeed(Strict, frozen=True):
-    """Devices that are asked for: whole ones, or thousandths of one; memory is of each."""
+    """Requested devices: whole ones, or thousandths of one; memory is per device."""
 
     kind: DeviceKind
     count: Annotated[int, Meta(ge=1, le=256)] = 1
     thousandths: Annotated[int, Meta(ge=1, le=requests.WHOLE)] = requests.WHOLE
     models: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
-    """Those that will do; all if there are none."""
+    """Acceptable models; empty: all."""
     memory_bytes: Count = 0
 
 
 class Request(Strict, frozen=True):
-    """What is held from start to end."""
+    """Resources held from start to end."""
 
     cpu_milli: Count = 0
     memory_bytes: Count = 0
@@ -97,12 +97,12 @@ class Request(Strict, frozen=True):
 
     @property
     def value(self) -> requests.Request:
-        """It as schedulers see it."""
+        """The scheduler's form of the request."""
         return _request_of(self)
 
     @classmethod
     def of(cls, request: requests.Request) -> Self:
-        """Return what schedulers see as a request."""
+        """Convert a scheduler's request."""
         needs = tuple(
             DeviceNeed(
                 kind=need.kind,
@@ -117,7 +117,7 @@ class Request(Strict, frozen=True):
 
 
 class DeviceShare(Strict, frozen=True):
-    """Of the device with this number so many thousandths and so much of its memory."""
+    """Share of one device: thousandths and memory."""
 
     number: DeviceNumber
     thousandths: Thousandths = requests.WHOLE
@@ -128,7 +128,7 @@ DeviceShares = Annotated[tuple[DeviceShare, ...], Meta(max_length=256)]
 
 
 def shares_of(cpu_milli: int, memory_bytes: int, devices: tuple[DeviceShare, ...]) -> values.Shares:
-    """Return what is held as schedulers see it; raise HardwareError for what cannot be."""
+    """Convert shares to the scheduler's form; raise HardwareError for invalid ones."""
     parts = (values.DeviceShare(share.number, share.thousandths, share.memory_bytes) for share in devices)
     return values.Shares(cpu_milli, memory_bytes, tuple(parts))
 
@@ -142,7 +142,7 @@ def device_shares(shares: values.Shares) -> tuple[DeviceShare, ...]:
 
 
 class Load(Strict, frozen=True):
-    """How busy something was when it was looked at; shares are 0 to 1."""
+    """Utilisation when last sampled; shares are 0 to 1."""
 
     busy: Annotated[float, Meta(ge=0, le=1)] | None = None
     memory_free_bytes: Count | None = None
@@ -151,14 +151,14 @@ class Load(Strict, frozen=True):
 
 @lru_cache(maxsize=16_384)
 def _node_of(hardware: Hardware, name: str, labels: tuple[tuple[LabelName, LabelValue], ...]) -> values.Node:
-    """Return hardware as schedulers see it; a node says the same with each heartbeat, so it is kept."""
+    """Convert hardware to a scheduler's node; cached, as nodes repeat it with each heartbeat."""
     raw: dict[str, Any] = msgspec.to_builtins(hardware)
     return msgspec.convert({**raw, "name": name, "labels": dict(labels)}, values.Node)
 
 
 @lru_cache(maxsize=4096)
 def _request_of(request: Request) -> requests.Request:
-    """Return a request as schedulers see it; many pods ask for the same, so it is kept."""
+    """Convert to a scheduler's request; cached, as many pods request the same."""
     needs = tuple(
         requests.DeviceRequest(need.kind, need.count, need.thousandths, frozenset(need.models), need.memory_bytes)
         for need in request.devices
@@ -167,7 +167,7 @@ def _request_of(request: Request) -> requests.Request:
 
 
 def _checked(make: Any, *arguments: Any) -> None:  # noqa: ANN401 - whatever makes a value
-    """Have what a value refuses be a refusal of the schema."""
+    """Turn a value's error into a schema violation."""
     try:
         make(*arguments)
     except ControllerError as error:

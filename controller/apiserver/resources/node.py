@@ -14,19 +14,19 @@ from dataplane.config import Strict
 
 
 class NodeSpec(Strict, frozen=True):
-    """What users want of it."""
+    """Desired state, set by users."""
 
     unschedulable: bool = False
-    """Nothing new is placed here."""
+    """Place nothing new here."""
     reason: Line = ""
     lease_s: Seconds = 40.0
-    """A node that is silent for so long has stopped its pods, and they may run elsewhere."""
+    """After this long without a report the node has stopped its pods, and they may run elsewhere."""
     hardware: Hardware | None = None
-    """What it has, where that is not to be what it reports."""
+    """Overrides the reported hardware."""
 
 
 class Image(Strict, frozen=True):
-    """An image that is there already."""
+    """An image that the node already has."""
 
     digest: Line
     names: Lines = ()
@@ -34,45 +34,45 @@ class Image(Strict, frozen=True):
 
 
 class DeviceLoad(Strict, frozen=True):
-    """What one device does."""
+    """Load of one device."""
 
     number: DeviceNumber
     load: Load
 
 
 class HostLink(Strict, frozen=True):
-    """What a host's own counters say of its link, on the wire, since its report before: no switch measures that."""
+    """A host's own counters of its link, on the wire, since its last report: no switch measures that."""
 
     sent_bps: Count
     received_bps: Count
     rate_bps: Count | None = None
-    """What it can carry in each direction, where that is known."""
+    """Capacity in each direction, if known."""
     age_ns: Count = 0
-    """How old this was when it was reported."""
+    """Age when it was reported."""
 
 
 class NodeStatus(Strict, frozen=True):
-    """What its container manager reports."""
+    """Report of its container manager."""
 
     ready: bool = False
     reason: Line = ""
     heartbeat_ns: TimeNs | None = None
-    """When it reported last, by the clock of the server, which writes it with each report."""
+    """Time of the last report; the server writes it, by its own clock."""
     manager: Line = ""
-    """Which manager reports: the identity of its state folder. Another one's reports are refused during its lease."""
+    """Identity of the reporting manager's state folder. Reports by other managers are refused during its lease."""
     signed_off: bool = False
-    """That manager has left nothing here: another one need not wait for the end of its lease."""
+    """The manager has left nothing here: another one need not wait for its lease to expire."""
     hardware: Hardware | None = None
     runtime: Line = ""
     load: Load | None = None
     devices: Annotated[tuple[DeviceLoad, ...], Meta(max_length=256)] = ()
     images: Annotated[tuple[Image, ...], Meta(max_length=1024)] = ()
     link: HostLink | None = None
-    """Its host's link into the network, where its device is known."""
+    """Its host's link into the network, if the device is known."""
 
 
 class Share(Strict, frozen=True):
-    """What a pod holds of a node, from its binding to its release."""
+    """A pod's share of a node, from its binding to its release."""
 
     pod: Name
     uid: Line
@@ -83,26 +83,26 @@ class Share(Strict, frozen=True):
 
     @property
     def value(self) -> values.Shares:
-        """It as schedulers see it."""
+        """The share in the scheduler's form."""
         return shares_of(self.cpu_milli, self.memory_bytes, self.devices)
 
 
 class PoolShare(Strict, frozen=True):
-    """What the holders of a pool's units have of a node together."""
+    """Combined shares of a pool's holders on a node."""
 
     pool: Name
     devices: DeviceShares
 
     @property
     def value(self) -> values.Shares:
-        """It as schedulers see it."""
+        """The share in the scheduler's form."""
         return shares_of(0, 0, self.devices)
 
 
 class Node(Resource, frozen=True):
-    """A machine that runs pods. `shares` are written by bindings and releases alone, a version each.
+    """A machine that runs pods. Only bindings and releases write `shares`; each increments the version.
 
-    So are `pools` by the shares of unit pools: one book says what is held of a node's devices.
+    So do the shares of unit pools with `pools`: one record covers all of a node's devices.
     """
 
     spec: NodeSpec = NodeSpec()
@@ -114,18 +114,18 @@ class Node(Resource, frozen=True):
 
     @property
     def hardware(self) -> Hardware | None:
-        """What it has: what users say, else what it reports."""
+        """Effective hardware: from the spec, else as reported."""
         return self.spec.hardware or self.status.hardware
 
     @property
     def value(self) -> values.Node | None:
-        """It as schedulers see it; None where nobody has said what it has."""
+        """The node in the scheduler's form; None if its hardware is unknown."""
         hardware = self.hardware
         return None if hardware is None else hardware.node(self.metadata.name, self.metadata.labels)
 
     @property
     def held(self) -> values.Shares:
-        """All that is held of it; raise HardwareError where that is more than there can be."""
+        """All shares of it together; raise HardwareError if they exceed its hardware."""
         return sum((share.value for share in chain[Share | PoolShare](self.shares, self.pools)), values.NOTHING)
 
 

@@ -1,4 +1,4 @@
-"""Devices of operators: where each one of a program is to run, as a scheduler has decided and its program reads it."""
+"""Devices per operator of a program, as decided by a scheduler and read by the program."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
 MOST_OPERATORS: Final = 128
-"""Of more nothing is decided: whoever may submit them would hold up all others while they are placed."""
+"""Larger programs are left undecided: placing them would let whoever submits them hold up all others."""
 VARIABLE: Final = "MILLRACE_OPERATOR_DEVICES"
-"""What a program finds them in: a JSON object of operators' names and kinds of devices, {} where none was chosen."""
+"""Environment variable for the program: JSON mapping operators to kinds of devices, {} if none was chosen."""
 MOST_LETTERS: Final = 16_384
-"""Of that text: whoever submits a task names its operators, and an environment has room for 128 KiB in a variable."""
+"""Limit on that text: users name the operators, and an environment variable holds at most 128 KiB."""
 
 
 class OperatorDevice(Strict, frozen=True):
-    """The kind of device that an operator is to run on."""
+    """The kind of device that an operator runs on."""
 
     operator: Line
     device: DeviceKind
 
 
 OperatorDevices = Annotated[tuple[OperatorDevice, ...], Meta(max_length=MOST_OPERATORS)]
-"""An operator that is not there runs on the CPU."""
+"""An operator that is not listed runs on the CPU."""
 
 
 def text_of(devices: Sequence[OperatorDevice]) -> str:
-    """Return what a program is told: JSON in one line of ASCII, whatever operators are called."""
+    """Return the text for the program: one line of JSON in ASCII, for any operator names."""
     return json.dumps({one.operator: one.device.value for one in devices})
 
 
 def problem_of(devices: Sequence[OperatorDevice], operators: Iterable[str], kinds: Iterable[DeviceKind]) -> str:
-    """Return why devices cannot be those of these operators on what has devices of these kinds, '' if they can."""
+    """Return why the operators cannot run on these devices, given the available kinds; '' if they can."""
     left, has = set(operators), {*kinds, DeviceKind.CPU}
     for one in devices:
         if one.operator not in left:

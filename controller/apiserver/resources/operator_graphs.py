@@ -1,4 +1,4 @@
-"""Operator graphs as tasks carry them."""
+"""Operator graphs in the specs of tasks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from controller.apiserver.resources.task import OperatorCount, TaskSpec
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 
 REST: Final = "rest"
-"""What a program does beside its operators."""
+"""The part of a program outside its operators."""
 
 
 def operators_of(graph: OperatorGraph, seconds: Mapping[str, float] | None = None) -> tuple[OperatorCount, ...]:
-    """Return a graph's operators as a task's spec has them; bytes of flows are not kept.
+    """Convert a graph to the operators of a task's spec; bytes of flows are dropped.
 
-    `seconds` are what all executions of an operator took, by its name, where somebody has measured it.
+    `seconds` are the measured total times of operators, by name, where known.
     """
     return tuple(
         OperatorCount(
@@ -38,9 +38,9 @@ def operators_of(graph: OperatorGraph, seconds: Mapping[str, float] | None = Non
 def traced_operators(
     graph: OperatorGraph, seconds: Mapping[str, float], run_time_s: float
 ) -> tuple[OperatorCount, ...]:
-    """Return what a program was seen to run; the time that none of its operators took is an operator of its own.
+    """Return the operators of a traced program; the remaining run time becomes an operator, too.
 
-    So what no kernel stands for is part of what probes are known to leave out.
+    So work that no kernel represents is part of what probes are known to leave out.
     """
     found = operators_of(graph, {one.name: seconds.get(one.name, 0.0) for one in graph.operators})
     rest_s = run_time_s - sum(one.seconds or 0.0 for one in found)
@@ -50,12 +50,12 @@ def traced_operators(
 
 
 def graph_of(name: str, spec: TaskSpec) -> OperatorGraph | None:
-    """Return the graph of what a task computes, None where it says nothing; raise OperatorError for what is none."""
+    """Return the graph of a task, None if it has no operators; raise OperatorError for an invalid one."""
     return graph_of_operators(name, spec.operators, spec.category or "") if spec.operators else None
 
 
 def graph_of_operators(name: str, counts: Sequence[OperatorCount], category: str = "") -> OperatorGraph:
-    """Return the graph of operators as tasks carry them; raise OperatorError for what is none."""
+    """Return the graph of a task's operators; raise OperatorError for an invalid one."""
     operators = tuple(_operator(one) for one in counts)
     flows = tuple(Flow(one.name, reader) for one in counts for reader in one.feeds)
     return OperatorGraph(name, operators, flows, category)

@@ -1,4 +1,4 @@
-"""Pod: containers that land on one host."""
+"""Pod: containers that run on one host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dataplane.topology.values import DeviceKind
 
 
 class Restart(StrEnum):
-    """When a container that has ended starts again."""
+    """Restart policy of ended containers."""
 
     ALWAYS = "always"
     ON_FAILURE = "on-failure"
@@ -39,7 +39,7 @@ class Restart(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where a pod is in its life."""
+    """Phase in the life of a pod."""
 
     PENDING = "pending"
     BOUND = "bound"
@@ -52,7 +52,7 @@ class Phase(StrEnum):
 
 
 class Container(Strict, frozen=True):
-    """A container, of an image or of an OCI bundle in a folder."""
+    """A container, from an image or an OCI bundle in a folder."""
 
     name: Name
     image: Line | None = None
@@ -68,7 +68,7 @@ class Container(Strict, frozen=True):
 
 
 class Location(Strict, frozen=True):
-    """Where users want it: each part that is given holds, or the pod is refused with the reason."""
+    """Required location: every part given must match, or the pod is refused with the reason."""
 
     node: Name | None = None
     device: DeviceNumber | None = None
@@ -76,7 +76,7 @@ class Location(Strict, frozen=True):
 
 
 class PeerNeed(Strict, frozen=True):
-    """What the way to a peer must be like: another pod, or a host of the topology; both directions."""
+    """Requirements on the path to a peer, in both directions: another pod, or a host of the topology."""
 
     pod: Name | None = None
     host: Name | None = None
@@ -89,7 +89,7 @@ class PeerNeed(Strict, frozen=True):
 
 
 class PodSpec(Strict, frozen=True):
-    """What is to run, and what it needs."""
+    """Containers to run and their requirements."""
 
     containers: Annotated[tuple[Container, ...], Meta(min_length=1, max_length=16)]
     request: Request = Request()
@@ -99,15 +99,15 @@ class PodSpec(Strict, frozen=True):
     peers: Annotated[tuple[PeerNeed, ...], Meta(max_length=256)] = ()
     priority: Priority = 0
     idle_limit_s: Seconds | None = None
-    """A pod that does nothing for so long is removed."""
+    """A pod that is idle for this long is removed."""
     restart: Restart = Restart.ALWAYS
     stop_grace_s: Annotated[float, Meta(ge=0, le=86_400)] = 10.0
-    """How long its containers have, once asked to end, before they are killed."""
+    """Time between asking its containers to stop and killing them."""
     group: Name | None = None
     profile: Name = "default"
-    """Of the scheduler that places it."""
+    """Profile of the scheduler that places it."""
     operators: Annotated[tuple[OperatorCount, ...], Meta(max_length=1024)] = ()
-    """What its containers compute together, as far as anybody said."""
+    """Operators that its containers compute together, as far as known."""
 
     def __post_init__(self) -> None:
         names = [container.name for container in self.containers]
@@ -116,7 +116,7 @@ class PodSpec(Strict, frozen=True):
 
 
 class ContainerStatus(Strict, frozen=True):
-    """What became of a container."""
+    """State of a container."""
 
     name: Name
     state: Name
@@ -129,9 +129,9 @@ class ContainerStatus(Strict, frozen=True):
 
 
 class PodStatus(Strict, frozen=True):
-    """Where it is and how it fares.
+    """Location and state.
 
-    Bindings and releases write node, devices, operator_devices, epoch and decision, evictions write `then` and
+    Bindings and releases write node, devices, operator_devices, epoch and decision; evictions write `then` and
     `nominated`.
     """
 
@@ -139,27 +139,27 @@ class PodStatus(Strict, frozen=True):
     node: Name | None = None
     devices: DeviceShares = ()
     operator_devices: OperatorDevices = ()
-    """Where the scheduler that bound it wants its operators to run, of the devices that it holds."""
+    """Device per operator, chosen by the scheduler among the devices that it holds."""
     epoch: Count = 0
-    """Counts its bindings: what an older one has started is to end."""
+    """Number of bindings so far: containers started under an earlier one must stop."""
     decision: Name | None = None
     bound_ns: TimeNs | None = None
     then: Phase | None = None
-    """What an evicted pod is once its node has released it: it is stopping until then."""
+    """Phase that an evicted pod enters once its node has released it; until then it is stopping."""
     nominated: Name | None = None
-    """Of a pod that waits: the node on which others make room for it."""
+    """For a waiting pod: the node on which others make room for it."""
     started_ns: TimeNs | None = None
     finished_ns: TimeNs | None = None
     containers: Annotated[tuple[ContainerStatus, ...], Meta(max_length=16)] = ()
     load: Load | None = None
     reasons: Lines = ()
-    """Why it waits, stops or has ended, as whoever wrote its status last says; a binding clears them."""
+    """Reasons to wait, stop or end, by the last writer of the status; a binding clears them."""
     retries: Count = 0
-    """How often it was placed again after it had failed on its node."""
+    """Number of times it was placed again after failing on its node."""
 
 
 class Pod(Resource, frozen=True):
-    """Containers that land on one host."""
+    """Containers that run on one host."""
 
     spec: PodSpec
     status: PodStatus = PodStatus()

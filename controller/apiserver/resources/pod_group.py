@@ -23,29 +23,29 @@ from controller.apiserver.resources.pod import PodSpec
 from dataplane.config import Strict
 
 MOST_PODS = 50
-"""All of a group are bound in one transaction of the storage."""
+"""All pods of a group are bound in one transaction of the storage."""
 
 
 class AllReduce(Strict, frozen=True):
-    """A job of in-network aggregation: each pod is one of its workers, on a host of its own."""
+    """A job of in-network aggregation: each pod is one of its workers, on a separate host."""
 
     service: Line | None = None
-    """Address of the job service for pods: unix:PATH or HOST:PORT; null: as the workload controller's settings say."""
+    """Address of the job service for pods: unix:PATH or HOST:PORT; null: from the workload controller's settings."""
     job: Name | None = None
-    """The job's name; null: the group's."""
+    """Name of the job; null: the group's."""
 
 
 class PodGroupSpec(Strict, frozen=True):
-    """How many pods name it as their group before any of them is placed; with a template they are made from it."""
+    """Number of pods that must name the group before any is placed; with a template they are created from it."""
 
     size: Annotated[int, Meta(ge=1, le=MOST_PODS)]
     priority: Priority = 0
     wait_s: Seconds | None = None
-    """A group that is not placed after so long has failed."""
+    """A group that is not placed within this time fails."""
     template: PodSpec | None = None
-    """What its pods are like, which are made, replaced and removed with it; null: users write pods that name it."""
+    """Template of its pods, which are created, replaced and deleted with it; null: users write pods that name it."""
     allreduce: AllReduce | None = None
-    """Its pods are the workers of a job that switches add up for."""
+    """Its pods are the workers of a job with in-network aggregation."""
 
     def __post_init__(self) -> None:
         if self.template is not None and self.template.group is not None:
@@ -55,7 +55,7 @@ class PodGroupSpec(Strict, frozen=True):
 
 
 class GroupPhase(StrEnum):
-    """Where a group is in its life."""
+    """Phase in the life of a group."""
 
     PENDING = "pending"
     BOUND = "bound"
@@ -64,13 +64,13 @@ class GroupPhase(StrEnum):
 
 
 class PodGroupStatus(Strict, frozen=True):
-    """What became of it."""
+    """State of the group."""
 
     phase: GroupPhase = GroupPhase.PENDING
     bound: Count = 0
     decision: Name | None = None
     finished_ns: TimeNs | None = None
-    """When it had finished or failed, by the server's clock."""
+    """Time at which it finished or failed, by the server's clock."""
     reasons: Lines = ()
 
 
@@ -87,7 +87,7 @@ class PodGroup(Resource, frozen=True):
 
     @property
     def needed(self) -> int:
-        """How many of its pods are bound at once at least: first the whole, then any that it has lost; 0: none may."""
+        """Fewest pods to bind at once: first the missing part of the group, later any lost pod; 0: none."""
         if self.status.phase is GroupPhase.PENDING:
             return max(self.spec.size - self.status.bound, 1)
         return 1 if self.status.phase is GroupPhase.BOUND else 0

@@ -1,4 +1,4 @@
-"""ProbeKernel: a version of an operator that dominates the cost of some class of tasks; written once, then as it is."""
+"""ProbeKernel: a version of an operator that dominates the cost of some class of tasks; immutable."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from dataplane.topology.values import NumberFormat
 
 
 class ProbeKernelParts(Strict, frozen=True):
-    """What a kernel computes, at which sizes by default, by which code, and how far from the truth it may be."""
+    """A kernel's operator, default sizes, code and tolerance."""
 
     identifier: Identifier
     category: Word
     operator: Word
-    """The kind of operators that it stands for."""
+    """Kind of operator that it represents."""
     implementations: Annotated[tuple[ImplementationSpec, ...], Meta(min_length=1, max_length=32)]
     number_format: NumberFormat | None = None
     sizes: SizeMap = msgspec.field(default_factory=dict)
     tolerance: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
-    """The relative error up to which an output counts as right."""
+    """Relative error up to which an output counts as correct."""
     truth: Line = ""
-    """What outputs are held against."""
+    """Reference for outputs."""
     splits: Line = ""
-    """The size that is divided where several processes share the work."""
+    """Size that is divided when several processes share the work."""
     code: Text = ""
-    """Its normalised syntax tree, for matching."""
+    """Normalised syntax tree, for matching."""
 
 
 class ProbeKernelSpec(ProbeKernelParts, frozen=True, kw_only=True):
-    """What it computes, and which version of that it is."""
+    """The kernel and its version."""
 
     version: Positive
 
 
 class ProbeKernelStatus(Strict, frozen=True):
-    """A kernel has no status: what it measures stands in ProbeResults."""
+    """Empty: its measurements are in ProbeResults."""
 
 
 class ProbeKernel(Resource, frozen=True):

@@ -1,4 +1,4 @@
-"""ProbeResult: what a probe task has measured at a centre."""
+"""ProbeResult: measurements of a probe task at a centre."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.config import Strict
 
 
 class ProbeResultSpec(Strict, frozen=True):
-    """What was asked: which probe, of which task type, where."""
+    """The probe, the task type and the place."""
 
     probe: Name
     centre: Name
@@ -30,49 +30,49 @@ Relative = Annotated[float, Meta(ge=0, le=1e300)]
 
 
 class ProbeRun(Strict, frozen=True):
-    """A run on so many units, repeated; one figure a repetition."""
+    """Repeated runs on a number of units; one figure per repetition."""
 
     units: Count
     run_times_s: Times
     started_ns: TimeNs | None = None
     unit: Name | None = None
-    """The type of units."""
+    """Unit type."""
     cores: Count | None = None
-    """All that these units have."""
+    """Cores of all these units."""
     accuracies: Annotated[tuple[Relative, ...], Meta(max_length=10_000)] = ()
-    """The worst relative error of a repetition's kernels against their true values."""
+    """Worst relative error of the kernels in each repetition, against their true values."""
     kernels_s: Annotated[dict[Name, Times], Meta(max_length=256)] = msgspec.field(default_factory=dict)
-    """By use of a kernel the seconds of one execution, the mean within each repetition of the probe task."""
+    """Seconds per execution by use of a kernel, averaged over each repetition of the probe task."""
     steady_s: Annotated[dict[Name, Seconds], Meta(max_length=256)] = msgspec.field(default_factory=dict)
-    """By use of a kernel the seconds of one execution in a program that runs for long: with the gaps of a quota."""
+    """Seconds per execution by use of a kernel in a long-running program: including the gaps of a quota."""
     kernel_accuracies: Annotated[dict[Name, Relative], Meta(max_length=256)] = msgspec.field(default_factory=dict)
-    """By use of a kernel the worst relative error."""
+    """Worst relative error by use of a kernel."""
     start_s: Seconds | None = None
-    """From the start of the program until all was imported: paid once, in none of the run times."""
+    """From program start until all imports are done: paid once, not part of the run times."""
     prepare_s: Seconds | None = None
-    """Making the kernels' data."""
+    """Time to prepare the kernels' data."""
     wall_s: Seconds | None = None
-    """From the start of the program to its end: what the probe took away from others, on each of the units."""
+    """From program start to end: what the probe took away from others, on each of the units."""
     peak_memory_bytes: Count | None = None
     outcome: Literal["succeeded", "crash", "hang", "wrong-value", "out-of-memory", "refused"] = "succeeded"
     problem: Line = ""
     figures: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
     score: float | None = None
-    """By the status's policy; None as long as nobody has scored it, or where a figure is missing that counts."""
+    """By the status's policy; None if not scored yet, or if a required figure is missing."""
     points: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
     notes: Lines = ()
-    """What the score leaves out, and why."""
+    """Parts that the score leaves out, and why."""
 
 
 class ProbeResultStatus(Strict, frozen=True):
-    """What came back."""
+    """Results of the runs."""
 
     runs: Annotated[tuple[ProbeRun, ...], Meta(max_length=64)] = ()
     unit: Name | None = None
-    """Which was used, where the centre chose."""
+    """Unit type used, if the centre chose."""
     could_run: Names = ()
     score: float | None = None
-    """That of the run on the fewest units; comparable with others of the same probe on `score_units`."""
+    """Score of the run on the fewest units; comparable with others of the same probe on `score_units`."""
     score_units: Count | None = None
     points: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
     policy: Line = ""
@@ -80,7 +80,7 @@ class ProbeResultStatus(Strict, frozen=True):
 
 
 class ProbeResult(Resource, frozen=True):
-    """What a probe task has measured."""
+    """Measurements of a probe task."""
 
     spec: ProbeResultSpec
     status: ProbeResultStatus = msgspec.field(default_factory=ProbeResultStatus)

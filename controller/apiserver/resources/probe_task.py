@@ -1,4 +1,4 @@
-"""ProbeTask: a small program of probe kernels that resembles a task; written once, by whoever built it."""
+"""ProbeTask: a small program of probe kernels that resembles a task; immutable."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dataplane.topology.values import DeviceKind
 _WORD = r"^[a-z][a-z0-9_-]*$(?!\n)"
 Word = Annotated[str, Meta(pattern=_WORD, max_length=64)]
 Identifier = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]*$(?!\n)", max_length=63)]
-"""Of a kernel."""
+"""Identifier of a kernel."""
 Positive = Annotated[int, Meta(ge=1, le=1 << 53)]
 PositiveS = Annotated[float, Meta(gt=0, le=1e9)]
 SizeMap = Annotated[dict[Word, Count], Meta(max_length=64)]
 
 
 class ImplementationSpec(Strict, frozen=True):
-    """A kernel's code for a kind of device: `module:function`, or an image where `library` is container."""
+    """A kernel's code for a kind of device: `module:function`, or an image if `library` is container."""
 
     device: DeviceKind
     library: Literal["numpy", "scipy", "torch", "duckdb", "python", "container"]
@@ -31,7 +31,7 @@ class ImplementationSpec(Strict, frozen=True):
 
 
 class KernelUseSpec(Strict, frozen=True):
-    """So many repetitions of a kernel, for so many executions of an operator in the target."""
+    """Repetitions of a kernel that represent a number of executions of an operator in the target."""
 
     name: Name
     kernel: Identifier
@@ -43,48 +43,48 @@ class KernelUseSpec(Strict, frozen=True):
     executions: Positive = 1
     operator: Line = ""
     scale: Annotated[float, Meta(gt=0, le=1e18)] = 1.0
-    """Work of one execution in the target over that of one here."""
+    """Work per execution in the target divided by work per execution here."""
     splits: Line = ""
-    """Sizes that are divided where several processes share the work, apart by blanks."""
+    """Sizes that are divided when several processes share the work, separated by blanks."""
 
 
 class LinkSpec(Strict, frozen=True):
-    """A use's mean output is an input of another."""
+    """One use's mean output is an input of another."""
 
     src: Name
     dst: Name
 
 
 class TargetRunSpec(Strict, frozen=True):
-    """CPU time of the target, and of each use of a kernel, on one core where the probe task was built."""
+    """CPU times of the target and of each use of a kernel, on one core where the probe task was built."""
 
     cpu_time_s: PositiveS
-    """All executions, without the start of a process."""
+    """All executions, without process start."""
     kernels_s: Annotated[dict[Name, PositiveS], Meta(max_length=256)]
     """One execution."""
 
 
 class ProbeTaskSpec(Strict, frozen=True):
-    """What it runs, and what it was built from."""
+    """Kernels to run, and what they were built from."""
 
     category: Word
     uses: Annotated[tuple[KernelUseSpec, ...], Meta(min_length=1, max_length=256)]
     links: Annotated[tuple[LinkSpec, ...], Meta(max_length=4096)] = ()
     task_type: Name | None = None
     target: Line = ""
-    """The operator graph that it was built from; none where an expert wrote it."""
+    """The operator graph that it was built from; empty if an expert wrote it."""
     ratio: Positive = 1000
     unmatched: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
     share_matched: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """Part of the target's time, or work, that its kernels stand for."""
+    """Share of the target's time, or work, that its kernels represent."""
     seed: Count = 0
     format_version: Literal[1] = 1
     reference: TargetRunSpec | None = None
-    """What was measured where it was built."""
+    """Measurements from where it was built."""
 
 
 class ProbeTaskStatus(Strict, frozen=True):
-    """What is known of running it."""
+    """Known facts about running it."""
 
     run_time_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     """On one unit, when it was checked."""

@@ -1,4 +1,4 @@
-"""Project: users who share what they create, what all of it may be together, and its part of what is scarce."""
+"""Project: users who share what they create, with a quota and a weight for scarce resources."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from dataplane.config import Strict
 
 
 class Quota(Strict, frozen=True):
-    """The most that a project, or a user without one, may have at a time; null: any number.
+    """Limits of a project, or of a user without one, at any time; null: unlimited.
 
-    What has ended counts for `objects` and `bytes` alone. A group with a template counts as all of its pods.
+    Ended pods, groups and tasks count only for `objects` and `bytes`. A group with a template counts as all of its
+    pods.
     """
 
     highest_priority: Priority | None = 0
-    """Of its pods, groups and tasks: of a higher priority they go before those of others, and may have them evicted."""
+    """For its pods, groups and tasks: higher priorities go first, and may evict pods of lower ones."""
     pods: Count | None = 1_000
     tasks: Count | None = 2_000
     pending: Count | None = 2_000
-    """Pods and tasks that wait for a place."""
+    """Pods and tasks waiting for placement."""
     units: Count | None = None
-    """Of compute centres, asked for by tasks."""
+    """Units of compute centres requested by tasks."""
     cpu_milli: Count | None = None
     memory_bytes: Count | None = None
     device_thousandths: Count | None = None
     """A whole device is 1,000."""
     objects: Count | None = 20_000
-    """Pods, groups, tasks, probe tasks and probe kernels that are stored."""
+    """Stored pods, groups, tasks, probe tasks and probe kernels."""
     bytes: Count | None = 64 << 20
-    """That those have as they are stored."""
+    """Total stored size of these objects."""
 
 
 class Usage(Strict, frozen=True):
-    """What a project has of each that a quota bounds."""
+    """Usage of each resource that a quota limits."""
 
     pods: Count = 0
     tasks: Count = 0
@@ -49,21 +50,21 @@ class Usage(Strict, frozen=True):
 
 
 class ProjectSpec(Strict, frozen=True):
-    """What it may have."""
+    """Quota and weight."""
 
     quota: Quota = Quota()
     weight: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
-    """Of what projects compete for, each gets a part in proportion to it; what one leaves, others borrow."""
+    """Share of contended resources, in proportion to the weights; others may borrow unused shares."""
 
 
 class ProjectStatus(Strict, frozen=True):
-    """What it has, as the server knows when it is asked."""
+    """Current usage, computed by the server on read."""
 
     used: Usage = Usage()
 
 
 class Project(Resource, frozen=True):
-    """Users who share what they create; who is in it is in their tokens and certificates."""
+    """Users who share what they create; tokens and certificates name the members."""
 
     spec: ProjectSpec = ProjectSpec()
     status: ProjectStatus = ProjectStatus()

@@ -1,4 +1,4 @@
-"""Task: a program that a compute centre runs on some of its units; a probe is one too."""
+"""Task: a program that a compute centre runs on some of its units, including probes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dataplane.topology.values import NumberFormat
 
 
 class ProgramKind(StrEnum):
-    """What a task's program is."""
+    """Kind of a task's program."""
 
     PYTHON = "python"
     SCRIPT = "script"
@@ -38,11 +38,11 @@ class ProgramKind(StrEnum):
 
 
 class Program(Strict, frozen=True):
-    """What is run: an entry point, a script's text, an image, SQL, or a probe task of kernels."""
+    """The program: an entry point, a script's text, an image, SQL, or a probe task of kernels."""
 
     kind: ProgramKind
     entry: Line = ""
-    """`module:function`, an image, a probe task's name."""
+    """`module:function`, an image, or the name of a probe task."""
     text: Text = ""
     arguments: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
     environment: Annotated[dict[Line, Text], Meta(max_length=256)] = msgspec.field(default_factory=dict)
@@ -50,7 +50,7 @@ class Program(Strict, frozen=True):
 
 
 class OperatorCount(Strict, frozen=True):
-    """An operator of the program's graph: how often it runs, on what shapes, and which ones it feeds."""
+    """An operator of the program's graph: number of executions, shapes, and the operators that it feeds."""
 
     name: Line
     operator: Line
@@ -58,16 +58,16 @@ class OperatorCount(Strict, frozen=True):
     shapes: Annotated[tuple[tuple[Count, ...], ...], Meta(max_length=16)] = ()
     feeds: Annotated[tuple[Line, ...], Meta(max_length=1024)] = ()
     sizes: Annotated[dict[Line, Count], Meta(max_length=64)] = msgspec.field(default_factory=dict)
-    """As its kind names them."""
+    """Sizes, named as in its kind."""
     number_format: NumberFormat | None = None
     input_bytes: Count | None = None
     output_bytes: Count | None = None
     seconds: Seconds | None = None
-    """What all its executions took together, where somebody has measured it."""
+    """Measured total time of its executions, if known."""
     code: Text = ""
-    """Of user-written code: its normalised syntax tree, for matching."""
+    """Normalised syntax tree of user-written code, for matching."""
     library: Annotated[str, Meta(max_length=64)] = ""
-    """What the program does it with: numpy, scipy, torch, duckdb, python."""
+    """Library that implements it: numpy, scipy, torch, duckdb, python."""
 
 
 class DataRead(Strict, frozen=True):
@@ -78,10 +78,10 @@ class DataRead(Strict, frozen=True):
 
 
 class UnitChoice(StrEnum):
-    """Who chooses the unit type that a task, or a probe, runs on.
+    """Party that chooses the unit type for a task or a probe.
 
-    configuration: the scheduler, from what centres report that their units support. asked: the scheduler, from what
-    the centre answers. user: whoever submits it, in `unit`. centre: the centre, which reports what it used.
+    configuration: the scheduler, from the units that centres report as supported. asked: the scheduler, from the
+    centre's answer. user: the submitter, in `unit`. centre: the centre, which reports its choice.
     """
 
     CONFIGURATION = "configuration"
@@ -91,24 +91,24 @@ class UnitChoice(StrEnum):
 
 
 class TaskSpec(Strict, frozen=True):
-    """What is to run; `centre`, `unit` and `units` where users choose."""
+    """The program to run and its requirements; `centre`, `unit` and `units` if users choose them."""
 
     program: Program
     category: Name | None = None
     task_type: Name | None = None
-    """Tasks of one type are taken to behave alike: results of a probe hold for all."""
+    """Tasks of one type are assumed to behave alike: results of a probe apply to all."""
     operators: Annotated[tuple[OperatorCount, ...], Meta(max_length=1024)] = ()
     is_probe: bool = False
     centre: Name | None = None
     unit: Name | None = None
     units: Annotated[tuple[Count, ...], Meta(max_length=64)] = ()
-    """How many run it at a time; of a probe, one run for each of several."""
+    """Number of units to run on; for a probe, one run for each number."""
     repetitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
     profile: Name = "measured"
-    """How the scheduler decides about it."""
+    """Scheduler profile that decides about it."""
     choice: UnitChoice = UnitChoice.CONFIGURATION
     asks: bool = False
-    """Nothing is run and no units are held: the centre answers with the unit types that could (`could_run`)."""
+    """Run nothing and hold no units: the centre answers with the unit types that could run it (`could_run`)."""
     reads: Annotated[tuple[DataRead, ...], Meta(max_length=256)] = ()
     priority: Priority = 0
     not_before_ns: TimeNs | None = None
@@ -117,7 +117,7 @@ class TaskSpec(Strict, frozen=True):
 
 
 class TaskPhase(StrEnum):
-    """Where a task is in its life."""
+    """Phase in the life of a task."""
 
     PENDING = "pending"
     PROBING = "probing"
@@ -128,12 +128,12 @@ class TaskPhase(StrEnum):
 
 
 HELD = (TaskPhase.DISPATCHED, TaskPhase.RUNNING)
-"""Phases in which a task has units of a centre."""
+"""Phases in which a task holds units of a centre."""
 TASK_ENDED = (TaskPhase.SUCCEEDED, TaskPhase.FAILED)
 
 
 class TaskStatus(Strict, frozen=True):
-    """Where it runs and what became of it.
+    """Location and state.
 
     Dispatches, picks and completions write centre, unit, units, epoch, operator_devices, could_run, exit_code, result
     and times.
@@ -144,26 +144,26 @@ class TaskStatus(Strict, frozen=True):
     unit: Name | None = None
     units: Count | None = None
     epoch: Count = 0
-    """Counts its dispatches: what an older one has started is to end."""
+    """Number of dispatches so far: runs started under an earlier one must stop."""
     operator_devices: OperatorDevices = ()
-    """Where the scheduler that dispatched it wants its operators to run, of what each of its units has."""
+    """Device per operator, chosen by the scheduler among the devices of each unit."""
     could_run: Names = ()
-    """Unit types of its centre that could have run it, where it asks, or where the centre chose."""
+    """Unit types of its centre that could have run it, if it asks or the centre chose."""
     dispatched_ns: TimeNs | None = None
     engine_id: Line = ""
     started_ns: TimeNs | None = None
     finished_ns: TimeNs | None = None
     exit_code: int | None = None
     run_time_s: Seconds | None = None
-    """From its start to its end as its engine has measured it; times in ns are the server's."""
+    """From its start to its end, as measured by its engine; times in ns are the server's."""
     result: Name | None = None
-    """The ProbeResult that it left."""
+    """The ProbeResult that it produced."""
     decision: Name | None = None
     cost: Seconds | None = None
     user: Line = ""
-    """Who has submitted it, as the server knows him."""
+    """Submitter, as identified by the server."""
     expected_s: Seconds | None = None
-    """How long it was expected to run when it was dispatched, at most."""
+    """Longest expected run time at dispatch."""
     reasons: Lines = ()
 
 
@@ -176,7 +176,7 @@ class Task(Resource, frozen=True):
 
     @property
     def is_held(self) -> bool:
-        """Whether it has units of a centre."""
+        """True if it holds units of a centre."""
         return self.status.phase in HELD
 
 

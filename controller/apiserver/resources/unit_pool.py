@@ -18,7 +18,7 @@ Signed = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
 class Claim(Strict, frozen=True):
-    """What a holder must have at least and may have at most."""
+    """A holder's minimum and maximum number of units."""
 
     holder: Name
     least: Count = 0
@@ -28,7 +28,7 @@ class Claim(Strict, frozen=True):
 
 
 class ControlForm(StrEnum):
-    """Which terms of the controller count."""
+    """Terms of the controller in use."""
 
     P = "P"
     PI = "PI"
@@ -37,7 +37,7 @@ class ControlForm(StrEnum):
 
 
 class ControlScheme(StrEnum):
-    """Where the controller's gains come from."""
+    """Source of the controller's gains."""
 
     FIXED = "fixed"
     EXPERT = "expert"
@@ -45,33 +45,34 @@ class ControlScheme(StrEnum):
 
 
 class ControlRule(StrEnum):
-    """How an output becomes units."""
+    """Conversion of the controller's output to units."""
 
     TABLE = "table"
-    """By the interval table: a few units a step."""
+    """By the interval table: a few units per step."""
     PLATFORM = "platform"
-    """At once to n' = n P_d / P_p, which brings the error to 0 where both loads scale with the units."""
+    """At once to n' = n P_d / P_p, which brings the error to 0 if both loads scale with the units."""
 
 
 class PoolControl(Strict, frozen=True):
-    """How the units are found that a holder wants, where it does not say so itself, from its bus and load."""
+    """Control of a holder's number of units from its bus and load, unless the holder states a number."""
 
     form: ControlForm = ControlForm.P
     kp: Annotated[float, Meta(ge=0, le=1e3)] = 1.0
     ki: Annotated[float, Meta(ge=0, le=1e3)] = 0.0
     kd: Annotated[float, Meta(ge=0, le=1e3)] = 0.0
     scheme: ControlScheme = ControlScheme.FIXED
-    """fixed: these gains; expert: around them by ranges of the error; fuzzy: those, adapted to each report."""
+    """fixed: these gains; expert: varied around them by ranges of the error; fuzzy: the same, adapted per report."""
     rule: ControlRule = ControlRule.TABLE
     dead_band: Share01 = 0.1
-    """Within it nothing is asked for."""
+    """Errors within it request nothing."""
     asks_from_load: Share01 = 0.0
-    """More is asked for only where the cores are at least so busy; 0: whatever their load."""
+    """Request more only if the cores are at least this busy; 0: at any load."""
     frees_to_load: Share01 = 0.0
-    """Where cores idle, units are freed until those left are so busy, though nobody asks for them; 0: only as the error
-    says. Below `asks_from_load`, lest what is freed is asked for again."""
+    """Free units of idle cores until the rest are this busy, even if nobody needs them; 0: only as the error demands.
+    Must be below `asks_from_load`, or else freed units would be requested again.
+    """
     settle_s: Seconds = 0.0
-    """A report counts that is so much younger than the last change of its holder's units: until then it shows both."""
+    """Ignore reports until this long after the last change of the holder's units: earlier ones mix old and new."""
 
     def __post_init__(self) -> None:
         if self.frees_to_load and self.frees_to_load >= self.asks_from_load:
@@ -79,9 +80,9 @@ class PoolControl(Strict, frozen=True):
 
 
 class UnitPoolSpec(Strict, frozen=True):
-    """How many units there are, of what, and who may hold them.
+    """Number and type of the units, and the holders that may have them.
 
-    A pool of a `node` is of its devices: units that are held are shares of that node, beside its pods' shares.
+    A pool of a `node` consists of its devices: held units are shares of that node, like its pods' shares.
     """
 
     units: Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -89,19 +90,19 @@ class UnitPoolSpec(Strict, frozen=True):
     model: Line = ""
     node: Name | None = None
     devices: Annotated[tuple[DeviceNumber, ...], Meta(max_length=256)] = ()
-    """Those of the node that units are of; without any all of its kind and model."""
+    """Devices of the node that provide units; empty: all of its kind and model."""
     unit_thousandths: Annotated[int, Meta(ge=1, le=1000)] = 1000
-    """How much of a device of the node each unit is."""
+    """Part of a device of the node that each unit takes."""
     claims: Annotated[tuple[Claim, ...], Meta(max_length=MOST_HOLDERS)] = ()
     hold_s: Seconds = 0.0
-    """A unit that has moved stays for so long."""
+    """A unit that has moved stays for at least this long."""
     lease_s: Seconds = 0.0
-    """A holder that is silent for so long has stopped using its units. Units leave one that is not once it says so.
+    """A holder silent for this long has stopped using its units. One that reports must first say that it gives them up.
 
-    0: holders do not report, and units move as soon as it is written.
+    0: holders do not report, and units move as soon as the shares are written.
     """
     paused: bool = False
-    """Nothing is moved."""
+    """Move nothing."""
     control: PoolControl = PoolControl()
 
     def __post_init__(self) -> None:
@@ -117,39 +118,39 @@ class UnitPoolSpec(Strict, frozen=True):
 
 
 class UnitHolding(Strict, frozen=True):
-    """Units that a holder has; `devices`, of a node, are the server's to say."""
+    """Units of a holder; the server sets `devices`, for a pool of a node."""
 
     holder: Name
     units: Annotated[int, Meta(ge=1, le=1_000_000)]
     since_ns: TimeNs = 0
-    """When it last changed, by the server's clock."""
+    """Time of its last change, by the server's clock."""
     grown_ns: TimeNs = 0
-    """When it last became more."""
+    """Time of its last increase."""
     leaving: Count = 0
-    """So many of them are asked back: they are the holder's until it says that it uses no more than the rest."""
+    """Units asked back: they remain the holder's until it reports that it uses no more than the rest."""
     devices: DeviceShares = ()
-    """Where the units are."""
+    """Devices of the units."""
 
 
 class HolderStatus(Strict, frozen=True):
-    """What a holder reports of its units: occupancy of the bus and load of the cores, 0 to 1."""
+    """A holder's report on its units: occupancy of the bus and load of the cores, 0 to 1."""
 
     holder: Name
     wants: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] | None = None
-    """More units than now; fewer where it is below 0. None: that is to be found from bus and load."""
+    """Number of additional units needed; negative: fewer. None: derive it from bus and load."""
     holds: Count | None = None
-    """A promise: it uses no more units than so many, until it promises another number."""
+    """A promise to use no more units than this, until it promises another number."""
     bus: Share01 | None = None
     load: Share01 | None = None
     precision: Annotated[str, Meta(max_length=32)] = ""
-    """Where its own levers stand."""
+    """Current setting of its own controls."""
     frequency_mhz: Seconds | None = None
     reported_ns: TimeNs | None = None
     """By the server's clock."""
 
 
 class HolderControl(Strict, frozen=True):
-    """What was made of a holder's report; changes of precision and frequency are advice for its own levers."""
+    """Result for a holder's report; changes of precision and frequency are advice for its own controls."""
 
     holder: Name
     error: Signed | None = None
@@ -158,22 +159,22 @@ class HolderControl(Strict, frozen=True):
     precision_steps: int = 0
     frequency_mhz: Signed = 0.0
     price: Annotated[float, Meta(ge=0)] = 0.0
-    """What one more unit is worth to it; 0 where it wants none."""
+    """Value of one more unit to it; 0 if it needs none."""
     reason: Line = ""
 
 
 class UnitPoolStatus(Strict, frozen=True):
-    """What is reported: `holders` by themselves, each by its own report; the rest by who shares the units out."""
+    """Reports: each holder writes its own in `holders`; whoever assigns the units writes the rest."""
 
     holders: Annotated[tuple[HolderStatus, ...], Meta(max_length=MOST_HOLDERS)] = ()
     control: Annotated[tuple[HolderControl, ...], Meta(max_length=MOST_HOLDERS)] = ()
     shadow_price: Annotated[float, Meta(ge=0)] | None = None
-    """What one more unit in the pool would be worth."""
+    """Value of one more unit in the pool."""
     reason: Line = ""
 
 
 class UnitPool(Resource, frozen=True):
-    """Equal sub-units; `shares` say who has how many, and are written by their own subresource alone."""
+    """Equal sub-units; `shares` record each holder's number, and only their own subresource writes them."""
 
     spec: UnitPoolSpec
     status: UnitPoolStatus = UnitPoolStatus()
@@ -183,12 +184,12 @@ class UnitPool(Resource, frozen=True):
 
     @property
     def held(self) -> int:
-        """How many units somebody has."""
+        """Number of units held."""
         return sum(share.units for share in self.shares)
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """Who may hold units, or does."""
+        """All holders that may hold units, or do."""
         return tuple(dict.fromkeys([claim.holder for claim in self.spec.claims] + [one.holder for one in self.shares]))
 
 

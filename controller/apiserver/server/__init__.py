@@ -1,3 +1,3 @@
-"""The API server over HTTP: Litestar's routes behind a gate that knows who calls and what is too much."""
+"""The API server over HTTP: Litestar routes behind a gate that authenticates callers and limits load."""
 
 from __future__ import annotations

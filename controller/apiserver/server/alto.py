@@ -27,17 +27,17 @@ _PATH = "/alto"
 
 @asynccontextmanager
 async def alto_view(view: AltoView, limits: ApiLimits) -> AsyncIterator[Router]:
-    """Follow the network's state while the block runs; return the routes. Raise ConfigError, PathError."""
+    """Follow the network's state while the block runs; yield the routes. Raise ConfigError, PathError."""
     model, clock = CostModel(load_topology(view.topology)), MonotonicClock()
     async with follow(model, view.network_state, clock=clock) as follower:
         base = f"{(view.base or '').rstrip('/')}{_PATH}"
         service = AltoService(model, follower, clock.now_ns, base=base, most_pairs=view.most_pairs)
-        # The gate has counted the body already, and waited for it.
+        # The gate has already limited the body's size and time.
         yield router(service, request_bytes=None, timeout_s=limits.body_s, path=_PATH, guards=[_may_read])
 
 
 def _may_read(connection: ASGIConnection[Any, Principal, Any, Any], _: BaseRouteHandler) -> None:
-    """Raise ForbiddenError for a node or a centre: its token is for what is its own."""
+    """Raise ForbiddenError for nodes and centres: their tokens only cover their own resources."""
     principal = connection.user
     if principal.role in SUBJECTS:
         raise ForbiddenError(f"{principal.name} ({principal.role.value} {principal.subject}) may not read the cost map")

@@ -1,4 +1,4 @@
-"""What is sent and answered beside resources themselves; server and client share it."""
+"""Bodies of requests and answers other than resources, shared by server and client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.config import Strict
 
 
 class ResourceList(Strict, Generic[R], frozen=True):
-    """Resources as they were at a revision; `continue` is there if there are more."""
+    """Resources as of one revision; `continue` is set if there are more."""
 
     items: tuple[R, ...]
     revision: int
@@ -20,16 +20,16 @@ class ResourceList(Strict, Generic[R], frozen=True):
 
 
 class HealthAnswer(Strict, frozen=True):
-    """Whether the server serves, and whether its storage answers."""
+    """Health of the server and its storage."""
 
     status: str
-    """`ok`, or `degraded`: reads are answered from memory, writes refused."""
+    """`ok`, or `degraded`: reads are answered from memory, writes are refused."""
     storage: str
     revision: Count
     age_ns: Count | None = None
-    """Of what is read, where the storage is away."""
+    """Age of the data while the storage is down."""
     overloads: tuple[str, ...] = ()
-    """What overloads the server, for how long, and what would help."""
+    """Current overloads of the server, their duration, and what would help."""
 
 
 class TokenList(Strict, frozen=True):
@@ -39,7 +39,7 @@ class TokenList(Strict, frozen=True):
 
 
 class Problem(Strict, frozen=True):
-    """Why a request was refused."""
+    """A refused request and the reason."""
 
     title: str
     status: int

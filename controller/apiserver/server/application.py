@@ -1,4 +1,4 @@
-"""The application: routes of all kinds, the actions, OpenAPI, health."""
+"""The application: routes of all kinds, actions, OpenAPI, health."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def application(
     version: str,
     more: Sequence[Router] = (),
 ) -> Litestar:
-    """Return the application over a service, and what is served beside it."""
+    """Return the application over a service, with additional routers."""
     routes = [handler for kind in KINDS for handler in handlers_of(kind, service)]
     return Litestar(
         route_handlers=[
@@ -63,7 +63,7 @@ def application(
             path="/",
             render_plugins=[JsonRenderPlugin(path="/openapi.json")],
         ),
-        request_max_body_size=None,  # the gate has counted
+        request_max_body_size=None,  # limited by the gate
         logging_config=None,
         debug=False,
     )

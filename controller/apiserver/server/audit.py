@@ -1,7 +1,7 @@
-"""Who did what, when, and what came of it: a line of JSON each, in files that only their user reads. Never a token.
+"""Audit log: who did what, when, and the outcome, in JSON lines that only the owner can read. Never logs a token.
 
-Of a minute's refusals the first has a line of its own for each stranger's address, the first 16 for each caller and
-status; the others are one line with their number. So strangers cannot fill the disk, nor hide what others did.
+Each minute, the first refusal of each stranger's address and the first 16 of each caller and status get lines of
+their own; the rest share one line with their number. So strangers can neither fill the disk nor hide what others did.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_BYTES: Final = 64 << 20
 KEPT: Final = 8
 WINDOW_NS: Final = 60_000_000_000
 _MOST_REFUSALS: Final = 64
-"""Lines of refusals in a window; those of still more addresses are counted together."""
+"""Lines of refusals in a window; those of any further addresses are counted together."""
 
 _LINES_OF_KNOWN: Final = 16
 
@@ -34,14 +34,14 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource as a request has left it, or as it was when it was deleted."""
+    """A resource after a request, or before its deletion."""
 
     kind: str
     name: str
     uid: str
     revision: int
     digest: str
-    """Of labels and spec, or labels and status where that was written: SHA-256, which tells nothing of its content."""
+    """SHA-256 of labels and spec, or of labels and status if that was written; it reveals nothing of the content."""
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,21 +52,21 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     role: str
     subject: str | None
     client: str
-    """The address of the other side; empty for a UNIX socket."""
+    """The client's address; empty for a UNIX socket."""
     method: str
     path: str
     what: str
     status: int
     changed: Changed | None = None
     more: int = 0
-    """Refusals like it in the minute before, which have no lines of their own."""
+    """Similar refusals in the previous minute without lines of their own."""
 
 
 class AuditLog:
-    """Appends records to a file; raises ApiError where it cannot be had at all.
+    """Appends records to a file; raises ApiError if the file cannot be opened at all.
 
-    A file that would have more than `max_bytes` becomes FILE.1, that one FILE.2 and so on, up to `kept`. Where a record
-    cannot be written later, `failed` counts it and the log says so: requests go on.
+    A file that would exceed `max_bytes` becomes FILE.1, that one FILE.2 and so on, up to `kept`. If writing fails
+    later, `failed` counts the record and the log reports it: requests go on.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class AuditLog:
         self._path, self.now_ns = path, now_ns
         self._max_bytes, self._kept = max_bytes, kept
         self.written = self.failed = self.gathered = 0
-        """Of these `gathered` are refusals that have no line of their own."""
+        """`gathered` counts the records that are refusals without lines of their own."""
         self._file: int | None = None
         self._size = 0
         self._refusals: dict[tuple[str, ...], tuple[AuditRecord, int]] = {}
@@ -83,7 +83,7 @@ class AuditLog:
         self.reopen()
 
     def reopen(self) -> None:
-        """Open the file again, as after it was renamed."""
+        """Reopen the file, for example after a rename."""
         if self._path is None:
             return
         try:
@@ -115,7 +115,7 @@ class AuditLog:
         self.written += 1
 
     def refuse(self, record: AuditRecord) -> None:
-        """Take a refusal: append it if it is the first of its kind for a minute, else count it."""
+        """Record a refusal: append the first of its kind in a minute, count the others."""
         if record.time_ns - self._since_ns >= WINDOW_NS:
             self.flush()
         key = group_of(record.client), record.who, record.role, str(record.status)
@@ -130,7 +130,7 @@ class AuditLog:
             self.gathered += 1
 
     def flush(self) -> None:
-        """Append how many refusals of each kind there were beside those that have lines, and begin another minute."""
+        """Append the number of further refusals of each kind, and begin a new minute."""
         refusals, self._refusals, self._since_ns = self._refusals, {}, self.now_ns()
         for first, count in refusals.values():
             if count > _lines_of(first):
@@ -138,7 +138,7 @@ class AuditLog:
                 self.write(replace(first, time_ns=self._since_ns, path="", what="", more=more))
 
     async def keep(self) -> None:
-        """Flush each minute until cancelled."""
+        """Flush every minute until cancelled."""
         while True:
             await asyncio.sleep(WINDOW_NS / 1e9)
             self.flush()
@@ -168,5 +168,5 @@ class AuditLog:
 
 
 def _lines_of(record: AuditRecord) -> int:
-    """Return how many refusals like one have lines of their own in a window: more where the caller is known."""
+    """Return how many refusals of this kind get lines of their own in a window: more if the caller is known."""
     return _LINES_OF_KNOWN if record.role else 1

@@ -1,4 +1,4 @@
-"""The routes of batches: several requests in one, each carried out or refused by itself."""
+"""Routes for batches: several requests in one, each carried out or refused separately."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def batch_routes(service: Service) -> list[Any]:
 
 
 def _note(request: _Asked, words: Sequence[str], found: Sequence[object]) -> None:
-    """Leave for the audit log what became of each request."""
+    """Record the outcome of each request for the audit log."""
     statuses = [one.status if isinstance(one, ApiError) else _DONE for one in found]
     request.scope["state"][PARTS] = tuple(zip(words, statuses, strict=True))
 

@@ -1,4 +1,4 @@
-"""Who asks, as routes see it: whether that still counts, and what it may hold open."""
+"""Callers of routes: whether their credentials are still valid, and what they may hold open."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal
 
 CALLER: Final = "millrace.caller"
-"""Where a request's state has its caller."""
+"""Key of the caller in a request's state."""
 
 
 class WatchBook:
-    """Watches that are open: all users' together leave room for those of nodes, centres and schedulers."""
+    """Open watches: those of all users leave room for nodes, centres and schedulers."""
 
     def __init__(self, most: int, of_user: int) -> None:
         self._of_users, self._of_user = max(1, int(most * USERS_SHARE)), of_user
@@ -25,7 +25,7 @@ class WatchBook:
         self.refused = 0
 
     def take(self, owner: str) -> Callable[[], None]:
-        """Count a user's watch; return what counts it out again. Raise TooManyError, UnavailableError."""
+        """Count a user's watch; return a function that gives it back. Raise TooManyError, UnavailableError."""
         problem: TooManyError | UnavailableError | None = None
         if self._open.get(owner, 0) >= self._of_user:
             problem = TooManyError(f"{owner} has {self._of_user} watches open, there can be no more")
@@ -46,7 +46,7 @@ class WatchBook:
 
 @dataclass(slots=True)
 class Caller:
-    """Who asks; `confirm` raises AccessError once that does not count any more."""
+    """Caller of a request; `confirm` raises AccessError once its credentials are no longer valid."""
 
     principal: Principal
     confirm: Callable[[], object]
@@ -54,24 +54,24 @@ class Caller:
     _held: list[Callable[[], None]] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise UnauthorizedError where the token was revoked, or has expired, since the request began."""
+        """Raise UnauthorizedError if the token was revoked or has expired since the request began."""
         try:
             self.confirm()
         except AccessError as error:
             raise UnauthorizedError(str(error)) from None
 
     def hold_watch(self) -> None:
-        """Count a watch until the request ends; raise TooManyError or UnavailableError where there is no room."""
+        """Count a watch until the request ends; raise TooManyError or UnavailableError if there is no room."""
         if is_user(self.principal.role):
             self._held.append(self.watches.take(str(self.principal)))
 
     def leave(self) -> None:
-        """Give back all that is held: the request has ended."""
+        """Release everything held at the end of the request."""
         while self._held:
             self._held.pop()()
 
 
 def caller_of(request: Any) -> Caller:  # noqa: ANN401 - Litestar's, of whatever principal
-    """Return who asks a request."""
+    """Return the caller of a request."""
     found: Caller = request.scope["state"][CALLER]
     return found

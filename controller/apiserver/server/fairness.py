@@ -1,7 +1,7 @@
-"""Requests that are worked on at a time: of users so many, each user's turn by what it has used so far.
+"""Fair queueing: a limited number of users' requests run at a time, and the user who has used least goes first.
 
-Priority and fairness as Kubernetes has them, with a queue for each principal: what nodes, centres, schedulers and
-administrators ask is never queued, what users ask waits in their own queues, which are bounded in length and in time.
+Priority and fairness as in Kubernetes, with a queue per principal: requests of nodes, centres, schedulers and
+administrators are never queued; users' requests wait in queues bounded in length and time.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from controller.common.errors import TooManyError
 from dataplane.rpc.access import Role
 
 _KEPT: Final = 4096
-"""Principals whose use is remembered."""
+"""Principals whose usage is remembered."""
 _LEAST_COST_S: Final = 0.001
-"""Of a request, however fast: parsing it and answering take as long."""
+"""Minimum cost of a request: parsing and answering take as long."""
 
 
 def is_user(role: Role) -> bool:
-    """Return whether a role has no part in running the system, so that others' work goes first."""
+    """Return whether a role has no part in running the system, and so yields to the others."""
     return role in {Role.USER, Role.WORKER}
 
 
 @dataclass(slots=True, eq=False)
 class _Flow:
-    """A principal's requests."""
+    """Queue and usage of a principal."""
 
     used_s: float
     running: int = 0
@@ -36,7 +36,7 @@ class _Flow:
 
 
 class Seat:
-    """The right to be worked on; given back once, by whoever is first to say so."""
+    """Permission to run; released once, by whoever does so first."""
 
     def __init__(self, give_back: Callable[[], None] | None = None) -> None:
         self._give_back = give_back
@@ -49,7 +49,7 @@ class Seat:
 
 
 class FairQueue:
-    """See the module; of one event loop. `seats` requests at a time, `queued` of one principal wait up to `wait_s`.
+    """See the module. `seats` requests run at a time, `queued` per principal wait up to `wait_s`; for one event loop.
 
     `now_s` is a clock of which only differences count.
     """
@@ -58,11 +58,11 @@ class FairQueue:
         self._free, self._queued, self._wait_s, self._now_s = seats, queued, wait_s, now_s
         self._flows: dict[str, _Flow] = {}
         self._reached_s = 0.0
-        """What the principal had used whose turn it was last: who comes anew begins there, without a credit."""
+        """Usage of the principal served last: newcomers start there, without credit."""
         self.waiting = 0
 
     async def take(self, principal: str) -> Seat:
-        """Return a seat; raise TooManyError where too many wait already, or for too long."""
+        """Return a seat; raise TooManyError if too many requests wait, or after waiting too long."""
         flow = self._flow(principal)
         if self._free and not self.waiting:
             return self._seat(flow)
@@ -85,7 +85,7 @@ class FairQueue:
         if turn in flow.waiting:
             flow.waiting.remove(turn)
             self.waiting -= 1
-        elif turn.done() and not turn.cancelled():  # it was called up, and has gone: the next one is
+        elif turn.done() and not turn.cancelled():  # it was granted, but the caller has gone: pass it on
             flow.running -= 1
             self._free += 1
             self._call_up()
@@ -107,12 +107,12 @@ class FairQueue:
         return Seat(give_back)
 
     def _call_up(self) -> None:
-        """Give free seats to who has used least."""
+        """Give free seats to the principals with the least usage."""
         while self._free and self.waiting:
             flow = min((one for one in self._flows.values() if one.waiting), key=lambda one: one.used_s + one.running)
             turn = flow.waiting.popleft()
             self.waiting -= 1
-            if turn.done():  # given up, and not yet left
+            if turn.done():  # cancelled, but not yet removed
                 continue
             self._reached_s = max(self._reached_s, flow.used_s)
             self._free -= 1

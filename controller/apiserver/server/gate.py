@@ -1,4 +1,4 @@
-"""What every request passes before any route: who calls, how often, how much; and what is noted of it afterwards."""
+"""Gate in front of all routes: authenticates callers, limits rate and size, and writes the audit log."""
 
 from __future__ import annotations
 
@@ -46,32 +46,32 @@ _MOST_BUCKETS: Final = 4096
 _BODILESS: Final = ("GET", "HEAD")
 _REFUSED: Final = (401, 403, 429, 503)
 WHAT: Final = "millrace.what"
-"""Where a route leaves what it is about, for the audit log."""
+"""Key for a route to name its subject for the audit log."""
 PARTS: Final = "millrace.parts"
-"""Where a route leaves what each request of a batch is about, and its status: each is a line of the audit log."""
+"""Key for a route to list the subject and status of each request in a batch: one audit line each."""
 CHANGED: Final = "millrace.changed"
-"""Where a route leaves the resource that it has changed, for the audit log."""
+"""Key for a route to store the changed resource for the audit log."""
 AUDITED: Final = "millrace.audited"
-"""Where a route says that the audit log is to have it even though it only reads."""
+"""Key for a route to request auditing although it only reads."""
 PATIENCE_S: Final = "millrace.patience_s"
-"""Where a route says how long its reader may take nothing of the answer."""
+"""Key for a route to set how long its reader may stall."""
 _DAMPED_S: Final = (1.0, 3.0)
-"""How long a refusal for asking too much waits, so that who asks again at once costs little, and not all at once."""
+"""Delay of a rate-limit refusal, randomised, so that clients retrying at once cost little and spread out."""
 _DRAINED_BYTES: Final = 256 << 10
 _DRAINED_S: Final = 1.0
 _STREAMED: Final = re.compile(r"/v1/(nodes/[^/]+/sessions/[^/]+/output|execs/[^/]+/input)")
-"""Routes that read their body as it comes, with limits of their own."""
+"""Routes that stream their request body, with limits of their own."""
 
 
 class Buckets:
-    """Token buckets by name; those that were not used for longest make room for others."""
+    """Token buckets by name; the least recently used make room for others."""
 
     def __init__(self, per_s: int, clock: Clock) -> None:
         self._per_s, self._clock = per_s, clock
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Return whether one more is allowed now."""
+        """Take a token; return False if there is none."""
         bucket = self._buckets.pop(name, None) or TokenBucket(self._per_s, self._clock)
         self._buckets[name] = bucket
         if len(self._buckets) > _MOST_BUCKETS:
@@ -81,7 +81,7 @@ class Buckets:
 
 @dataclass(slots=True)
 class _Asked:
-    """A request, as far as it is known."""
+    """A request and what is known about it so far."""
 
     client: str
     principal: Principal | None = None
@@ -92,7 +92,7 @@ class _Asked:
 
 
 class _StreamedBody:
-    """A body that is read as it comes. An answer ends its connection: whoever still writes would see it too late."""
+    """A streamed request body. An answer ends its connection: a client still writing would see it too late."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive, self._is_whole = receive, False
@@ -104,7 +104,7 @@ class _StreamedBody:
         return message
 
     def answering(self, send: Send) -> Send:
-        """Return what sends an answer, after a little more of a body that nobody wants: so its writer gets to it."""
+        """Wrap `send` to drain a little of the unread body first, so that the writer gets to read the answer."""
 
         async def answer(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -123,7 +123,7 @@ class _StreamedBody:
 
 
 class Gate:
-    """An ASGI application in front of another one, whose requests have `user` and a whole body."""
+    """ASGI middleware that gives the application requests with a `user` and a complete body."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Gate:
         audit_reads: bool = False,
         prepare: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`prepare` is awaited before `principal_of` is asked for a token, so that what it needs is there."""
+        """`prepare` is awaited before each `principal_of`, to load what it needs."""
         self._application, self._principal_of, self._limits = application, principal_of, limits
         self._prepare = prepare
         self._audit, self._metrics, self._audit_reads = audit, metrics, audit_reads
@@ -149,11 +149,11 @@ class Gate:
         self.watches = WatchBook(limits.watches, limits.watches_of_one)
 
     async def local(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a socket that only its own user can open: who shows no token is its administrator."""
+        """Serve a socket that only its owner can open: without a token the caller is its administrator."""
         await self._serve(scope, receive, send, LOCAL)
 
     async def remote(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve an address of the network: who shows no token is refused."""
+        """Serve a network address: requests without a token are refused."""
         await self._serve(scope, receive, send, None)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, without_token: Principal | None) -> None:
@@ -163,7 +163,7 @@ class Gate:
         answer, caller, seat = self._answering(asked, scope, send), None, Seat()
         try:
             if self._prepare is not None and (header := _authorization(scope)) is not None:
-                with contextlib.suppress(AccessError):  # as the same token is refused for it below
+                with contextlib.suppress(AccessError):  # the same token is refused for it below
                     await self._prepare(bearer(header))
             caller = self._identified(scope, asked, without_token)
             asked.principal = caller.principal
@@ -183,7 +183,7 @@ class Gate:
         except ApiError as error:
             if isinstance(error, TooManyError | UnavailableError):
                 await asyncio.sleep(random.uniform(*_DAMPED_S))
-            # What is left of a body is not read; nor does who has no room, or is a stranger, keep a connection.
+            # The rest of the body is not read. Neither strangers nor callers without room keep their connection.
             stays = isinstance(error, TooManyError) and caller is not None and scope["method"] in _BODILESS
             await _refuse(error, answer, closes=not stays)
         finally:
@@ -213,7 +213,7 @@ class Gate:
         return Caller(found, shown, self.watches)
 
     def _admit(self, scope: Scope, principal: Principal) -> None:
-        """Have the connection be a principal's; raise TooManyError or UnavailableError where that is too much."""
+        """Assign the connection to a principal; raise TooManyError or UnavailableError if it has too many."""
         of_user, owner = is_user(principal.role), str(principal)
         problem = scope[ADMIT](owner, is_user=of_user)
         if problem is not None:
@@ -290,7 +290,7 @@ class Gate:
 
 
 def _giving_back(seat: Seat, send: Send) -> Send:
-    """Return what sends an answer, whose work is over once it begins: a reader may take its time, a watch all day."""
+    """Wrap `send` to release the seat when the answer begins: reading may take long, a watch all day."""
 
     async def answer(message: dict[str, Any]) -> None:
         seat.release()
@@ -305,7 +305,7 @@ def _authorization(scope: Scope) -> str | None:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that was read already, and then what happens to the connection."""
+    """Return a `receive` that replays a body already read, then reports the connection's events."""
     given = False
 
     async def replay() -> Any:  # noqa: ANN401 - ASGI's messages

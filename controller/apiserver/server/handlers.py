@@ -1,4 +1,4 @@
-"""The routes of a kind of resources: list and watch, get, create, replace, replace the status, delete."""
+"""Routes of a resource kind: list and watch, get, create, replace, replace the status, delete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NDJSON: Final = "application/x-ndjson"
 MOST_LISTED: Final = 1000
 _AT_ONCE: Final = 64
-"""Resources that are encoded before others have their turn."""
+"""Resources to encode before yielding to other tasks."""
 _PAGE_BYTES: Final = 8 << 20
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -52,7 +52,7 @@ IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", max_length=32, 
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a page begins: after a name, at a revision."""
+    """Start of a page: after a name, at a revision."""
 
     revision: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
     after: str
@@ -131,7 +131,7 @@ def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
 
 
 async def _while_it_counts(caller: Caller, lines: Any, service: Service) -> AsyncIterator[bytes]:  # noqa: ANN401
-    """Yield a watch's lines, of which there is one at each heartbeat, until its caller's token counts no more."""
+    """Yield a watch's lines, at least one per heartbeat, until its caller's token becomes invalid."""
     async with aclosing(lines):
         async for line in lines:
             try:
@@ -144,9 +144,9 @@ async def _while_it_counts(caller: Caller, lines: Any, service: Service) -> Asyn
 
 
 async def _page_of(found: Listing[Any]) -> bytes:
-    """Return a `ResourceList` as JSON; others have their turn between its pieces.
+    """Return a `ResourceList` as JSON; yields to other tasks between pieces.
 
-    A page ends before it has more than `_PAGE_BYTES`, however few resources are on it.
+    A page ends before it exceeds `_PAGE_BYTES`, however few resources it has.
     """
     parts, size, after = list[bytes](), 0, found.after
     for start in range(0, len(found.items), _AT_ONCE):
@@ -166,7 +166,7 @@ async def _page_of(found: Listing[Any]) -> bytes:
 
 
 def _note(request: _Asked, found: Any, written: Any) -> None:  # noqa: ANN401 - a resource
-    """Leave for the audit log which resource it was, and a digest of what was written."""
+    """Record the resource for the audit log, with a digest of what was written."""
     metadata = found.metadata
     digest = hashlib.sha256(_ENCODER.encode([metadata.labels, written])).hexdigest()
     request.scope["state"][CHANGED] = Changed(
@@ -175,7 +175,7 @@ def _note(request: _Asked, found: Any, written: Any) -> None:  # noqa: ANN401 - 
 
 
 def expected_of(if_match: str | None) -> int | None:
-    """Return the revision that a writer expects; raise InvalidError."""
+    """Return the revision in If-Match; raise InvalidError."""
     if if_match is None or if_match.strip() == "*":
         return None
     text = if_match.strip().strip('"')
@@ -185,7 +185,7 @@ def expected_of(if_match: str | None) -> int | None:
 
 
 def _aged(age_ns: int | None) -> dict[str, str]:
-    """Return what says how old an answer is that the storage did not give."""
+    """Return the header with an answer's age if it was served without the storage."""
     if age_ns is None:
         return {}
     return {"Age": str(age_ns // 1_000_000_000), "Millrace-Storage": "away"}

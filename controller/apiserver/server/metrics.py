@@ -1,4 +1,4 @@
-"""Counters of the server, as Prometheus reads them; labels are bounded."""
+"""Metrics of the server for Prometheus; label values are bounded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OTHERS: Final = ("bindings", "releases", "dispatches", "picks", "completions", 
 
 
 class Metrics:
-    """Counters of requests, and what service and audit log count."""
+    """Counters of requests, and of what the service and the audit log count."""
 
     def __init__(self, service: Service, audit: AuditLog, sessions: SessionBoard) -> None:
         self.read_load: Callable[[], DaemonLoad] = lambda: NO_LOAD
@@ -44,16 +44,16 @@ class Metrics:
 
     @property
     def displaced_strangers(self) -> int:
-        """Connections of strangers that had to make room."""
+        """Connections of strangers closed to make room."""
         return 0 if self.connections is None else self.connections.displaced
 
     @property
     def refused_watches(self) -> int:
-        """Watches beyond the shares of users."""
+        """Watches refused beyond the users' share."""
         return 0 if self.user_watches is None else self.user_watches.refused
 
     def note_slow_reader(self) -> None:
-        """Count a connection that was closed as nothing of an answer was taken."""
+        """Count a connection closed because its reader stalled."""
         self.slow_readers += 1
 
     def note_slow_request(self) -> None:
@@ -65,7 +65,7 @@ class Metrics:
         self.refused_connections += 1
 
     def note(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         parts = path.split("/")
         word = parts[2] if len(parts) > 2 and parts[1] == "v1" else ""
         what = word if word in BY_PLURAL or word in _OTHERS else "other"
@@ -74,12 +74,12 @@ class Metrics:
         self.over_rate += status == TooManyError.status
 
     def text(self) -> bytes:
-        """Return all of it in Prometheus' format."""
+        """Return all metrics in Prometheus' format."""
         return generate_latest(self._registry)
 
 
 class _State(Collector):
-    """What is as it is when somebody looks."""
+    """Gauges read at scrape time."""
 
     def __init__(self, metrics: Metrics, service: Service, audit: AuditLog, sessions: SessionBoard) -> None:
         self._metrics, self._service, self._audit, self._sessions = metrics, service, audit, sessions

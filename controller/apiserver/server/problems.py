@@ -1,4 +1,4 @@
-"""Refusals as HTTP has them: RFC 9457, whose `detail` is the one line of our errors."""
+"""Refusals over HTTP: RFC 9457, with the error's single line as `detail`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.common.errors import ApiError, TooManyError
 LOGGER = logging.getLogger("millrace.api")
 
 BODY: Final = "millrace.body"
-"""Where the gate leaves a request's body."""
+"""Key for the gate to store a request's body."""
 MEDIA_TYPE: Final = "application/problem+json"
 
 
@@ -26,7 +26,7 @@ def problem_of(status: int, detail: str) -> Problem:
 
 
 def headers_of(error: ApiError) -> dict[str, str]:
-    """Return the headers that a refusal has."""
+    """Return the headers of a refusal."""
     found = {"Cache-Control": "no-store"}
     if isinstance(error, TooManyError):
         found["Retry-After"] = str(max(1, round(error.wait_s)))
@@ -36,18 +36,18 @@ def headers_of(error: ApiError) -> dict[str, str]:
 
 
 def encoded(problem: Problem) -> bytes:
-    """Return a refusal's body."""
+    """Encode the body of a refusal."""
     return msgspec.json.encode(problem) + b"\n"
 
 
 def refused(_: Request[Any, Any, Any], error: ApiError) -> Response[bytes]:
-    """Answer one of our errors."""
+    """Answer one of this project's errors."""
     problem = problem_of(error.status, str(error))
     return Response(encoded(problem), status_code=error.status, media_type=MEDIA_TYPE, headers=headers_of(error))
 
 
 def malformed(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Answer what Litestar refuses: no such route, a parameter or a body that is not what the schema says."""
+    """Answer a refusal by Litestar: an unknown route, or a parameter or body that violates the schema."""
     extra: Any = error.extra
     lines = [_in_words(part) for part in extra] if isinstance(extra, list) else []
     if isinstance(extra, list) and any(isinstance(part, dict) and part.get("source") == "body" for part in extra):
@@ -58,13 +58,13 @@ def malformed(request: Request[Any, Any, Any], error: HTTPException) -> Response
 
 
 def too_deep(_: Request[Any, Any, Any], __: Exception) -> Response[bytes]:
-    """Answer a body whose parts are in one another without end."""
+    """Answer a body that is nested too deeply."""
     problem = problem_of(400, "the body's parts are in one another too deeply")
     return Response(encoded(problem), status_code=400, media_type=MEDIA_TYPE)
 
 
 def failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Answer a mistake of ours: the log says what it is."""
+    """Answer an internal error: the log has the details."""
     LOGGER.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
     LOGGER.debug("where", exc_info=error)
     problem = problem_of(500, "the server has made a mistake, which its log names")
@@ -72,7 +72,7 @@ def failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
 
 
 def _wrong_in_body(request: Request[Any, Any, Any]) -> list[str]:
-    """Return what is wrong with a body, by msgspec's own words: Litestar shortens the key."""
+    """Return the errors in a body, in msgspec's own words: Litestar shortens the key."""
     schema = request.route_handler.parsed_fn_signature.parameters["data"].annotation
     try:
         msgspec.json.decode(request.scope["state"][BODY], type=schema)

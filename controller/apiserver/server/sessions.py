@@ -1,7 +1,7 @@
-"""The routes of sessions: logs and commands for users, the other end of both for nodes.
+"""Routes of sessions: logs and commands for users, and the other end of both for nodes.
 
-Nodes listen nowhere: each keeps one request open over which it hears of sessions, and answers with requests whose
-bodies are streams of frames. Whoever does not take its end of a stream holds up the other end, and nobody else.
+Nodes do not listen: each keeps one request open over which it learns of sessions, and answers with requests whose
+bodies are streams of frames. A slow end of a stream holds up only the other end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WHAT_BYTES: Final = 200
 
 
 def session_routes(sessions: SessionService) -> list[Any]:
-    """Return the routes."""
+    """Return the routes of sessions."""
     return [*_of_users(sessions), *_of_nodes(sessions)]
 
 
@@ -116,7 +116,7 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
 async def _answer(
     request: _Asked, sessions: SessionService, session: Session, *, as_frames: bool = False
 ) -> Response[bytes]:
-    """Answer with a session's output: as frames where they are asked for, else its bytes alone."""
+    """Answer with a session's output: as frames if requested, else only the bytes."""
     frames = await sessions.output(session)
     if as_frames or MEDIA_TYPE in request.headers.get("accept", ""):
         return _streamed(request, sessions, _encoded(request, frames), MEDIA_TYPE)
@@ -134,9 +134,9 @@ def _streamed(
 
 
 async def _lines(caller: Caller, requests: AsyncGenerator[SessionRequest | None, None]) -> AsyncIterator[bytes]:
-    """Yield requests as lines of JSON, an empty line at the beginning and where there is none for a while.
+    """Yield requests as JSON lines, with an empty line at the start and while there are none.
 
-    It ends where the node's token counts no more: whoever asks again hears why.
+    The stream ends once the node's token becomes invalid: its next request is told why.
     """
     yield b"\n"
     async with aclosing(requests):
@@ -147,7 +147,7 @@ async def _lines(caller: Caller, requests: AsyncGenerator[SessionRequest | None,
 
 
 async def _encoded(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncIterator[bytes]:
-    """Yield frames, of which there is one at each heartbeat, until the caller's token counts no more."""
+    """Yield frames, at least one per heartbeat, until the caller's token becomes invalid."""
     async with aclosing(frames):
         async for frame in frames:
             try:
@@ -159,7 +159,7 @@ async def _encoded(request: _Asked, frames: AsyncGenerator[Frame, None]) -> Asyn
 
 
 async def _bytes(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncIterator[bytes]:
-    """Yield what is in frames; what fails under way ends the connection, so that nobody takes a part for the whole."""
+    """Yield the bytes in frames; a later failure aborts the connection, lest a part pass for the whole."""
     async with aclosing(frames):
         async for frame in frames:
             if frame.stream is Stream.ERROR or not _counts(caller_of(request)):
@@ -170,7 +170,7 @@ async def _bytes(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncI
 
 
 async def _body(request: _Asked, sessions: SessionService, session: Session) -> AsyncIterator[bytes]:
-    """Yield a body as it comes, until it ends or the session does; raise UnavailableError for one that goes silent."""
+    """Yield a body as it arrives, until it or the session ends; raise UnavailableError if it goes silent."""
     request.scope["state"][PATIENCE_S] = sessions.board.limits.idle_s
     silence_s = sessions.board.limits.silence_s
     ended = asyncio.ensure_future(session.ended.wait())
@@ -202,6 +202,6 @@ def _counts(caller: Caller) -> bool:
 
 
 def _note(request: _Asked, what: str) -> None:
-    """Leave a word for the audit log, which has a line for reads of logs as well."""
+    """Mark the request for the audit log, which records reads of logs as well."""
     request.scope["state"][WHAT] = what
     request.scope["state"][AUDITED] = True

@@ -1,1 +1,1 @@
-"""Logs of containers and commands run in them: from the user through the API server to the pod's node."""
+"""Container logs and commands: from the user through the API server to the pod's node."""

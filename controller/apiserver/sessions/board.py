@@ -1,4 +1,4 @@
-"""The sessions that are open: who asked, which node is to answer; bounded in number, in bytes and in time."""
+"""Open sessions with their requesters and nodes; bounded in number, bytes and time."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from controller.common.errors import ApiError, NotFoundError, TooManyError, Unav
 from dataplane.rpc.access import Principal
 
 PIPE_BYTES: Final = 256 << 10
-"""Unread in one direction of a session; whoever writes more waits."""
+"""Unread bytes per direction of a session; beyond that the writer waits."""
 MOST_OF_NODE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """At most `most` sessions, of one principal `of_principal`.
+    """At most `most` sessions, `of_principal` per principal.
 
-    A node begins to answer within `answer_s`, and whoever asked for a command's output to read within twice that. A
-    session in which nothing is said for `idle_s` ends, one whose connections are silent for `silence_s` as well;
-    `keep_alive_s` is how often the server says that it is there.
+    A node must begin to answer within `answer_s`, and the requester of a command begin to read its output within twice
+    that. A session without data for `idle_s` ends, as does one whose connections are silent for `silence_s`;
+    `keep_alive_s` is the server's keep-alive interval.
     """
 
     most: int = 256
@@ -39,40 +39,40 @@ class SessionLimits:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """A session and what has become of it."""
+    """A session and its state."""
 
     request: SessionRequest
     node: str
     owner: Principal
     said_ns: int
-    """When something was said last, by the board's clock."""
+    """Time of the last data, by the board's clock."""
     error: ApiError | None = None
-    """What it has ended with."""
+    """Error that ended it."""
     is_answered: bool = False
-    """Whether its node has begun to answer; once."""
+    """True once its node has begun to answer."""
     is_read: bool = False
     has_input: bool = False
-    """Whether the node reads its input."""
+    """True once the node reads its input."""
     is_fed: bool = False
-    """Whether somebody writes its input now."""
+    """True while a client writes its input."""
     output: Pipe = field(default_factory=lambda: Pipe(PIPE_BYTES))
     input: Pipe = field(default_factory=lambda: Pipe(PIPE_BYTES))
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def number(self) -> str:
-        """What it is found by."""
+        """Number that identifies the session."""
         return self.request.number
 
 
 class SessionBoard:
-    """See the module; of one event loop. `now_ns` is monotonic."""
+    """See the module; for one event loop. `now_ns` is monotonic."""
 
     def __init__(self, limits: SessionLimits, now_ns: Callable[[], int]) -> None:
         self.limits, self.now_ns = limits, now_ns
         self._sessions: dict[str, Session] = {}
         self._streams: dict[str, asyncio.Event] = {}
-        """By node, what wakes the connection over which it hears of sessions."""
+        """By node, the event that wakes the connection over which it learns of sessions."""
         self._is_stopped = False
         self.opened = self.refused = self.unanswered = 0
 
@@ -80,9 +80,9 @@ class SessionBoard:
         return len(self._sessions)
 
     def open(self, request: SessionRequest, node: str, owner: Principal) -> Session:
-        """Have a node be asked; raise TooManyError, UnavailableError where there are too many sessions.
+        """Open a session with a node; raise TooManyError, UnavailableError if there are too many.
 
-        The number that the request has is replaced by one that nobody can guess.
+        The request's number is replaced by an unguessable one.
         """
         self._check_room(node, owner)
         number = secrets.token_urlsafe(24)
@@ -96,15 +96,15 @@ class SessionBoard:
         return session
 
     def of_node(self, node: str, number: str) -> Session:
-        """Return a session that a node is to answer; raise NotFoundError."""
+        """Return a session for a node to answer; raise NotFoundError."""
         return self._found(number, lambda session: session.node == node)
 
     def of_owner(self, owner: Principal, number: str) -> Session:
-        """Return a session that somebody has asked for himself; raise NotFoundError."""
+        """Return a session that this principal opened; raise NotFoundError."""
         return self._found(number, lambda session: session.owner == owner)
 
     def close(self, session: Session, error: ApiError) -> None:
-        """End a session; whoever still writes or reads gets the error."""
+        """End a session; its reader and writer get the error."""
         if self._sessions.pop(session.number, None) is None:
             return
         session.error = error
@@ -113,9 +113,9 @@ class SessionBoard:
         session.ended.set()
 
     async def requests(self, node: str) -> AsyncGenerator[SessionRequest | None, None]:
-        """Yield what a node is to answer, None at intervals; it ends when the node connects anew.
+        """Yield the sessions for a node to answer, None at intervals; ends when the node reconnects.
 
-        What an earlier connection was told and nobody has begun to answer is told again.
+        Sessions that an earlier connection was given but has not begun to answer are repeated.
         """
         if node in self._streams:
             self._streams[node].set()
@@ -139,7 +139,7 @@ class SessionBoard:
                 del self._streams[node]
 
     def stop(self) -> None:
-        """End all sessions and connections of nodes."""
+        """End all sessions and nodes' connections."""
         self._is_stopped = True
         for session in list(self._sessions.values()):
             self.close(session, UnavailableError("the server stops"))

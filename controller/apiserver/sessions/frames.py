@@ -22,15 +22,15 @@ _SIZE: Final = struct.Struct("!HH")
 _CODE: Final = struct.Struct("!i")
 
 MOST_BYTES: Final = 65_536
-"""Of a payload."""
+"""Limit of a payload."""
 MEDIA_TYPE: Final = "application/vnd.millrace.frames"
 
 
 class Stream(IntEnum):
-    """What a frame is."""
+    """Type of a frame."""
 
     KEEP_ALIVE = 0
-    """Says that there is somebody, and nothing else."""
+    """Shows that the sender is alive; carries nothing."""
     STDIN = 1
     STDOUT = 2
     STDERR = 3
@@ -38,9 +38,9 @@ class Stream(IntEnum):
     """Rows and columns of the user's terminal, 16 bits each."""
     END_OF_INPUT = 5
     EXIT = 6
-    """The end: the command's exit status, 32 bits with sign; of a log 0."""
+    """The end: the command's exit status, signed 32 bits; 0 for a log."""
     ERROR = 7
-    """The end: a line that says what went wrong."""
+    """The end: one line with the error."""
 
 
 _KNOWN: Final = frozenset(map(int, Stream))
@@ -49,7 +49,7 @@ LAST: Final = (Stream.EXIT, Stream.ERROR)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A piece of a session."""
+    """One frame of a session."""
 
     stream: Stream
     payload: bytes = b""
@@ -60,11 +60,11 @@ class Frame:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing comes after it."""
+        """True if nothing follows."""
         return self.stream in LAST
 
     def encode(self) -> bytes:
-        """Return it as it is sent."""
+        """Encode the frame."""
         return _HEAD.pack(self.stream, len(self.payload)) + self.payload
 
 
@@ -72,13 +72,13 @@ KEEP_ALIVE: Final = Frame(Stream.KEEP_ALIVE)
 
 
 class FrameDecoder:
-    """Makes frames of bytes, however they are cut; holds one frame at most."""
+    """Decodes frames from a byte stream, however it is split; buffers at most one frame."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are whole now; raise InvalidError for what is none."""
+        """Yield the frames completed by `data`; raise InvalidError for invalid ones."""
         self._buffer += data
         position = 0
         try:
@@ -96,29 +96,29 @@ class FrameDecoder:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the last frame has come whole."""
+        """True if no partial frame is buffered."""
         return not self._buffer
 
 
 def data_frames(stream: Stream, data: bytes) -> Iterator[Frame]:
-    """Yield bytes as frames, none too large."""
+    """Yield bytes as frames within the size limit."""
     for begin in range(0, len(data), MOST_BYTES):
         yield Frame(stream, data[begin : begin + MOST_BYTES])
 
 
 def exit_frame(code: int) -> Frame:
-    """Return the end of a command that has exited; of one that a signal has killed 128 + its number."""
+    """Return the final frame of a command that exited; for a signal 128 + its number."""
     return Frame(Stream.EXIT, _CODE.pack(code))
 
 
 def exit_code_of(frame: Frame) -> int:
-    """Return the exit status that a frame says; raise InvalidError."""
+    """Return the exit status in a frame; raise InvalidError."""
     code: int = _fields(_CODE, frame)[0]
     return code
 
 
 def error_frame(line: str) -> Frame:
-    """Return the end of a session that has failed, in one line."""
+    """Return the final frame of a failed session, with one line."""
     return Frame(Stream.ERROR, " ".join(line.split()).encode()[:4096])
 
 
@@ -128,12 +128,12 @@ def error_of(frame: Frame) -> str:
 
 
 def resize_frame(size: TerminalSize) -> Frame:
-    """Return what says that the user's terminal is of a size now."""
+    """Return a frame with the new size of the user's terminal."""
     return Frame(Stream.RESIZE, _SIZE.pack(size.rows, size.columns))
 
 
 def resize_of(frame: Frame) -> TerminalSize:
-    """Return the size that a frame says; raise InvalidError."""
+    """Return the size in a frame; raise InvalidError."""
     rows, columns = _fields(_SIZE, frame)
     return TerminalSize(rows=max(rows, 1), columns=max(columns, 1))
 

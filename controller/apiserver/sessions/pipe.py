@@ -1,4 +1,4 @@
-"""One direction of a session: frames between a writer and a reader of one event loop, bounded in bytes."""
+"""One direction of a session: frames between a writer and a reader in one event loop, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.common.errors import ApiError
 
 
 class Pipe:
-    """A writer waits while `capacity` bytes are unread; frames are counted with their heads."""
+    """The writer waits while `capacity` bytes are unread, frame headers included."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -21,7 +21,7 @@ class Pipe:
         self._changed = asyncio.Event()
 
     async def put(self, frame: Frame) -> None:
-        """Append a frame once there is room; raise the ApiError that the pipe was broken with."""
+        """Append a frame once there is room; raise the ApiError that broke the pipe."""
         while self._error is None and self._nbytes >= self._capacity:
             await self._change()
         if self._error is not None:
@@ -31,9 +31,9 @@ class Pipe:
         self._wake()
 
     async def get(self, keep_alive_s: float) -> Frame | None:
-        """Return the next frame, a keep-alive where none comes for so long, None after the end.
+        """Return the next frame, a keep-alive after `keep_alive_s` without one, or None after the end.
 
-        Raise the ApiError that the pipe was broken with, after what was written before.
+        Raise the ApiError that broke the pipe, after all earlier frames.
         """
         try:
             async with asyncio.timeout(keep_alive_s):
@@ -51,12 +51,12 @@ class Pipe:
         return None
 
     def end(self) -> None:
-        """Let the reader come to an end after what is there."""
+        """End the stream after the frames that are queued."""
         self._is_ended = True
         self._wake()
 
     def break_off(self, error: ApiError) -> None:
-        """Have both sides fail with this; the first one counts."""
+        """Break the pipe on both sides with this error; the first one counts."""
         self._error = self._error or error
         self._wake()
 

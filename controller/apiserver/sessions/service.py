@@ -1,4 +1,4 @@
-"""Logs and commands for principals: rights, the pod's node and nobody else, frames from one side to the other."""
+"""Logs and commands for principals: checks rights, finds the pod's node, relays frames between the two sides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_NUMBER: Final = "0" * 16
 
 
 class SessionService:
-    """See the module; `body` of a request is what comes of it, as it comes."""
+    """See the module; `body` is a request's body as it arrives."""
 
     def __init__(self, service: Service, board: SessionBoard) -> None:
         self._service, self.board = service, board
@@ -32,7 +32,7 @@ class SessionService:
     async def open_log(
         self, principal: Principal, pod: str, container: str | None, *, follow: bool, tail: int | None
     ) -> Session:
-        """Ask a pod's node for the log of a container; raise StaleError for a pod that is nowhere."""
+        """Ask a pod's node for a container's log; raise StaleError for a pod on no node."""
         access.check_logs(principal)
         found = (await self._service.get(principal, POD, pod))[0]
         request = _request(SessionKind.LOGS, found, container, follow=follow, tail=tail)
@@ -53,13 +53,13 @@ class SessionService:
         return self.board.open(request, _node_of(found), principal)
 
     def session_of(self, principal: Principal, number: str) -> Session:
-        """Return a command that a principal has asked for; raise NotFoundError for those of others, too."""
+        """Return a command that this principal started; raise NotFoundError for others' as well."""
         return self.board.of_owner(principal, number)
 
     async def output(self, session: Session) -> AsyncGenerator[Frame, None]:
         """Return the frames of a session up to its end, once its node has begun to answer.
 
-        Raise the ApiError for one that fails before; later that is a frame, too.
+        Raise ApiError if it fails before; later errors arrive as a frame.
         """
         if session.is_read:
             raise StaleError("somebody reads this session's output already")
@@ -87,7 +87,7 @@ class SessionService:
             self.board.close(session, GoneError("whoever asked for it has gone"))
 
     async def take_input(self, principal: Principal, number: str, body: AsyncIterator[bytes]) -> None:
-        """Pass input on to a command; one after the other may write it."""
+        """Pass input on to a command; only one client at a time may write it."""
         session = self.session_of(principal, number)
         if session.is_fed or not session.request.stdin:
             raise StaleError("somebody writes this session's input already" if session.is_fed else "it takes no input")
@@ -101,13 +101,13 @@ class SessionService:
             session.is_fed = False
 
     async def requests(self, principal: Principal, node: str) -> AsyncGenerator[SessionRequest | None, None]:
-        """Return what a node is to answer from now on, None at intervals."""
+        """Return the sessions for a node to answer from now on, None at intervals."""
         access.check_sessions(principal, node)
         await self._service.get(principal, NODE, node)
         return self.board.requests(node)
 
     async def take_output(self, principal: Principal, node: str, number: str, body: AsyncIterator[bytes]) -> None:
-        """Pass a node's answer on to whoever asked; raise the ApiError that has ended the session."""
+        """Pass a node's answer on to the requester; raise the ApiError that ended the session."""
         session = await self._session_of_node(principal, node, number)
         if session.is_answered:
             raise StaleError("this session is answered already")
@@ -138,7 +138,7 @@ class SessionService:
         raise UnavailableError(f"node {session.node} has ended the session before its end")
 
     async def input_of(self, principal: Principal, node: str, number: str) -> AsyncGenerator[Frame, None]:
-        """Return the input of a command as its user writes it, until the session ends."""
+        """Return a command's input as its user writes it, until the session ends."""
         session = await self._session_of_node(principal, node, number)
         if session.has_input:
             raise StaleError("somebody reads this session's input already")
@@ -154,7 +154,7 @@ class SessionService:
             yield error_frame(str(error))
 
     async def _session_of_node(self, principal: Principal, node: str, number: str) -> Session:
-        """Return a session of a pod that is on a node still; raise NotFoundError, StaleError."""
+        """Return a session of a pod that is still on the node; raise NotFoundError, StaleError."""
         access.check_sessions(principal, node)
         session = self.board.of_node(node, number)
         request = session.request
@@ -170,7 +170,7 @@ class SessionService:
         return session
 
     def _note_idle(self, session: Session, frame: Frame | None) -> None:
-        """End a session in which nothing was said for too long."""
+        """End a session that has been idle for too long."""
         idle_s = self.board.limits.idle_s
         is_idle = self.board.now_ns() - session.said_ns > idle_s * _NS_PER_S
         if is_idle and frame is not None and frame.stream is Stream.KEEP_ALIVE:
@@ -178,7 +178,7 @@ class SessionService:
 
 
 async def _frames_of(body: AsyncIterator[bytes], known: tuple[Stream, ...]) -> AsyncGenerator[Frame, None]:
-    """Yield the frames of a body; raise InvalidError for others than are taken, and for half a frame."""
+    """Yield the frames of a body; raise InvalidError for unexpected or incomplete frames."""
     decoder = FrameDecoder()
     async for data in body:
         for frame in decoder.feed(data):

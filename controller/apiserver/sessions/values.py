@@ -1,4 +1,4 @@
-"""What is said of a session, beside its frames."""
+"""Requests about sessions, besides their frames."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from dataplane.config import Strict
 _Cells = Annotated[int, Meta(ge=1, le=65_535)]
 
 Number = Annotated[str, Meta(min_length=16, max_length=64)]
-"""Of a session: nobody can guess it."""
+"""Unguessable number of a session."""
 Tail = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class SessionKind(StrEnum):
-    """What a session is for."""
+    """Purpose of a session."""
 
     LOGS = "logs"
     EXEC = "exec"
 
 
 class TerminalSize(Strict, frozen=True):
-    """Of a user's terminal, in characters."""
+    """Size of a user's terminal, in characters."""
 
     rows: _Cells
     columns: _Cells
 
 
 class SessionRequest(Strict, frozen=True):
-    """What a node is asked for: the log of a container, or a command in it.
+    """Request to a node: a container's log, or a command in it.
 
-    It is of one pod and one binding of it (`uid`, `epoch`): a node that runs another one answers with an error.
+    It names one pod and one binding of it (`uid`, `epoch`): a node with another one answers with an error.
     """
 
     number: Number
@@ -45,17 +45,17 @@ class SessionRequest(Strict, frozen=True):
     container: Name
     command: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
     terminal: TerminalSize | None = None
-    """With one the command has a terminal, and its standard error is in its output."""
+    """If set, the command has a terminal, and its standard error is part of the output."""
     stdin: bool = False
-    """Whether there will be input; without, the command's standard input is empty."""
+    """Send input to the command; otherwise its standard input is empty."""
     follow: bool = False
-    """Go on with the log as it is written."""
+    """Follow the log as it is written."""
     tail: Tail | None = None
-    """Begin with the last so many lines."""
+    """Start with this many of the last lines."""
 
 
 class ExecRequest(Strict, frozen=True):
-    """A command that is to run in a container; without a container's name, in the only one."""
+    """A command to run in a container; without a container's name, in the only one."""
 
     command: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)]
     container: Name | None = None
@@ -64,6 +64,6 @@ class ExecRequest(Strict, frozen=True):
 
 
 class ExecAnswer(Strict, frozen=True):
-    """Under which number a command's output is read, and its input written, by whoever asked for it."""
+    """The number with which the requester reads a command's output and writes its input."""
 
     number: Number

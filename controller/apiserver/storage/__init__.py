@@ -1,4 +1,4 @@
-"""Versioned keys with revisions, transactions, leases and watches: SQLite by default, etcd where several share it."""
+"""Versioned keys with revisions, transactions, leases and watches: SQLite by default, etcd if servers share it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What every storage does: versioned keys with revisions, compare-and-swap over several keys, leases, watches.
+"""Storage interface: versioned keys with revisions, compare-and-swap over several keys, leases, watches.
 
-The revision is one number for the whole storage; each transaction that changes something makes it one more.
+The revision is one number for the whole storage; each transaction that changes something increments it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from controller.apiserver.storage.values import Change, Delete, Event, Expected,
 
 
 class Storage(ABC):
-    """Keys and values that survive; all methods raise StorageError, with one line on what is wrong.
+    """Durable keys and values; all methods raise StorageError, with one line on the problem.
 
-    An acknowledged write is on the disk. Reads of the newest revision see every write that was acknowledged before.
+    An acknowledged write is on disk. Reads of the newest revision see every write acknowledged before.
     """
 
     most_waiting: int | None = None
-    """Requests that may wait in this process; None: no limit of ours."""
+    """Limit of requests waiting in this process; None: unlimited."""
 
     @property
     def waiting(self) -> int:
-        """Requests that wait in this process for their turn."""
+        """Requests waiting in this process."""
         return 0
 
     @abstractmethod
@@ -34,13 +34,13 @@ class Storage(ABC):
 
     @abstractmethod
     async def get(self, key: str, *, revision: int | None = None) -> Stored | None:
-        """Return a key, as it was at a revision or as it is; None if it was not there.
+        """Return a key, current or at a revision; None if it does not exist.
 
-        Raise CompactedError for a revision that is forgotten.
+        Raise CompactedError for a compacted revision.
         """
 
     async def get_all(self, keys: Sequence[str]) -> dict[str, Stored]:
-        """Return those of several keys that are there, each as it is; they need not be of one revision."""
+        """Return those of several keys that exist, with current values; they need not be of one revision."""
         found = await asyncio.gather(*(self.get(key) for key in keys))
         return {stored.key: stored for stored in found if stored is not None}
 
@@ -48,52 +48,52 @@ class Storage(ABC):
     async def scan(
         self, prefix: str, *, revision: int | None = None, after: str = "", limit: int | None = None
     ) -> Page:
-        """Return keys with a prefix, in order of their UTF-8 bytes: those after a key, and at most so many.
+        """Return at most `limit` keys with a prefix, after a key, in order of their UTF-8 bytes.
 
-        The pages of one scan are of the first page's revision. Raise CompactedError for a revision that is forgotten.
+        All pages of a scan are of the first page's revision. Raise CompactedError for a compacted revision.
         """
 
     @abstractmethod
     async def transact(self, changes: tuple[Change, ...], *, expected: tuple[Expected, ...] = ()) -> int:
-        """Make changes, all or none; return the revision since which they hold.
+        """Make changes, all or none; return the revision of the transaction.
 
-        Raise ConflictError, with nothing done, where a key is not as expected.
+        Raise ConflictError, with nothing changed, if a key is not as expected.
         """
 
     @abstractmethod
     async def grant(self, ttl_s: float) -> Lease:
-        """Return a new lease; it ends if it is not renewed for so long (s, from 1 on)."""
+        """Return a new lease; it ends unless renewed within this time (s, at least 1)."""
 
     @abstractmethod
     async def renew(self, lease: int) -> None:
-        """Let a lease last for its whole time from now on; raise LeaseError if it has ended."""
+        """Extend a lease to its full duration from now; raise LeaseError if it has ended."""
 
     @abstractmethod
     async def revoke(self, lease: int) -> None:
-        """End a lease, and the keys that have it; one that has ended stays so."""
+        """End a lease and delete its keys; no effect if it has ended."""
 
     @abstractmethod
     def watch(self, prefix: str, *, after: int) -> AsyncGenerator[tuple[Event, ...], None]:
-        """Yield what happens to keys with a prefix after a revision, in order, none lost, those of a revision together.
+        """Yield events of keys with a prefix after a revision, in order and without gaps, those of a revision together.
 
-        Raise CompactedError, at the first step, for a revision that is forgotten, StorageError when the storage closes.
+        Raise CompactedError, at the first step, for a compacted revision, StorageError when the storage closes.
         """
 
     @abstractmethod
     async def compact(self, revision: int) -> None:
-        """Forget what keys were before a revision; what is older can neither be read nor watched any more."""
+        """Drop history from before a revision; older revisions can no longer be read or watched."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of the storage; writes that were not acknowledged may or may not have been made."""
+        """Close the storage; unacknowledged writes may or may not take effect."""
 
     async def put(self, key: str, value: bytes, *, lease: int | None = None, expected: int | None = None) -> int:
-        """Write a key, if it was modified last at revision `expected` where that is given; return the new revision."""
+        """Write a key, if its last revision is `expected` when given; return the new revision."""
         conditions = () if expected is None else (Expected(key, expected),)
         return await self.transact((Put(key, value, lease),), expected=conditions)
 
     async def delete(self, key: str, *, expected: int | None = None) -> int:
-        """Remove a key, if it was modified last at revision `expected` where that is given; return the revision."""
+        """Delete a key, if its last revision is `expected` when given; return the new revision."""
         conditions = () if expected is None else (Expected(key, expected),)
         return await self.transact((Delete(key),), expected=conditions)
 

@@ -1,4 +1,4 @@
-"""The storage in etcd (v3), which several processes and machines may share; under a prefix of its own there."""
+"""The storage in etcd (v3), under a prefix; several processes and machines may share it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_LEASE: Final = "lease not found"
 
 @dataclass(frozen=True, slots=True)
 class EtcdSettings:
-    """Where etcd listens (`host:port`) and who one is there; keys of ours begin with `root`."""
+    """Address of etcd (`host:port`) and credentials; all keys begin with `root`."""
 
     address: str = "127.0.0.1:2379"
     root: str = "/millrace"
@@ -48,7 +48,7 @@ class EtcdSettings:
 
 
 class EtcdStorage(Storage):
-    """See `Storage`; of one event loop. While etcd is away calls fail after a time; watches go on when it is back."""
+    """See `Storage`; for one event loop. While etcd is down, calls time out; watches resume when it is back."""
 
     def __init__(self, settings: EtcdSettings) -> None:
         self._settings, self._root = settings, settings.root.encode()
@@ -68,7 +68,7 @@ class EtcdStorage(Storage):
         return int(answer.header.revision)
 
     async def get(self, key: str, *, revision: int | None = None) -> Stored | None:
-        """Return a key as it is, or as it was at a revision."""
+        """Return a key, current or at a revision."""
         check_key(key)
         request = rpc.RangeRequest(key=self._key(key), revision=revision or 0)
         answer = await self._call(self._keys.Range, request, revision)
@@ -111,7 +111,7 @@ class EtcdStorage(Storage):
         return Lease(int(answer.ID), float(answer.TTL))
 
     async def renew(self, lease: int) -> None:
-        """Let a lease last for its whole time from now on."""
+        """Extend a lease to its full duration from now."""
 
         async def once(requests: AsyncIterator[Any], timeout: float) -> Any:  # noqa: ANN401
             async for answer in self._leases.LeaseKeepAlive(requests, timeout=timeout):
@@ -126,14 +126,14 @@ class EtcdStorage(Storage):
             raise LeaseError(lease)
 
     async def revoke(self, lease: int) -> None:
-        """End a lease, and the keys that have it."""
+        """End a lease and delete its keys."""
         try:
             await self._call(self._leases.LeaseRevoke, rpc.LeaseRevokeRequest(ID=lease), lease=lease)
         except LeaseError:
             return
 
     async def watch(self, prefix: str, *, after: int) -> AsyncGenerator[tuple[Event, ...], None]:
-        """Yield what happens to keys with a prefix after a revision; where etcd is away, when it is back."""
+        """Yield events of keys with a prefix after a revision; after an outage, resume."""
         while not self._closed.is_set():
             try:
                 async with aclosing(self._follow(prefix, after)) as followed:
@@ -142,16 +142,16 @@ class EtcdStorage(Storage):
                         if events:
                             yield events
             except grpc.aio.AioRpcError:
-                # Away, or another member leads: what was missed comes after the last revision seen.
+                # etcd is down or has a new leader: missed events follow the last revision seen.
                 await asyncio.sleep(_RETRY_S)
         raise StorageError("the storage is closed")
 
     async def compact(self, revision: int) -> None:
-        """Forget what keys were before a revision, also those of others in the same etcd."""
+        """Drop history from before a revision, including that of other users of the same etcd."""
         await self._call(self._keys.Compact, rpc.CompactionRequest(revision=revision), revision)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._closed.set()
         await self._channel.close(None)
 
@@ -167,7 +167,7 @@ class EtcdStorage(Storage):
 
         async def requests() -> AsyncIterator[Any]:
             yield rpc.WatchRequest(create_request=create)
-            await self._closed.wait()  # the end of requests would be the end of the stream
+            await self._closed.wait()  # ending the requests would end the stream
 
         async for answer in self._watches.Watch(requests()):
             if answer.compact_revision:
@@ -230,7 +230,7 @@ class EtcdStorage(Storage):
 
 
 def _conflict(expected: tuple[Expected, ...], answer: Any) -> ConflictError:  # noqa: ANN401
-    """Return which key is not as expected, by what was read in the same transaction."""
+    """Return the error naming the key that is not as expected, from reads in the same transaction."""
     for condition, response in zip(expected, answer.responses, strict=True):
         items = response.response_range.kvs
         found = int(items[0].mod_revision) if items else 0
@@ -240,6 +240,6 @@ def _conflict(expected: tuple[Expected, ...], answer: Any) -> ConflictError:  # 
 
 
 def _successor(prefix: bytes) -> bytes:
-    """Return the first key after all that begin with a prefix."""
+    """Return the first key after all those with a prefix."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else b"\0"

@@ -1,4 +1,4 @@
-"""What happened last, kept for those who watch; who has fallen further behind reads it from the disk."""
+"""Recent events, kept in memory for watches; a watch that is further behind reads them from disk."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Happened = tuple[int, tuple[Event, ...]]
 
 
 class RecentEvents:
-    """The last revisions, and a way to wait for the next one; of one event loop.
+    """The latest revisions, and a way to wait for the next one; for one event loop.
 
-    `known_from` is the revision after which all are here; `newest` the last one.
+    The log is complete after revision `known_from`; `newest` is the last one.
     """
 
     def __init__(self, newest: int, capacity: int) -> None:
@@ -24,7 +24,7 @@ class RecentEvents:
         self._changed = asyncio.Event()
 
     def add(self, happened: list[Happened]) -> None:
-        """Take what has happened, in order of revisions, and wake those who wait."""
+        """Append events, in order of revisions, and wake all waiting readers."""
         if not happened:
             return
         self._revisions.extend(happened)
@@ -34,22 +34,22 @@ class RecentEvents:
         self.wake()
 
     def forget(self, revision: int) -> None:
-        """Keep nothing of a revision and those before."""
+        """Drop a revision and all before it."""
         while self._revisions and self._revisions[0][0] <= revision:
             self._revisions.popleft()
         self.known_from = max(self.known_from, revision)
 
     def wake(self) -> None:
-        """Let all who wait look again."""
+        """Wake all waiting readers."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     def since(self, revision: int, prefix: str) -> list[tuple[Event, ...]] | None:
-        """Return what happened to keys with a prefix after a revision; None if not all of it is known here."""
+        """Return events of keys with a prefix after a revision; None if the log no longer covers it."""
         if revision < self.known_from:
             return None
         found = []
-        # Watchers are nearly always at the end.
+        # Watches are nearly always at the end.
         for number, events in reversed(self._revisions):
             if number <= revision:
                 break
@@ -59,6 +59,6 @@ class RecentEvents:
         return found[::-1]
 
     async def wait_after(self, revision: int) -> None:
-        """Return when something newer than a revision is here, or `wake` was called."""
+        """Return once there is something newer than a revision, or `wake` was called."""
         if self.newest <= revision:
             await self._changed.wait()

@@ -1,4 +1,4 @@
-"""Values of the storage: keys with revisions, what is asked of them, and what happened to them."""
+"""Values of the storage: keys with revisions, requests and events."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from controller.common.errors import StorageError
 MAX_KEY_BYTES: Final = 512
 MAX_VALUE_BYTES: Final = 1 << 20
 MAX_CHANGES: Final = 128
-"""Changes, and keys looked at, of one transaction; as many as etcd takes by default."""
+"""Changes and key conditions per transaction; etcd's default limit."""
 ABSENT: Final = 0
-"""The revision of a key that is not there."""
+"""Revision of a key that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A key and its value; `created` and `modified` are revisions, `version` counts its changes since it was created.
+    """A key and its value; `created` and `modified` are revisions, `version` counts changes since creation.
 
-    With a `lease` the key goes when the lease ends.
+    With a `lease` the key is deleted when the lease ends.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Keys in order, as they were at a revision; `more` says that there are others after the last one."""
+    """Keys in order, as of one revision; `more` means that others follow."""
 
     items: tuple[Stored, ...]
     revision: int
@@ -42,7 +42,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A key is to have a value, and to go with a lease if there is one."""
+    """Set a key's value, and optionally its lease."""
 
     key: str
     value: bytes
@@ -51,7 +51,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A key is to go; one that is not there stays so."""
+    """Delete a key; no effect if it does not exist."""
 
     key: str
 
@@ -61,14 +61,14 @@ Change = Put | Delete
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A key must have been modified last at this revision, `ABSENT` for one that must not be there."""
+    """Condition that a key was last modified at this revision; `ABSENT`: that it does not exist."""
 
     key: str
     revision: int
 
 
 class EventKind(StrEnum):
-    """What happened to a key."""
+    """Type of an event."""
 
     PUT = "put"
     DELETE = "delete"
@@ -76,7 +76,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A key was written, or went; `stored` is what it is since, None where it went."""
+    """A key was written or deleted; `stored` is the new value, None after a deletion."""
 
     kind: EventKind
     key: str
@@ -86,20 +86,20 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Keeps keys for as long as it is renewed; it ends `ttl_s` after the last renewal."""
+    """Keeps keys alive while renewed; it ends `ttl_s` after the last renewal."""
 
     number: int
     ttl_s: float
 
 
 def check_key(key: str) -> None:
-    """Raise StorageError for a key that no storage keeps."""
+    """Raise StorageError for an invalid key."""
     if not key or "\0" in key or len(key.encode(errors="replace")) > MAX_KEY_BYTES or not _is_text(key):
         raise StorageError(f"a key has 1 to {MAX_KEY_BYTES} bytes of UTF-8 and no NUL: {key[:40]!r}")
 
 
 def check_transaction(expected: tuple[Expected, ...], changes: tuple[Change, ...]) -> None:
-    """Raise StorageError for a transaction that no storage takes: too large, or a key changed twice."""
+    """Raise StorageError for an invalid transaction: too large, or with a key changed twice."""
     for part in (*expected, *changes):
         check_key(part.key)
     if len(expected) > MAX_CHANGES or len(changes) > MAX_CHANGES:

@@ -14,7 +14,7 @@ from dataplane.errors import MillraceError, in_one_line, is_text
 from dataplane.version import VERSION
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What the system says of an output that takes no more."""
+"""Errors raised when an output has no room left."""
 
 _SMALLER: Final = {"collector": "collector", "controller": "controller", "switch": "controller"}
 """Commands that need less than the whole command line, and the extra that has it."""
@@ -64,7 +64,7 @@ def _check_words() -> None:
 
 
 def _run() -> None:
-    """Run the command; raise OSError, as any command may, for output that is taken by nobody."""
+    """Run the command; raise OSError, as any command may, for output that nobody accepts."""
     try:
         if sys.argv[1:] in (["--help"], ["version"], ["--version"]):
             # Typer alone is more than a hundred modules.

@@ -1,4 +1,4 @@
-"""What the daemons' commands share: the settings option, the ready line, the log."""
+"""Shared parts of the daemons' commands: the settings option, the ready line, the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataplane.notify import notify
 __all__ = ["SettingsFile", "check_outputs", "log_to_stderr", "ready", "say", "working"]
 
 _PROGRESS_S: Final = 3.0
-"""How often a command that takes long says that it is still at it."""
+"""Interval between progress messages of a long-running command."""
 
 SettingsFile = Annotated[
     Path, typer.Option("--settings", "-s", metavar="FILE", help="TOML or YAML; unknown keys are errors.")

@@ -35,7 +35,7 @@ SETTINGS: Final = {
     "scheduler": ("controller.scheduling.settings", "SchedulerSettings"),
     "up": ("controller.apps.up.settings", "UpSettings"),
 }
-"""What has a settings file, and where its schema is."""
+"""Schema of each settings file, by name."""
 
 Daemon = Annotated[str, typer.Argument(metavar="DAEMON", help=f"One of {', '.join(SETTINGS)}.")]
 

@@ -1,4 +1,4 @@
-"""Decisions as people read them: the outcome, then node by node, or centre by centre, who was refused and scored."""
+"""Print decisions for people: the outcome, then each node or centre that was refused or scored."""
 
 from __future__ import annotations
 

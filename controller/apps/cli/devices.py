@@ -24,7 +24,7 @@ _COLUMNS: Final = ("what", "model", "amount", "memory", "bus", "where")
 
 
 class Output(StrEnum):
-    """How the machine is described."""
+    """Output format of the machine's description."""
 
     TABLE = "table"
     YAML = "yaml"

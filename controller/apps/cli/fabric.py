@@ -27,7 +27,7 @@ _POLL_S: Final = 0.1
 
 
 class SwitchOption(StrEnum):
-    """Which switch runs in a kernel fabric."""
+    """Switch implementation for a kernel fabric."""
 
     MILLRACE = "millrace"
     BMV2 = "bmv2"
@@ -123,7 +123,7 @@ def _fabrics() -> list[Manifest]:
 
 
 def _started(words: Sequence[str], name: str) -> Manifest:
-    """Start a fabric in a session of its own, and return it when it is ready; raise FabricError with its last words."""
+    """Start a fabric in its own session, and return it when it is ready; raise FabricError with its last output."""
     from dataplane.errors import FabricError  # noqa: PLC0415
     from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
     from dataplane.fabric.live import standing  # noqa: PLC0415

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Feed = Annotated[str, typer.Option("--feed", metavar="ADDRESS", help="The collector's feed: unix:PATH or HOST:PORT.")]
 FEED: Final = FeedClientSettings().address
 PATIENCE_S: Final = 10.0
-"""How long a collector that can be reached may take to answer."""
+"""Time limit for an answer from a reachable collector."""
 
 T = TypeVar("T")
 
 
 def ask(feed: str, question: Callable[[FeedClient], Awaitable[T]], *, patience_s: float | None = PATIENCE_S) -> T:
-    """Return what a question finds out; raise FeedError when nobody is there, or no answer comes in time."""
+    """Return the answer to a query; raise FeedError if the collector is unreachable or answers too late."""
     from collectors.feed.client import FeedClient  # noqa: PLC0415
 
     async def asked() -> T:

@@ -14,7 +14,7 @@ from controller.apps.cli.table import Row
 
 
 class LazyGroup(TyperGroup):
-    """A group of the commands in `rows`; a class of its own for each command line sets them."""
+    """A group of the commands in `rows`; each command line sets them in a subclass."""
 
     rows: Sequence[Row]
 

@@ -1,4 +1,4 @@
-"""A daemon's load as rows of its status, and its overloads as lines of their own."""
+"""A daemon's load as rows of its status, and its overloads as separate lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What daemons log, in which form: for people, for programs, or bare for who writes time and name beside each line."""
+"""Log formats for daemons: for people, for programs, or bare where the receiver adds time and name to each line."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _COLUMNS = (
 
 
 class ModeName(StrEnum):
-    """How driver threads find out that frames are there."""
+    """Notification of driver threads about new frames."""
 
     HYBRID = "hybrid"
     POLLING = "polling"
@@ -49,7 +49,7 @@ class ModeName(StrEnum):
 
 
 class IoName(StrEnum):
-    """What frames travel through."""
+    """I/O path for frames."""
 
     RING = "ring"
     THROUGHPUT = "throughput"

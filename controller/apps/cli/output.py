@@ -27,11 +27,11 @@ Cells = Sequence[object]
 TABLE_ROWS: Final = 1000
 """A table for people is no longer; it is laid out as a whole."""
 _FRAME_WIDTH: Final = 3
-"""What a column takes besides its text."""
+"""Width of a column beyond its text."""
 
 
 class Format(StrEnum):
-    """How rows are written."""
+    """Format of rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -50,11 +50,11 @@ def _table_or_json(form: Format) -> Format:
 OneFormat = Annotated[
     Format, typer.Option("--format", "-f", callback=_table_or_json, help="For people, or one JSON object, times in ns.")
 ]
-"""Of commands that show one thing that is no list of rows."""
+"""Format option of commands that show a single object rather than rows."""
 LineFormat = Annotated[
     Format, typer.Option("--format", "-f", help="Lines for people, CSV with a header, or a JSON object a line.")
 ]
-"""Of commands that go on writing."""
+"""Format option of commands that keep writing."""
 AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 
 
@@ -111,7 +111,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Cells], title: str | None = 
 
 
 def line_of(columns: Sequence[str], cells: Cells, form: Format) -> str:
-    """Return a row as a line of its own: words apart, CSV, or a JSON object."""
+    """Return a row as a line: separate words, CSV, or a JSON object."""
     match form:
         case Format.CSV:
             return next(_csv_lines(cells, ())).removesuffix("\n")

@@ -29,7 +29,7 @@ _PAIR_COLUMNS = (
 
 
 class Figure(StrEnum):
-    """What a matrix or a picture shows."""
+    """Cost metric shown in a matrix or a picture."""
 
     DELAY = "delay"
     BANDWIDTH = "bandwidth"

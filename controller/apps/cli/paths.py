@@ -292,7 +292,7 @@ def _show_explanation(explanation: Explanation, now_ns: int) -> None:
 
 
 def _label(explanation: Explanation, figures: PathFigures, now: str) -> str:
-    """Return what a candidate is beside: the path that the flow is on, the one that it is pinned to."""
+    """Return notes on a candidate: the flow's current path, the path it is pinned to."""
     at = now if figures.switches == explanation.present.switches else ""
     return f"{at} pinned".strip() if figures.switches == explanation.pinned else at
 

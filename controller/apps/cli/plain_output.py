@@ -1,7 +1,7 @@
-"""What commands print: text of users, nodes and centres, in which a terminal finds nothing to obey.
+"""Print text from users, nodes and centres with nothing in it that a terminal would obey.
 
-Everything printed passes here, whichever command prints it. Logs of containers and commands run in them are bytes, and
-go to the terminal as they are, as with kubectl: whoever asks for them has asked for what the container says.
+All command output passes through here. Container logs and the output of commands run in containers are bytes and go to
+the terminal unchanged, as with kubectl: the user asked for what the container writes.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """How resources are written."""
+    """Output format of resources."""
 
     TABLE = "table"
     CSV = "csv"
@@ -145,7 +145,7 @@ def _yaml(content: object) -> str:
 
 
 def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any part of a resource
-    """Return a value as plain data, without what is as it would be had nobody said anything."""
+    """Return a value as plain data, without fields that have their defaults."""
     import msgspec  # noqa: PLC0415
 
     if isinstance(value, msgspec.Struct):

@@ -22,7 +22,7 @@ _FRAME_INTERVAL_US = 1_000
 
 
 class Shape(StrEnum):
-    """What `millrace trace` prints."""
+    """Output format of `millrace trace`."""
 
     TEXT = "text"
     JSON = "json"

@@ -23,7 +23,7 @@ _COLUMNS: Final = ("daemon", "state", "pid", "for", "restarts", "health")
 
 
 class TimeOption(StrEnum):
-    """Whose time the fabric runs in."""
+    """Clock of the fabric."""
 
     VIRTUAL = "virtual"
     KERNEL = "kernel"

@@ -28,7 +28,7 @@ _NS_PER_MS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the command line says."""
+    """Command-line options."""
 
     topology: str
     time: str

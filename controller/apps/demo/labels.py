@@ -1,4 +1,4 @@
-"""Where figures stand in a picture: on or beside their own link, off boxes, other figures and other links."""
+"""Place figures in a picture: on or next to their own link, clear of boxes, other figures and other links."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ON_A_BOX = 100.0
 """Or on another figure, or over the edge."""
 _ON_A_LINK = 1.0
 _ASIDE = 0.4
-"""A figure on its own link is easier to tell to which it belongs than one beside it ..."""
+"""A figure on its own link is easier to assign than one next to it ..."""
 _ALL_COVERED = 0.6
 """... unless it leaves little of the link to be seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A link as it is drawn, from its tail to its head, in inches."""
+    """A drawn link, from its tail to its head, in inches."""
 
     tail: Point
     head: Point

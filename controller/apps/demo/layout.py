@@ -1,7 +1,7 @@
-"""Where switches stand in a picture: by geography where they have places, in tiers, or by the lengths of their paths.
+"""Place switches in a picture: by geography where coordinates are known, in tiers, or by path lengths.
 
-Every switch is a box with its name in it. Boxes do not overlap, and links pass between them; what is crowded is spread
-so that what lies west or north of something else still does. The same topology gives the same layout every time.
+Every switch is a box with its name in it. Boxes do not overlap, and links pass between them. Crowded areas are spread
+out in a way that preserves west and north. The same topology always gives the same layout.
 """
 
 from __future__ import annotations

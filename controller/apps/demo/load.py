@@ -1,4 +1,4 @@
-"""Whether the demo's own load was what it planned: what hosts sent of what was due, and what arrived of it."""
+"""Check the demo's own load against its plan: packets due, packets sent by hosts, packets that arrived."""
 
 from __future__ import annotations
 

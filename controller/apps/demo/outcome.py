@@ -1,4 +1,4 @@
-"""What a run of the demo showed, in the hosts' own figures: before, during and after the congestion."""
+"""Results of a demo run, measured by the hosts: before, during and after the congestion."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Outcome:
     lost_reports: int
     first_on_new_path_ns: int | None
     sent: Mapping[int, SentLoad]
-    """What was sent of each flow, by its number."""
+    """Load sent per flow, by flow number."""
     exact: bool
-    """Whether hosts keep time exactly, as in virtual time."""
+    """True if host clocks are exact, as in virtual time."""
     rebalances: tuple[Rebalance, ...] = ()
 
     @property

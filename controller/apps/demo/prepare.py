@@ -26,10 +26,10 @@ Demands = Mapping[tuple[str, str], float]
 _YATES_SUFFIX = ".txt"
 _VIRTUAL_HOPS_PER_S = 4000.0
 _VIRTUAL_HOPS_PER_LINK_S = 30.0
-"""In a large fabric so many for each link: with fewer, a second is a few frames long."""
+"""Hops per second and link in a large fabric: with fewer, a second is a few frames long."""
 _KERNEL_HOPS_PER_S = 1200.0
 _MOST_PAIRS = 512
-"""Without a matrix so many pairs of hosts send at most; more would send a frame a second each."""
+"""Maximum number of sending host pairs without a matrix; with more, each would send a frame per second."""
 _REPORT_BYTES = 250
 """About what a report takes on the wire."""
 _REPORT_SHARE = 0.3
@@ -76,7 +76,7 @@ def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings, *,
 
 
 def sampled(settings: DemoSettings, scenario: Scenario) -> DemoSettings:
-    """Return settings in which reports, where nobody said how many, leave room on the links to the collector."""
+    """Return settings with a default report rate that leaves room on the links to the collector."""
     if settings.watch != DEFAULT_WATCH:
         return settings
     rate_bps = sum(planned.rate_bps for planned in scenario.flows)
@@ -84,7 +84,7 @@ def sampled(settings: DemoSettings, scenario: Scenario) -> DemoSettings:
 
 
 def sampled_watch(watch: Watch, topology: Topology, rate_bps: float, frame_bytes: int) -> Watch:
-    """Return a watch whose reports about so much traffic leave room on the links to the collector."""
+    """Return a watch whose reports about this much traffic leave room on the links to the collector."""
     if topology.collector is None:
         return watch
     switch = topology.attachment[topology.collector.host].node

@@ -1,7 +1,7 @@
-"""What happens in the demo, worked out before anything runs: flows, the link that congests, and when.
+"""Plan the demo before anything runs: flows, the link that congests, and when.
 
-Background flows follow the demand matrix. At `congest_ns` a surge starts over the busiest link that traffic can go
-around, so large that the link can no longer carry what the base routes put on it (`controller.apps.demo.surge`).
+Background flows follow the demand matrix. At `congest_ns` a surge starts over the busiest link that traffic can bypass,
+large enough that the link can no longer carry the load of the base routes (`controller.apps.demo.surge`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ScenarioSettings(Strict, frozen=True):
     peak_utilisation: Share = 0.3
     """Demands are stretched so that the busiest link between switches carries this share of its rate."""
     matrix: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Which matrix of a file that holds several."""
+    """Matrix number in a file that holds several."""
     frame_bytes: Annotated[int, msgspec.Meta(ge=100, le=1400)] = 1000
     """Length of a data frame, Ethernet header included."""
     buffer_s: Positive = 0.15

@@ -24,7 +24,7 @@ DEFAULT_WATCH = Watch(sample_every=2, instructions=(0, 1, 2, 3, 4, 7))
 
 
 class LoopDelays(Strict, frozen=True):
-    """What the control loop's own parts take in virtual time; the network's delays come on top."""
+    """Delays inside the control loop in virtual time; network delays come on top."""
 
     report_ns: _DelayNs = 200_000
     """From a report's arrival at the collector's host to its figures in the state."""
@@ -44,11 +44,11 @@ class DemoSettings(Strict, frozen=True):
     delays: LoopDelays = LoopDelays()
     """The control loop's delays in virtual time; in the kernel they are what they are."""
     decide: DecideSettings = DecideSettings(min_gain=0.25, confirm_rounds=40)
-    """How the path server chooses; what telemetry adds to packets is taken from `watch`."""
+    """Path server settings; the telemetry overhead per packet follows `watch`."""
     decision_interval_ns: Annotated[int, msgspec.Meta(ge=1)] = 50_000_000
     """Time between two rounds of decisions."""
     watch: Watch = DEFAULT_WATCH
-    """Which packets carry telemetry, and which; left out, every second, or fewer where reports would fill a link."""
+    """Telemetry sampling and contents; by default every second packet, or fewer where reports would fill a link."""
 
     def decider(self) -> DecideSettings:
         """Return how the path server chooses, with what the watch rule adds to packets unless that is said."""

@@ -1,8 +1,8 @@
-"""Which link the demo congests, and by which flows.
+"""Choose the link that the demo congests, and the flows that congest it.
 
-The link is the busiest one that traffic can go around. Where both its ends have hosts, one stream between those makes
-it too full. Else (in a Clos fabric, whose spines have none) the hosts at its tail send elsewhere, and a dry run of the
-real program says which ports the switches' ECMP hash puts on this link.
+The link is the busiest one that traffic can bypass. If both its ends have hosts, one stream between them overloads it.
+Otherwise (in a Clos fabric, whose spines have no hosts) the hosts at its tail send elsewhere, and a dry run of the real
+program finds the ports that the switches' ECMP hash maps to this link.
 """
 
 from __future__ import annotations

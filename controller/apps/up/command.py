@@ -1,4 +1,4 @@
-"""What `millrace up`, `status`, `down` and `logs` do."""
+"""Implement `millrace up`, `status`, `down` and `logs`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DETACHED_S: Final = 180.0
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What the command line says; None where it says nothing."""
+    """Command-line options; None where not given."""
 
     topology: str | None
     time: Time | None
@@ -79,7 +79,7 @@ def run(options: UpOptions, say: Callable[[str], None]) -> None:
 
 
 def detach(options: UpOptions, say: Callable[[str], None]) -> None:
-    """Start a supervisor of its own session, and return when everything is ready; raise UpError if that fails."""
+    """Start a supervisor in its own session, and return when everything is ready; raise UpError if that fails."""
     folder = options.folder
     folder.prepare()
     command = [sys.executable, "-m", "controller.apps.cli", "up", *_words(options)]
@@ -157,7 +157,7 @@ def merged_lines(files: list[Path], last: int) -> list[str]:
 
 
 def follow_lines(files: list[Path], sleep: Callable[[float], None] = time.sleep) -> Iterator[str]:
-    """Yield lines as they are written, for ever, over the files' rotation."""
+    """Yield lines as they are written, forever, across file rotation."""
     places = {path: _size(path) for path in files}
     while True:
         for path, place in places.items():

@@ -29,13 +29,13 @@ _PATH_BYTES: Final = 107
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one asks a supervisor."""
+    """Request to the supervisor."""
 
     ask: Literal["status", "down", "reload"]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What it answers."""
+    """Answer of the supervisor."""
 
     state: UpState | None = None
     error: str | None = None
@@ -135,7 +135,7 @@ async def ask(socket: Path, question: Question, *, until_gone_s: float | None = 
 
 
 async def wait_until_gone(socket: Path) -> None:
-    """Return when nobody listens at a socket any more."""
+    """Return once nobody listens on a socket."""
     while True:
         try:
             _, writer = await asyncio.open_unix_connection(socket)

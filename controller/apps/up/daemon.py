@@ -36,7 +36,7 @@ class Daemon:
         environ: Mapping[str, str] | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Run `millrace ARGUMENTS` with `environ` beside our own; `on_change` is called with each new state."""
+        """Run `millrace ARGUMENTS` with `environ` added to our own; call `on_change` with each new state."""
         self.name, self.restarts = name, 0
         self.state, self.last_error = State.STOPPED, None
         self.has_been_ready = False
@@ -46,7 +46,7 @@ class Daemon:
         self._on_change, self._now_s = on_change, now_s
         self._environ = dict(environ or {})
         self.ready_line: str | None = None
-        """What it said when it was ready last."""
+        """Last ready line."""
         self._process: asyncio.subprocess.Process | None = None
         self._last_line: str | None = None
         self._since_s = now_s()
@@ -61,7 +61,7 @@ class Daemon:
 
     @property
     def since_s(self) -> float:
-        """How long it has been in its state."""
+        """Time since the last state change."""
         return self._now_s() - self._since_s
 
     async def run(self) -> None:

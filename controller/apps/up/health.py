@@ -29,9 +29,9 @@ from dataplane.rpc.channels import open_aio_channel
 from dataplane.rpc.options import client_options
 
 ANSWER_S: Final = 3.0
-"""How long a daemon may take to answer; a busy machine stretches it."""
+"""Time limit for a daemon's answer; extended on a busy machine."""
 _SERVING_S: Final = 2.0
-"""The same of each switch of a fabric, which is told by its name if it does not answer."""
+"""The same limit for each switch of a fabric; a switch that does not answer is reported by name."""
 _OLDEST_STATS_S: Final = 4.0
 _WAIT_NS: Final = 500_000_000
 _AT_A_TIME: Final = 32
@@ -280,7 +280,7 @@ async def check_centre(api: str, name: str) -> Health:
 
 
 class _ReadyAnswer(msgspec.Struct):
-    """What is looked at of /readyz."""
+    """Fields of /readyz that are evaluated."""
 
     storage: str
     revision: int

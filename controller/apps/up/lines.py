@@ -47,7 +47,7 @@ class _File(RotatingFileHandler):
 
 
 class DaemonLog:
-    """Where the lines of one daemon go."""
+    """Log of one daemon's output lines."""
 
     def __init__(self, name: str, folder: Path, settings: LogSettings, say: Say | None) -> None:
         """Write to `NAME.log` in a folder, and by `say`, with time and name."""

@@ -63,13 +63,13 @@ class DaemonPlan:
     words: tuple[str, ...]
     settings: Strict
     addresses: Mapping[str, str]
-    """What can be reached where."""
+    """Addresses by what listens there."""
     reloads: bool = False
     """SIGHUP has it read its settings again."""
     token: Path | None = None
     """The file of its token for the API server, where it has one."""
     role: Role = Role.SERVICE
-    """What that token lets it do."""
+    """Permissions of that token."""
     subject: str | None = None
     """The one node, or centre, that it is of."""
     asks: tuple[str, ...] = ()
@@ -77,13 +77,13 @@ class DaemonPlan:
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """What it finds in its environment beside ours."""
+        """Environment variables added to the supervisor's own."""
         return {} if self.token is None else {TOKEN_FILE: str(self.token)}
 
 
 @dataclass(frozen=True, slots=True)
 class UpPlan:
-    """What runs, in the order in which it is started."""
+    """Daemons to run, in start order."""
 
     topology: Topology
     load: ScaledLoad | None
@@ -95,7 +95,7 @@ class UpPlan:
 
     @property
     def stats_file(self) -> Path | None:
-        """Where the fabric's counters are; None where it is not ours."""
+        """Path of the fabric's counters; None where the fabric is not ours."""
         return None if self.settings.switches else Path(self.settings.run) / "fabric.json"
 
 

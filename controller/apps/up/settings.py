@@ -53,7 +53,7 @@ class FabricSection(Strict, frozen=True):
     demands: str | None = None
     """Demand matrix: CSV, or a text file of the YATES project; default: the topology's own, else equal demands."""
     matrix: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Which matrix of a file that holds several."""
+    """Matrix number in a file that holds several."""
     peak_utilisation: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.3
     """Demands are stretched so that the busiest link carries this share of its rate; 0: hosts send nothing."""
     hops_per_s: PositiveS = 800.0
@@ -74,13 +74,13 @@ class CollectorSection(Strict, frozen=True):
     listen: str = "127.0.0.1"
     """Local address of that port; switches that run elsewhere need one that they reach."""
     state: CollectorSettings = CollectorSettings()
-    """How reports become the network's state; `sample_every` follows `watches`."""
+    """Collector settings; `sample_every` follows `watches`."""
     events: RuleSettings = RuleSettings()
-    """Which figures raise events."""
+    """Thresholds that raise events."""
     history: HistorySettings | None = None
     """The history; default: in the state folder."""
     metrics: MetricsSettings | None = None
-    """Where Prometheus finds metrics; default: nowhere."""
+    """Prometheus endpoint; default: none."""
 
 
 class PathsSection(Strict, frozen=True):
@@ -93,13 +93,13 @@ class PathsSection(Strict, frozen=True):
     flows: tuple[ManagedFlow, ...] = ()
     """The flows to decide about; default: every pair of hosts that telemetry shows."""
     decide: DecideSettings = DecideSettings(min_gain=0.25, confirm_rounds=40)
-    """How paths are chosen; what telemetry adds to packets follows `watches`."""
+    """Path server settings; the telemetry overhead per packet follows `watches`."""
     engineering: EngineeringSettings | None = None
     """Traffic engineering: all demands at once; default: flow by flow."""
     metrics: PathsMetrics | None = None
-    """Where Prometheus finds metrics; default: nowhere."""
+    """Prometheus endpoint; default: none."""
     traces: TraceSettings | None = None
-    """Where OpenTelemetry traces of reroutes go; default: nowhere."""
+    """OpenTelemetry endpoint for traces of reroutes; default: none."""
 
 
 class ControllerSection(Strict, frozen=True):
@@ -110,7 +110,7 @@ class ControllerSection(Strict, frozen=True):
     hellos: Hellos = Hellos()
     """Hellos between neighbouring switches."""
     reporting: Reporting = NO_REPORTING
-    """What switches report besides the telemetry of watched flows."""
+    """Switch reports besides the telemetry of watched flows."""
     aggregation: AggregationSettings | None = None
     """In-network aggregation; default: none."""
     jobs: JobSettings | None = None
@@ -118,30 +118,30 @@ class ControllerSection(Strict, frozen=True):
     store: StoreSettings | None = None
     """Named content in switches; default: none."""
     routed_networks: tuple[RoutedNetworks, ...] = ()
-    """Networks behind hosts that route, beside the hosts' own addresses; default: none."""
+    """Networks behind hosts that route, besides the hosts' own addresses; default: none."""
     metrics: ControllerMetrics | None = None
-    """Where Prometheus finds metrics, those of jobs among them; default: nowhere."""
+    """Prometheus endpoint, including job metrics; default: none."""
     traces: TraceSettings | None = None
-    """Where OpenTelemetry traces of reroutes go; default: nowhere."""
+    """OpenTelemetry endpoint for traces of reroutes; default: none."""
 
 
 class ApiSection(Strict, frozen=True):
     """The API server: what schedulers keep, over HTTP; its resources are in the state folder."""
 
     address: str | None = None
-    """Where this user's own daemons and commands reach it, a UNIX socket; default: in `run`."""
+    """UNIX socket for this user's own daemons and commands; default: in `run`."""
     listen: tuple[str, ...] = ()
     """Further addresses, HOST:PORT; others than loopback need `tls`."""
     storage: StoragePlace | None = None
-    """Where resources are kept; default: a file of SQLite in the state folder."""
+    """Storage of resources; default: an SQLite file in the state folder."""
     tls: TlsSettings | None = None
     """Certificate and key for HOST:PORT."""
     audit: AuditSettings | None = None
-    """The log of who did what; default: none."""
+    """Audit log; default: none."""
     limits: ApiLimits = ApiLimits()
-    """What it takes."""
+    """Request limits."""
     retention: Retention = Retention()
-    """What is forgotten."""
+    """Retention of old resources."""
 
 
 class SchedulerSection(Strict, frozen=True):
@@ -150,15 +150,15 @@ class SchedulerSection(Strict, frozen=True):
     profiles: Annotated[tuple[ProfileSettings, ...], msgspec.Meta(min_length=1)] | None = None
     """Ways to decide; default: one, that of the scheduler."""
     queue: QueueSettings = msgspec.field(default_factory=QueueSettings)
-    """How pods wait."""
+    """Pod queue."""
     stale_after_ns: Positive = 10_000_000_000
     """Figures of the network that are older are not believed."""
     metrics: SchedulerMetrics = SchedulerMetrics(port=0)
-    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+    """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
     explained_nodes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
-    """Of so many nodes a decision keeps the reasons."""
+    """Maximum number of nodes whose reasons a decision records."""
     tasks: TaskSettings | None = None
-    """How tasks are dispatched to compute centres; default: as by default where centres are named, else not."""
+    """Task dispatch to compute centres; unless set, enabled with defaults where centres are named, else off."""
 
 
 class PlacementSection(Strict, frozen=True):
@@ -171,9 +171,9 @@ class PlacementSection(Strict, frozen=True):
     retries: RetrySettings = RetrySettings()
     """Pods of groups that fail."""
     stuck_s: PositiveS = 60.0
-    """A pod that a node does not stop is told of after so long."""
+    """Time after which a pod that its node does not stop is reported."""
     metrics: PlacementMetrics = PlacementMetrics(port=0)
-    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+    """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
 
 
 class BalanceSection(Strict, frozen=True):
@@ -184,61 +184,61 @@ class BalanceSection(Strict, frozen=True):
     stale_s: PositiveS = 10.0
     """A holder that has not reported for so long gets no units."""
     moving: MovingSettings = MovingSettings()
-    """How units move."""
+    """Movement of units."""
     table: IntervalTable = TABLE
-    """What pools of the rule `table` go by."""
+    """Interval table for pools with the rule `table`."""
     keep_s: PositiveS = 7 * 86_400.0
-    """How long the history in the state folder is kept."""
+    """Retention of the history in the state folder."""
     metrics: BalanceMetrics = BalanceMetrics(port=0)
-    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+    """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
 
 
 class NodeSection(Strict, frozen=True):
     """A host that this machine serves; see docs/cluster/nodes.md."""
 
     runtime: RuntimeSettings = RuntimeSettings()
-    """What runs its containers."""
+    """Container runtime."""
     labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
-    """Of the Node resource, where it is made."""
+    """Labels of the Node resource, set at its creation."""
     devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """What a container gets that holds a share of a device, by number: paths in /dev, or CDI names."""
+    """Devices for a container that holds a share of one, by device number: paths in /dev, or CDI names."""
     report_s: PositiveS = 5.0
-    """Time between two reports: what hosts measure of their links is to be young enough to count."""
+    """Time between two reports; short enough for link measurements to count as fresh."""
     restart: RestartSection = RestartSection()
     """Restarts of containers."""
     limits: LimitsSection = LimitsSection()
-    """What pods may use at most."""
+    """Maximum resource usage of pods."""
     images: ImagesSection = ImagesSection()
-    """How long images are kept that no pod uses."""
+    """Retention of images that no pod uses."""
     idle: IdleSection = IdleSection()
-    """What idle means."""
+    """Definition of an idle node."""
 
 
 class CentreSection(Strict, frozen=True):
     """A compute centre that this machine serves; see docs/cluster/centres.md."""
 
     hosts: Names = ()
-    """Which hosts of the topology it is; in a fabric in the kernel jobs run in the first one's network namespace."""
+    """Hosts of the topology in the centre; in a kernel fabric, jobs run in the first host's network namespace."""
     units: Annotated[tuple[UnitSettings, ...], msgspec.Meta(min_length=1, max_length=256)] = (
         UnitSettings(name="core"),
     )
-    """How what there is is divided; several centres are best given `local.cores` of their own."""
+    """Unit types that the resources are divided into; with several centres, give each its own `local.cores`."""
     local: LocalSettings = LocalSettings()
-    """Which part of the machine it has, and how its jobs are limited."""
+    """Share of the machine for this centre, and limits on its jobs."""
     trial: TrialSettings = TrialSettings()
-    """Which probe kernels are tried."""
+    """Selection of probe kernels to try."""
     labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
-    """Of the Centre resource, where it is made."""
+    """Labels of the Centre resource, set at its creation."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
-    """What jobs find in their environment."""
+    """Environment variables of jobs."""
     metrics: CentreMetrics | None = CentreMetrics(port=0)
-    """Where Prometheus finds its metrics; default: a free port of loopback; null: nowhere."""
+    """Prometheus endpoint; default: a free port on loopback; null: none."""
     report_s: PositiveS | None = None
     """Time between two reports; default: a quarter of the lease."""
 
 
 class RestartSettings(Strict, frozen=True):
-    """How daemons that die are started again, and how they are stopped."""
+    """Restarts of daemons that die, and shutdown."""
 
     first_wait_s: PositiveS = 0.1
     """Wait before a daemon is started again; doubled each time that it dies young."""
@@ -247,7 +247,7 @@ class RestartSettings(Strict, frozen=True):
     young_s: PositiveS = 10.0
     """A daemon that lived this long begins with the first wait again."""
     stop_s: PositiveS = 5.0
-    """How long a daemon may take to stop before it is killed."""
+    """Grace period before a stopping daemon is killed."""
 
 
 class LogSettings(Strict, frozen=True):
@@ -267,14 +267,14 @@ class UpSettings(Strict, frozen=True):
     run: str = ""
     """Folder of the sockets of the supervisor and the switches; only this user can enter it. Default: of the state."""
     time: Time = Time.VIRTUAL
-    """Of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
+    """Clock of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
     switches: str | dict[str, str] = msgspec.field(default_factory=dict)
     """P4Runtime addresses of all switches, or patterns as the controller's, where they run already.
 
     Then no fabric is started.
     """
     watches: tuple[Watch, ...] | None = None
-    """Which flows carry telemetry; default: all, sampled so that reports leave room on the links."""
+    """Flows that carry telemetry; default: all, sampled so that reports leave room on the links."""
     tls: ServiceTls | None = None
     """Certificates for gRPC addresses HOST:PORT: of feed, path server, jobs, status, and switches elsewhere."""
     fabric: FabricSection = FabricSection()
@@ -307,6 +307,6 @@ class UpSettings(Strict, frozen=True):
         return self if self.run else msgspec.structs.replace(self, run=str(default_run(state.path)))
 
     def address(self, daemon: str) -> str:
-        """Return where a daemon is to be reached."""
+        """Return the address of a daemon."""
         section: CollectorSection | PathsSection | ControllerSection | ApiSection = getattr(self, daemon)
         return section.address or f"unix:{self.run}/{daemon}.sock"

@@ -18,7 +18,7 @@ from dataplane.rpc.own_folder import own_folders
 
 SETTINGS: Final = "millrace.yaml"
 _OWN: Final = {"generated", "logs", "tokens", "lock", "run"}
-"""What is in a state folder from the first start on, beside the settings."""
+"""Entries of a state folder from the first start on, besides the settings."""
 _OTHERS: Final = 0o077
 _TEMPLATE: Final = """\
 # Settings of `millrace up`, written once, at its first start: edit them as you like, they are never overwritten.
@@ -41,7 +41,7 @@ api:
 
 @dataclass(frozen=True, slots=True)
 class StateFolder:
-    """Where everything of one `millrace up` is."""
+    """Paths of one `millrace up` instance."""
 
     path: Path
 
@@ -52,7 +52,7 @@ class StateFolder:
 
     @property
     def generated(self) -> Path:
-        """What is derived from it, at every start."""
+        """Settings derived at every start."""
         return self.path / "generated"
 
     @property

@@ -10,7 +10,7 @@ import msgspec
 
 
 class State(StrEnum):
-    """Where a daemon is in its life."""
+    """Lifecycle state of a daemon."""
 
     STARTING = "starting"
     """Its process runs and has not said that it is ready."""
@@ -21,7 +21,7 @@ class State(StrEnum):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What a daemon answered when it was asked."""
+    """Result of a daemon's health check."""
 
     ok: bool
     text: str

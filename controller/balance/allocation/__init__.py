@@ -1,4 +1,4 @@
-"""Who gets how many sub-units of a pool: by shadow price, priority and claims; pure."""
+"""Allocation of a pool's sub-units to holders: by shadow price, priority and claims; pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Sharing units out by their worth: the k-th unit is worth weight / k to a holder that wants as many, else nothing.
+"""Allocates units by their worth: the k-th unit is worth weight / k to a holder that wants that many, else nothing.
 
-That is the marginal worth of a concave one (about weight x ln k), so giving each unit to whom it is worth most is best,
-and at the end all that want more value one at about the same: the shadow price. Least claims come first, then higher
-priority, then price. Units that are wanted but have no work are worth less than any that have; what nobody wants is
-freed.
+That is the marginal worth of a concave utility (about weight x ln k), so giving each unit to the holder with the
+highest worth is optimal, and in the end all holders that want more value one at about the same: the shadow price.
+Minimum claims come first, then higher priority, then price. Wanted units without work are worth less than any with
+work; units that no holder wants are freed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class _Class(IntEnum):
 
 
 _Worth = tuple[int, int, float]
-"""Class, priority, price: the greater the earlier it is served."""
+"""Class, priority, price: higher values are served first."""
 
 
 def worth(claimant: Claimant, place: int) -> _Worth:
-    """Return what the unit at a place, from 1, is worth to a holder."""
+    """Return the worth of the unit at a position, from 1, to a holder."""
     price = claimant.weight / place
     if place > claimant.ceiling:
         return (_Class.SURPLUS, 0, 0.0)
@@ -40,7 +40,7 @@ def worth(claimant: Claimant, place: int) -> _Worth:
 
 
 def allocate(units: int, claimants: Sequence[Claimant], limits: Limits) -> Allocation:
-    """Return who is to have how many of a pool's units, starting from what they have."""
+    """Return the allocation of a pool's units, starting from the current one."""
     table = _Table(units, claimants, limits)
     table.free_surplus()
     table.give_free()
@@ -66,7 +66,7 @@ class _Table:
         self.left = self.limits.moves
 
     def free_surplus(self) -> None:
-        """Take back what its holder does not want, or may not have; more where there are fewer units than are held."""
+        """Take back units that their holder does not want or may not have; more if fewer exist than are held."""
         for one in self.claimants:
             surplus = self.now[one.holder] - one.ceiling
             if surplus > 0 and one.may_give and not one.is_fixed:
@@ -79,7 +79,7 @@ class _Table:
                 self._push(losers, loser, gains=False)
 
     def give_free(self) -> None:
-        """Give what is free to whom it is worth most."""
+        """Give free units to the holders that value them most."""
         gainers = self._gainers()
         while self.free > 0 and self.left and gainers:
             one = self._pop(gainers, gains=True)
@@ -88,12 +88,12 @@ class _Table:
                 self._push(gainers, one, gains=True)
 
     def exchange(self) -> None:
-        """Take units from whom they are worth clearly less than to others."""
+        """Take units from holders to which they are worth clearly less than to others."""
         gainers, losers = self._gainers(), self._losers()
         while self.left and gainers and losers:
             to, of = self._pop(gainers, gains=True), self._pop(losers, gains=False)
             if to is None or of is None:
-                # One of them was out of date: the other one is looked at again.
+                # One of them was stale: requeue the other one.
                 if to is not None:
                     self._push(gainers, to, gains=True)
                 if of is not None:
@@ -106,7 +106,7 @@ class _Table:
             self._push(losers, of, gains=False)
 
     def allocation(self) -> Allocation:
-        """Return what it has come to."""
+        """Return the result."""
         worths = {one.holder: worth(one, self.now[one.holder] + 1) for one in self.claimants}
         first = sorted(self.claimants, key=lambda one: (worths[one.holder], one.holder), reverse=True)
         wanting = [worths[one.holder] for one in self.claimants if not one.is_fixed]
@@ -149,7 +149,7 @@ class _Table:
         return heap
 
     def _push(self, heap: _Heap, one: Claimant, *, gains: bool) -> None:
-        """Put a holder into its place, unless it wants no more, or has no more to give."""
+        """Put a holder into its queue, unless it wants no more, or has no more to give."""
         units = self.now[one.holder]
         found = worth(one, units + 1 if gains else units) if units or gains else (_Class.LEAST, 0, 0.0)
         if (gains and found[0] == _Class.SURPLUS) or (not gains and found[0] == _Class.LEAST):
@@ -158,7 +158,7 @@ class _Table:
         heapq.heappush(heap, (order, one.holder, units, one))
 
     def _pop(self, heap: _Heap, *, gains: bool) -> Claimant | None:
-        """Take the first holder out; None, with it in its new place, where its units have changed since."""
+        """Remove the first holder; return None, after requeueing it, if its units have changed since."""
         _, holder, units, one = heapq.heappop(heap)
         if self.now[holder] == units:
             return one

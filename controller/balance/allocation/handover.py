@@ -1,7 +1,7 @@
-"""From who is to have how many units to what is written now: a unit is given only once its holder has let go of it.
+"""Turns an allocation into what is written now: a unit is given only once its holder has released it.
 
-Whoever is to have fewer is asked (`leaving`) and keeps the units until it promises not to use them; the free ones are
-then given in the order of the allocation. The server checks the same.
+A holder that should have fewer units is asked (`leaving`) and keeps them until it promises not to use them; free units
+are then given in the order of the allocation. The server checks the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from controller.balance.allocation.values import Allocation
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A holder's units now; `promised`: it uses no more than so many; all of its units where it has not said so."""
+    """A holder's current units; `promised` is the most that it will use: all of its units unless it has said so."""
 
     holder: str
     units: int
@@ -23,7 +23,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What is written of a holder: its units, and how many of them it is asked to give back."""
+    """Written state of a holder: its units, and how many of them it is asked to give back."""
 
     holder: str
     units: int
@@ -31,7 +31,7 @@ class Holding:
 
 
 def hand_over(total: int, now: Mapping[str, Handover], allocation: Allocation) -> tuple[Holding, ...]:
-    """Return what each holder has next, in order of names; who has nothing is not there."""
+    """Return the next state of each holder, in order of names, without holders that have nothing."""
     after: dict[str, Holding] = {}
     for holder, have in now.items():
         target = allocation.units.get(holder, have.units)

@@ -1,4 +1,4 @@
-"""What is shared out, among whom, and what comes of it."""
+"""Inputs and result of an allocation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 class Claimant:
     """A holder as the allocator sees it; `units` are those that it has and is not asked to give back.
 
-    `wanted` is how many it would have, `busy` how many of those have work (None: all): the others may be asked back for
-    somebody's who have. One that `is_fixed` neither gets nor gives; one that gives not yet has units
-    that moved a short while ago.
+    `wanted` is the number that it would like, `busy` the number of those with work (None: all): the others may be asked
+    back for holders with work. One that `is_fixed` neither gets nor gives; one that may not give has units that moved a
+    short while ago.
     """
 
     holder: str
@@ -29,20 +29,20 @@ class Claimant:
 
     @property
     def ceiling(self) -> int:
-        """How many units are worth something to it."""
+        """Maximum number of units that are worth something to it."""
         wanted = max(self.wanted, self.least)
         return wanted if self.most is None else min(wanted, self.most)
 
 
 def busy_units(units: int, load: float, full: float = 0.9) -> int | None:
-    """Return how many units would do for the load that so many have, with a load of `full` each; None: all and more."""
+    """Return how many units suffice for the load of this many, each at a load of `full`; None: all and more."""
     return None if load >= full else math.ceil(units * load / full)
 
 
 def within_load(wanted: int, units: int, load: float, frees_to_load: float) -> int:
-    """Return how many units to want where idle ones are given back: no more than do at a load of `frees_to_load`.
+    """Return how many units to want if idle ones are given back: no more than suffice at a load of `frees_to_load`.
 
-    Who asks for more than it has, goes on asking. 0: idle units are kept.
+    A holder that asks for more than it has keeps asking. 0: idle units are kept.
     """
     if not frees_to_load or wanted > units:
         return wanted
@@ -52,10 +52,10 @@ def within_load(wanted: int, units: int, load: float, frees_to_load: float) -> i
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How quickly units move, and for how little.
+    """Rate limit and hysteresis of moves.
 
-    A unit is taken from who wants it only for one to whom it is worth more by the share `margin`: without that units
-    would go to and fro between two who want about the same.
+    A unit is taken from a holder that wants it only if it is worth more to another by the share `margin`: otherwise
+    units would oscillate between two holders that want about the same.
     """
 
     moves: int = 1_000_000
@@ -64,7 +64,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Units that go from a holder, or out of the free ones (None), to another, or to the free ones."""
+    """Units that move from a holder, or from the free ones (None), to another, or to the free ones."""
 
     source: str | None
     target: str | None
@@ -76,10 +76,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What each holder is to have, in order of who is served first, and why.
+    """The units of each holder, in order of service, and why.
 
-    `prices` is what one more unit would be worth to each holder, in units of its weight: weight / (units + 1), 0 where
-    it wants none. `shadow_price` is what one more in the pool would be worth: that of who would get it.
+    `prices` is the worth of one more unit to each holder, in units of its weight: weight / (units + 1), 0 if it wants
+    none. `shadow_price` is the worth of one more unit in the pool: that of the holder that would get it.
     """
 
     units: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -1,4 +1,4 @@
-"""A whole controller: its law, where its gains come from, and the plant on which they must be stable."""
+"""A complete controller: its law, the source of its gains, and the plant on which they must be stable."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from controller.balance.values import Gains, Sample
 from dataplane.config import Strict
 
 _PARTS: Final = 8
-"""Into so many parts each half of a range is divided where all gains that adaptation may reach are looked at."""
+"""Number of parts of each half range in the grid over all gains that adaptation may reach."""
 
 
 _MOST_GROWTH: Final = 64.0
-"""Times that gains may grow; whoever is stable beyond has room enough."""
+"""Maximum growth of gains to examine; a loop that is stable beyond it has enough margin."""
 _SAME_GROWTH: Final = 1.05
-"""Factors that differ by less are the same."""
+"""Factors that differ by less are equal."""
 
 
 class Scheme(StrEnum):
-    """Where gains come from."""
+    """Source of the gains."""
 
     FIXED = "fixed"
     EXPERT = "expert"
@@ -38,33 +38,33 @@ class Scheme(StrEnum):
 
 
 class ControlSettings(Strict, frozen=True):
-    """One controller; raises GainsError where gains that it may come to are unstable on its plant."""
+    """Settings of a controller; raises GainsError if gains that it may reach are unstable on its plant."""
 
     pid: PidSettings = PidSettings()
     """The law, its gains and limits."""
     scheme: Scheme = Scheme.FIXED
-    """fixed: the law's gains; expert: by ranges of the error and its change; fuzzy: these, adapted on line."""
+    """fixed: the law's gains; expert: by ranges of the error and its change; fuzzy: these, adapted online."""
     expert: ExpertRule | None = None
-    """The ranges and their gains; without it, a rule around the law's own gains."""
+    """The ranges and their gains; by default, a rule around the law's own gains."""
     fuzzy: FuzzySettings = FuzzySettings()
-    """How gains are adapted."""
+    """Settings of the adaptation of gains."""
     plant: LinearPlant | None = None
-    """What the unit answers like near its balance; without it nobody looks whether gains are stable."""
+    """Model of the unit near its balance; without it stability is not checked."""
 
     def __post_init__(self) -> None:
         if self.scheme is not Scheme.FIXED:
-            _ = self.rule  # for what it refuses
+            _ = self.rule  # raises for invalid values
         worst_margin(self)
 
     @property
     def rule(self) -> ExpertRule:
-        """Return the expert rule that counts."""
+        """Return the effective expert rule."""
         return self.expert or around(Gains(self.pid.kp, self.pid.ki, self.pid.kd))
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerState:
-    """What a controller remembers between samples."""
+    """State of a controller between samples."""
 
     pid: PidState = field(default_factory=PidState)
     gains: Gains | None = None
@@ -72,7 +72,7 @@ class ControllerState:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a controller says of a sample: u, and the error, its change per sample and the gains that it is made of."""
+    """Result for a sample: u, with the error, its change per sample and the gains behind it."""
 
     u: float
     error: float
@@ -83,7 +83,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Turns a unit's samples into outputs; holds no state of its own."""
+    """Turns a unit's samples into outputs; stateless."""
 
     settings: ControlSettings
     _rule: ExpertRule = field(init=False, repr=False)
@@ -98,9 +98,9 @@ class Controller:
     def step(
         self, state: ControllerState, sample: Sample, blocked: Blocked = Blocked.NO
     ) -> tuple[ControllerState, Output]:
-        """Return the next state and what it says of a sample; `blocked`: outputs that no lever can follow any more.
+        """Return the next state and the output for a sample; `blocked`: outputs that no lever can follow.
 
-        Raises SampleError for a sample that is not newer than the last.
+        Raise SampleError for a sample that is not newer than the last.
         """
         settings = self.settings
         change = slope_of(settings.pid, state.pid, sample)
@@ -109,7 +109,7 @@ class Controller:
         return ControllerState(pid, gains), Output(u, pid.error, change, gains, pid.rests)
 
     def changed(self, state: ControllerState, settings: ControlSettings) -> tuple[Controller, ControllerState]:
-        """Return the controller of other settings and its state, such that the output goes on without a step."""
+        """Return the controller with other settings and its state, keeping the output free of steps."""
         other = Controller(settings)
         if state.pid.time_s is None:
             return other, state
@@ -120,10 +120,10 @@ class Controller:
 
 
 def worst_margin(settings: ControlSettings) -> Margin | None:
-    """Return the margin of the least stable gains that a controller may come to on its plant, None without a plant.
+    """Return the margin of the least stable gains that a controller may reach on its plant, None without a plant.
 
-    Gains are looked at as if they stayed: how quickly they follow one another is not. Raises GainsError where some are
-    unstable, naming them.
+    Gains are treated as constant: how fast they change is ignored. Raise GainsError, naming the gains, if some are
+    unstable.
     """
     plant = settings.plant
     if plant is None:
@@ -132,9 +132,9 @@ def worst_margin(settings: ControlSettings) -> Margin | None:
 
 
 def least_stable(settings: ControlSettings, plant: LinearPlant) -> Gains:
-    """Return the gains, of those that a controller may come to, that are unstable first if all of them grow.
+    """Return the gains, among those that a controller may reach, that become unstable first if all of them grow.
 
-    Where some are unstable already, those with which errors grow most.
+    If some are unstable already, those with the fastest growth of errors.
     """
     left = list({gains.of(settings.pid.form) for gains in reachable(settings)})
     low, high = 1.0, _MOST_GROWTH
@@ -158,7 +158,7 @@ def _times(gains: Gains, factor: float) -> Gains:
 
 
 def reachable(settings: ControlSettings) -> Iterator[Gains]:
-    """Yield the gains that a controller may come to; adapted ones for a grid of errors and changes."""
+    """Yield the gains that a controller may reach; adapted ones for a grid of errors and changes."""
     match settings.scheme:
         case Scheme.FIXED:
             yield settings.pid.gains

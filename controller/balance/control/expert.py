@@ -1,13 +1,13 @@
-"""The expert rule: which gains to start with, by how large the error is and how quickly it changes.
+"""The expert rule: start gains by the size of the error and the rate of its change.
 
 With e the error and ec its change per sample, e1 > e2 > 0 and d1 > 0:
 
 | range | gains | why |
 | --- | --- | --- |
 | |e| >= e1 | kp1, ki1, kd1 | far away: act strongly, integrate nothing |
-| e2 <= |e| < e1 | kp2, ki2, kd2 | on the way: less strongly, lest it overshoots |
+| e2 <= |e| < e1 | kp2, ki2, kd2 | on the way: less strongly, to avoid overshoot |
 | |e| < e2, |ec| >= d1 | kp3, ki3, kd3 | near but moving: damp it |
-| |e| < e2, |ec| < d1 | kp3, ki3, kd4 | near and quiet: integrate what is left |
+| |e| < e2, |ec| < d1 | kp3, ki3, kd4 | near and quiet: integrate the rest |
 
 with kp1 about kp3, both above kp2; kd1, kd2 and kd4 about the same, below kd3; 0 = ki1 < ki2 < ki3.
 """
@@ -22,18 +22,18 @@ from controller.balance.values import Gains
 from dataplane.config import Strict
 
 ABOUT: Final = 0.2
-"""Gains that are to be about the same differ by no more than this share of the larger one."""
+"""Largest relative difference of gains that should be about the same, as a share of the larger one."""
 
 
 class ExpertRule(Strict, frozen=True):
-    """Gains for each range of error and change; raises GainsError where they break the rule's relations."""
+    """Gains for each range of error and change; raises GainsError if they violate the rule's relations."""
 
     far: float = 0.5
-    """e1: the error from which on it is far away."""
+    """e1: the error from which it counts as far away."""
     near: float = 0.2
     """e2: the error below which it is near."""
     moving: float = 0.05
-    """d1: the change per sample from which on an error is moving."""
+    """d1: the change per sample from which an error counts as moving."""
     kp: tuple[float, float, float] = (1.0, 0.8, 1.0)
     """kp1, kp2, kp3: output per error."""
     ki: tuple[float, float, float] = (0.0, 0.02, 0.05)
@@ -63,7 +63,7 @@ class ExpertRule(Strict, frozen=True):
         )  # fmt: skip
 
     def row(self, error: float, change: float) -> int:
-        """Return which of the rule's four rows, from 0, an error and its change per sample fall into."""
+        """Return the number, from 0, of the rule's row for an error and its change per sample."""
         if abs(error) >= self.far:
             return 0
         if abs(error) >= self.near:
@@ -85,9 +85,9 @@ class ExpertRule(Strict, frozen=True):
 
 
 def around(gains: Gains) -> ExpertRule:
-    """Return the rule whose last row, near and quiet, has the given gains, kp above 0.
+    """Return the rule whose last row, near and quiet, has the given gains, with kp above 0.
 
-    A ki or kd of 0, as a form without the term has it, stands for the built-in rule's share of kp.
+    A ki or kd of 0, as in a form without the term, means the built-in rule's share of kp.
     """
     usual = ExpertRule()
     kp = gains.kp

@@ -1,4 +1,4 @@
-"""A recorded step of the levers, and the model of the first order with delay that fits it."""
+"""A recorded step of the levers, and the first-order model with delay fitted to it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dataplane.given import MOST_BYTES, read_given_text
 Values = NDArray[np.float64]
 COLUMNS: Final = ("time_s", "output", "error")
 _LEAST_SAMPLES: Final = 5
-"""After the step; three numbers are fitted."""
+"""Samples required after the step; three parameters are fitted."""
 _LEAST_CHANGE: Final = 4.0
-"""Standard deviations of the noise that the error must change by."""
+"""Minimum change of the error, in standard deviations of the noise."""
 _UNSETTLED: Final = 0.8
-"""Share of the fitted answer that must be there at the end, lest its size is a guess."""
+"""Share of the fitted response required by the end, as its size would otherwise be a guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResponse:
-    """What was recorded: at `times_s`, where the levers stood in units of output, and the error."""
+    """A recording: at `times_s`, the position of the levers in units of output, and the error."""
 
     times_s: tuple[float, ...]
     outputs: tuple[float, ...]
@@ -37,13 +37,13 @@ class StepResponse:
 
     @property
     def period_s(self) -> float:
-        """Return the median time from sample to sample, 1 for less than two."""
+        """Return the median time between samples, 1 for fewer than two."""
         return float(np.median(np.diff(self.times_s))) if len(self.times_s) > 1 else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The model of a step response: the step, the error before it, and how far the model is off (root mean square)."""
+    """The model of a step response: the step, the error before it, and the model's deviation (root mean square)."""
 
     plant: FirstOrder
     at_s: float
@@ -52,7 +52,7 @@ class Fit:
     off: float
 
     def errors_at(self, times_s: Values) -> Values:
-        """Return the errors that the model says."""
+        """Return the errors predicted by the model."""
         return _model(self.plant, self.step, self.before, times_s - self.at_s)
 
 
@@ -80,8 +80,8 @@ def read_response(path: Path) -> StepResponse:
 def fit_step(response: StepResponse) -> Fit:
     """Return the model that fits a response to one step of the levers, by least squares.
 
-    Raises ResponseError where there is no step or more than one, too few samples, no answer beyond the noise, an error
-    that rises with the output, or an answer that had not come to its end.
+    Raise ResponseError if there is no step or more than one, for too few samples, no response beyond the noise, an
+    error that rises with the output, or a response that had not settled.
     """
     times, outputs, errors = (np.asarray(part) for part in (response.times_s, response.outputs, response.errors))
     steps = np.flatnonzero(np.diff(outputs))
@@ -123,7 +123,7 @@ def _model(plant: FirstOrder, step: float, before: float, passed_s: Values) -> V
 
 
 def _fitted(passed_s: Values, after: Values, step: float, before: float) -> FirstOrder:
-    """Return gain, lag and delay by least squares, from where 28 % and 63 % of the answer are there."""
+    """Return gain, lag and delay by least squares, starting from the times of 28 % and 63 % of the response."""
     end = float(np.mean(after[-max(len(after) // 10, 1) :]))
     share = (after - before) / (end - before)
     early, late = (float(passed_s[np.argmax(share >= level)]) for level in (0.283, 0.632))

@@ -1,4 +1,4 @@
-"""A plant as its operating point sees it: gain, lag, delay, and levers that add up; with its loop in virtual time."""
+"""A plant linearised at its operating point: gain, lag, delay, accumulating levers; and its loop in virtual time."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from controller.balance.values import MOST_GAIN, Gains, Sample
 from dataplane.config import Strict
 
 Coefficients = NDArray[np.floating[Any]]
-"""Of a polynomial in z, the highest power first."""
+"""Coefficients of a polynomial in z, the highest power first."""
 MOST_DELAY: Final = 50
-"""Samples of delay that are followed: the polynomial's degree grows with them. Who sees so little samples too often."""
+"""Maximum delay in samples, because the polynomial's degree grows with it. A longer delay means too fast sampling."""
 
 MOST_LAG: Final = 10_000.0
-"""Samples of lag that are followed: beyond, rounding decides what is stable."""
+"""Maximum lag in samples: beyond it, rounding decides what is stable."""
 
 
 class LinearPlant(Strict, frozen=True):
-    """How the error answers the output, near where it is to be kept; raises GainsError where that cannot be.
+    """Response of the error to the output, near the balance; raises GainsError for invalid values.
 
-    e(k) = d(k) - y(k) with d what disturbs it, and y(k+1) = a y(k) + (1 - a) gain m(k - delay), a = exp(-1 / lag).
-    m is the output, or the sum of all outputs where levers add up.
+    e(k) = d(k) - y(k), where d is the disturbance, and y(k+1) = a y(k) + (1 - a) gain m(k - delay), a = exp(-1 / lag).
+    m is the output, or the sum of all outputs if levers accumulate.
     """
 
     gain: float
-    """By how much the error falls in the end for levers that stand one unit of output further."""
+    """Final decrease of the error for levers that are one unit of output further."""
     lag_samples: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """Time constant in samples: after so many, 63 % of the answer is there."""
+    """Time constant in samples: after this many, 63 % of the response has happened."""
     delay_samples: Annotated[int, msgspec.Meta(ge=0, le=MOST_DELAY)] = 0
-    """Samples until the answer begins, beyond the one that each output takes."""
+    """Samples until the response begins, beyond the one that each output takes."""
     accumulates: bool = True
-    """Whether each output moves the levers on from where they stand, as the interval table does."""
+    """True if each output moves the levers on from their position, as in the interval table."""
 
     def __post_init__(self) -> None:
         if not (self.gain > 0.0 and math.isfinite(self.gain)):
@@ -55,7 +55,7 @@ class LinearPlant(Strict, frozen=True):
 
     @property
     def pole(self) -> float:
-        """Return a, the share of its answer that a sample leaves as it was."""
+        """Return a, the share of the response that a sample leaves unchanged."""
         return math.exp(-1.0 / self.lag_samples) if self.lag_samples > 0.0 else 0.0
 
     @property
@@ -68,8 +68,8 @@ class LinearPlant(Strict, frozen=True):
 def open_loop(gains: Gains, plant: LinearPlant) -> tuple[Coefficients, Coefficients]:
     """Return numerator and denominator, in z, of controller times plant.
 
-    The controller is kp + ki z / (z - 1) + kd (z - 1) / z; without an integral its (z - 1) is not in it, as a factor
-    of both would be a root on the unit circle that the loop does not have.
+    The controller is kp + ki z / (z - 1) + kd (z - 1) / z; without an integral its (z - 1) is omitted, as a common
+    factor would be a root on the unit circle that the loop does not have.
     """
     z, integrator = np.array([1.0, 0.0]), np.array([1.0, -1.0])
     above: Coefficients = np.polyadd(gains.kp * z, gains.kd * integrator)
@@ -85,7 +85,7 @@ def open_loop(gains: Gains, plant: LinearPlant) -> tuple[Coefficients, Coefficie
 
 
 def closed_loop(gains: Gains, plant: LinearPlant) -> Coefficients:
-    """Return the characteristic polynomial of the loop, monic: the plant answers a sample after the output."""
+    """Return the characteristic polynomial of the loop, monic: the plant responds one sample after the output."""
     above, below = open_loop(gains, plant)
     found = np.polyadd(below, above)
     monic: Coefficients = found / found[0]
@@ -93,9 +93,9 @@ def closed_loop(gains: Gains, plant: LinearPlant) -> Coefficients:
 
 
 def errors_in_loop(settings: PidSettings, plant: LinearPlant, disturbed: Sequence[float]) -> Iterator[float]:
-    """Yield the error of each sample while a controller acts on a plant and `disturbed`, d(k), pushes at it.
+    """Yield the error of each sample of a controlled plant under the disturbance `disturbed`, d(k).
 
-    Errors stay within -1 and 1, as occupancy and load stay within 0 and 1.
+    Errors stay within -1 and 1, because occupancy and load stay within 0 and 1.
     """
     state, answer, levers = PidState(), 0.0, 0.0
     waiting = deque([0.0] * plant.delay_samples)

@@ -1,4 +1,4 @@
-"""The loop of each form, tuned for one plant: gains, margin, and how it takes a step."""
+"""The loop of each form, tuned for one plant: gains, margin, and step response."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from controller.balance.errors import GainsError
 from controller.balance.values import Form, Gains
 
 PUSHED: Final = 0.5
-"""The error that a loop is tried with: that of the worked example."""
+"""The initial error of a trial: that of the worked example."""
 _LEAST_STEPS: Final = 60
 _MOST_STEPS: Final = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class TunedLoop:
-    """A form's loop: gains and margin, None where the rule has none for this plant, as `why_not` says.
+    """A form's loop: gains and margin, None if the rule has none for this plant, as `why_not` explains.
 
-    `errors` are those of each sample from the push on, at `times_s`; none where it is unstable.
+    `errors` are those of each sample from the disturbance on, at `times_s`; empty if the loop is unstable.
     """
 
     form: Form
@@ -43,7 +43,7 @@ def tuned_loops(
     accumulates: bool = True,
     speed_s: float | None = None,
 ) -> tuple[TunedLoop, ...]:
-    """Return the loop of each form; raise GainsError where the rule has gains for none of them."""
+    """Return the loop of each form; raise GainsError if the rule has gains for none of them."""
     found: list[TunedLoop] = []
     for form in Form:
         try:

@@ -1,4 +1,4 @@
-"""Pictures of loops: what was recorded and its model, and how each form settles."""
+"""Pictures of loops: a recording with its model, and the settling of each form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.balance.control.response import SETTLED
 from controller.balance.errors import BalanceError
 
 COLOURS: Final = {"P": "#777777", "PI": "#3060a8", "PD": "#b36a00", "PID": "#1b7a3d"}
-"""Of the forms, in all pictures."""
+"""Colours of the forms, in all pictures."""
 _DPI: Final = 110
 _SIDE_IN: Final = (6.2, 3.8)
 _WIDE: Final = 3.4
@@ -25,7 +25,7 @@ _NARROW: Final = 1.1
 
 
 def draw_tuning(path: Path, loops: Sequence[TunedLoop], recorded: tuple[StepResponse, Fit] | None = None) -> None:
-    """Write how each loop takes an error of 0.5, beside the recording and its model where there are these."""
+    """Plot each loop's response to an error of 0.5, next to the recording and its model if given."""
     parts = 1 if recorded is None else 2
     canvas = Figure(figsize=(parts * _SIDE_IN[0], _SIDE_IN[1]), layout="constrained")
     axes = canvas.subplots(1, parts, squeeze=False)[0]
@@ -36,10 +36,10 @@ def draw_tuning(path: Path, loops: Sequence[TunedLoop], recorded: tuple[StepResp
 
 
 def save(canvas: Figure, path: Path) -> None:
-    """Write a picture, .png or .svg; raise BalanceError for another name, or where it cannot be written."""
+    """Write a picture, .png or .svg; raise BalanceError for another suffix or a failed write."""
     if path.suffix not in {".png", ".svg"}:
         raise BalanceError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time, its text as text.
+    # Reproducible output, text kept as text.
     with mpl.rc_context({"svg.hashsalt": "millrace", "svg.fonttype": "none"}):
         try:
             canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -48,13 +48,13 @@ def save(canvas: Figure, path: Path) -> None:
 
 
 def shade_settled(axes: Axes, settled: float = SETTLED) -> None:
-    """Shade the errors at which the interval table keeps all levers."""
+    """Shade the errors for which the interval table moves no lever."""
     axes.axhspan(-settled, settled, color="#1b7a3d", alpha=0.10, linewidth=0)
     axes.axhline(0.0, color="#999999", linewidth=0.8)
 
 
 def width_of(order: int, curves: int) -> float:
-    """Return the width of a curve: later ones are narrower, so that those that lie on one another are all seen."""
+    """Return the width of a curve: later ones are narrower, so that overlapping ones all remain visible."""
     return _WIDE + (_NARROW - _WIDE) * order / max(curves - 1, 1)
 
 

@@ -1,8 +1,8 @@
-"""The controller's law, sample by sample: literal, and with what production needs around it.
+"""The control law, sample by sample: literal, and with the additions that production needs.
 
 The discrete form is u(k) = kp e(k) + ki sum(e(i), i <= k) + kd (e(k) - e(k-1)). `literal` is that and nothing else.
-`step` is the same wherever its limits, threshold and period do not act; the integral is kept as its contribution to
-the output, so that another ki changes what is added from then on and not what has been.
+`step` gives the same unless its limits, threshold or period apply; the integral is stored as its contribution to the
+output, so that another ki changes only later additions.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Error = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
 
 
 _SHORTEST: Final = 0.1
-"""Periods: the slope of samples that come sooner is told as over these, as noise over no time is no slope."""
+"""Minimum number of periods over which a slope is computed: noise over a shorter time would dominate it."""
 
 
 class AntiWindup(StrEnum):
-    """What keeps the integral from growing while the output is at a limit or no lever can follow."""
+    """Treatment of the integral while the output is at a limit or no lever can follow."""
 
     NONE = "none"
     CLAMP = "clamp"
@@ -39,47 +39,50 @@ class PidSettings(Strict, frozen=True):
     """One controller's form, gains and limits."""
 
     form: Form = Form.P
-    """Which terms act: P, PI, PD or PID."""
+    """Active terms: P, PI, PD or PID."""
     kp: NotNegative = 1.0
     """Output per error."""
     ki: NotNegative = 0.0
     """Output per error and sample."""
     kd: NotNegative = 0.0
-    """Output per change of the error from one sample to the next."""
+    """Output per change of the error between samples."""
     target: Error = 0.0
-    """The error that is aimed at: above 0 keeps some of the cores free, below 0 some of the bus."""
+    """Target error: above 0 keeps some of the cores free, below 0 some of the bus."""
     threshold: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.0
-    """It acts until the error is nearer than this to the target; then the output is 0 and the integral is emptied."""
+    """Control stops once the error is closer than this to the target: the output is 0 and the integral is reset."""
     low: Annotated[float, msgspec.Meta(le=0.0)] = -1.0
-    """Least output."""
+    """Minimum output."""
     high: NotNegative = 1.0
-    """Most output."""
+    """Maximum output."""
     period_s: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
-    """Time that a sample stands for; samples that come late or early then count by the time that passed. Without it
-    each counts as one, as the discrete form has it."""
+    """Nominal sampling period.
+
+    Late or early samples then count by the time that passed. Without it each counts as one, as in the discrete form.
+    """
     longest_gap: Annotated[float, msgspec.Meta(ge=1.0)] = 3.0
-    """Periods after which what lies between two samples is not known: the integral takes no more of it, the derivative
-    nothing."""
+    """Maximum gap between samples in periods.
+
+    What happens in a longer gap is unknown: it adds no more to the integral, and nothing to the derivative.
+    """
     anti_windup: AntiWindup = AntiWindup.CLAMP
-    """What happens to the integral at a limit."""
+    """Treatment of the integral at a limit."""
     derivative_on_measurement: bool = True
-    """Another target then gives no kick: the derivative is that of what is measured, not of its distance to the
-    target."""
+    """Avoids a kick when the target changes: differentiates the measurement, not its distance to the target."""
     derivative_filter: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.0
-    """Share of the last derivative that is kept; against noise."""
+    """Share of the last derivative that is kept, to reduce noise."""
 
     def __post_init__(self) -> None:
-        Gains(self.kp, self.ki, self.kd)  # for what it refuses
+        Gains(self.kp, self.ki, self.kd)  # raises for invalid values
 
     @property
     def gains(self) -> Gains:
-        """Return the gains of the terms that act."""
+        """Return the gains of the active terms."""
         return Gains(self.kp, self.ki, self.kd).of(self.form)
 
 
 @dataclass(frozen=True, slots=True)
 class PidState:
-    """What a controller remembers; `integral` is its contribution to the output, `slope` per sample."""
+    """State of a controller; `integral` is its contribution to the output, `slope` per sample."""
 
     time_s: float | None = None
     measured: float = 0.0
@@ -91,7 +94,7 @@ class PidState:
 
 
 class Blocked(StrEnum):
-    """Outputs that no lever can follow any more, as all stand at their stops."""
+    """Outputs that no lever can follow because all are at their stops."""
 
     NO = "no"
     UP = "up"
@@ -104,7 +107,7 @@ class Blocked(StrEnum):
 
 
 def literal(gains: Gains, errors: Sequence[float]) -> Iterator[float]:
-    """Yield u(k) for errors e(0), e(1), ... as the discrete form says it; e(-1) is e(0), as nothing came before."""
+    """Yield u(k) for errors e(0), e(1), ... by the discrete form; e(-1) is e(0), as nothing came before."""
     total, before = 0.0, errors[0] if errors else 0.0
     for error in errors:
         total += error
@@ -119,9 +122,9 @@ def step(
     gains: Gains | None = None,
     blocked: Blocked = Blocked.NO,
 ) -> tuple[PidState, float]:
-    """Return the next state and the output u for a sample; gains are the settings' where none are given.
+    """Return the next state and the output u for a sample; gains default to those of the settings.
 
-    Raises SampleError for a sample that is not newer than the last.
+    Raise SampleError for a sample that is not newer than the last.
     """
     acting = settings.gains if gains is None else gains.of(settings.form)
     elapsed = _elapsed(settings, state, sample)
@@ -137,10 +140,10 @@ def step(
 
 
 def retuned(before: PidSettings, after: PidSettings, state: PidState, old: Gains, new: Gains) -> PidState:
-    """Return the state for other settings and gains such that the output at the present error goes on (bumpless).
+    """Return the state for other settings and gains that keeps the output at the present error (bumpless transfer).
 
-    The integral takes the difference, another target's included, as far as the limits go. A form without an integral
-    has nothing that could hold a difference: its output steps to what the gains say. One that had none starts there.
+    The integral absorbs the difference, including that of another target, within the limits. A form without an integral
+    cannot absorb a difference: its output steps to the new value. One that had no integral starts from there.
     """
     error = state.measured - after.target
     if not after.form.integrates:
@@ -154,7 +157,7 @@ def retuned(before: PidSettings, after: PidSettings, state: PidState, old: Gains
 
 
 def slope_of(settings: PidSettings, state: PidState, sample: Sample) -> float:
-    """Return the error's change per sample, filtered; 0 where nothing is known before it."""
+    """Return the error's change per sample, filtered; 0 without an earlier sample."""
     return _slope(settings, state, sample, _elapsed(settings, state, sample))
 
 
@@ -184,7 +187,7 @@ def _slope(settings: PidSettings, state: PidState, sample: Sample, elapsed: floa
 def _limited(
     settings: PidSettings, integral: float, added: float, others: float, blocked: Blocked
 ) -> tuple[float, float]:
-    """Return the integral with what is added to it as far as it may, and the output within its limits."""
+    """Return the integral with as much of its increment as allowed, and the output within its limits."""
     wanted = others + integral + added
     output = min(max(wanted, settings.low), settings.high)
     match settings.anti_windup:

@@ -1,4 +1,4 @@
-"""What a response is judged by: settling time, overshoot, steady error."""
+"""Criteria for a response: settling time, overshoot, steady error."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from controller.balance.errors import ResponseError
 
 SETTLED: Final = 0.1
-"""Errors below this have settled: the interval table keeps all levers there."""
+"""Errors below this have settled: the interval table moves no lever there."""
 _LAST_SHARE: Final = 0.1
 """Share of the samples, at the end, whose mean is the steady error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a response is judged by.
+    """Figures of a response.
 
-    `settle_s` is when it came within the band for good, from the first sample on; None where it was outside at the end.
-    `overshoot` is how far it went beyond the target, as a share of the distance that it began or was pushed to.
-    `steady_error` is the mean distance from the target over the last tenth, `swing` the largest less the least there,
-    `mean_error` the mean absolute distance over all of it, weighted by time.
+    `settle_s` is the time from the first sample after which it stayed within the band; None if it was outside at the
+    end. `overshoot` is the distance beyond the target, as a share of the initial or disturbed distance. `steady_error`
+    is the mean distance from the target over the last tenth, `swing` the range there, `mean_error` the mean absolute
+    distance over all of it, weighted by time.
     """
 
     settle_s: float | None
@@ -37,7 +37,7 @@ class Figures:
 def figures_of(
     times_s: Sequence[float], values: Sequence[float], target: float = 0.0, band: float = SETTLED
 ) -> Figures:
-    """Return the figures of a response that begins at its first sample; raise ResponseError where there is none."""
+    """Return the figures of a response that begins at its first sample; raise ResponseError if it is empty."""
     times = np.asarray(times_s, dtype=np.float64)
     errors = np.asarray(values, dtype=np.float64) - target
     _refuse_unusable(times, errors)
@@ -73,7 +73,7 @@ def _settling(times: np.ndarray, inside: np.ndarray) -> float | None:
 
 
 def _overshoot(errors: np.ndarray) -> float:
-    """Return how far errors of the other sign go, as a share of the largest of the side on which it was first."""
+    """Return the largest error of the opposite sign, as a share of the largest on the initial side."""
     first = errors[np.flatnonzero(errors)[:1]]
     if not len(first):
         return 0.0

@@ -1,7 +1,7 @@
-"""Whether gains are stable on a plant, and by how much: roots and Jury's table of the closed loop, and margins.
+"""Stability of gains on a plant and its margins: roots and Jury's table of the closed loop.
 
-The margins are those of Astrom and Murray, Feedback Systems, chapter 10, for the sampled loop: no approximation of the
-delay, as a sampled loop with a delay is a polynomial.
+The margins are those of Astrom and Murray, Feedback Systems, chapter 10, for the sampled loop: the delay needs no
+approximation, as a sampled loop with a delay is a polynomial.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from controller.balance.values import Gains
 
 _GRID: Final = 4096
 _LOWEST: Final = 1e-5
-"""Lowest frequency that is looked at, in radians a sample: 10^5 samples and more a turn."""
+"""Lowest frequency examined, in radians per sample: at least 10^5 samples per turn."""
 _ON_THE_CIRCLE: Final = 1e-9
-"""A root nearer to the unit circle than this neither dies away nor grows for certain: it counts as unstable."""
+"""A root closer to the unit circle than this neither decays nor grows for certain: it counts as unstable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """How far a loop is from being unstable.
+    """Distance of a loop from instability.
 
-    `radius` is the factor by which what disturbs it dies away (below 1) or grows each sample. All gains may be
-    `stable_from` to `stable_to` times as large; both None where no factor makes them stable. `phase_deg` and
-    `delay_samples` are what may be added to the loop's phase and delay, `distance` is the least distance of the open
-    loop's curve from -1 (0.5 and more is comfortable); None where the loop is not stable, infinite where nothing would
-    make it unstable.
+    `radius` is the factor by which disturbances decay (below 1) or grow each sample. All gains may be scaled by
+    `stable_from` to `stable_to`; both None if no factor makes them stable. `phase_deg` and `delay_samples` are what may
+    be added to the loop's phase and delay, `distance` is the least distance of the open loop's curve from -1 (0.5 and
+    more is comfortable); None if the loop is unstable, infinite if nothing would make it unstable.
     """
 
     is_stable: bool
@@ -49,9 +48,9 @@ class Margin:
 
 
 def is_stable_by_jury(polynomial: Coefficients) -> bool:
-    """Return whether all roots of a real polynomial lie inside the unit circle, by Jury's table: no root is computed.
+    """Return whether all roots of a real polynomial lie inside the unit circle, by Jury's table, not by roots.
 
-    Each row is the last one without the part that its own mirror image explains; the loop is stable if the first
+    Each row is the previous one without the part explained by its own mirror image; the loop is stable if the first
     coefficient outweighs the last in each of them.
     """
     row = np.trim_zeros(np.asarray(polynomial, dtype=np.float64), "f")
@@ -70,7 +69,7 @@ def radius_of(polynomial: Coefficients) -> float:
 
 
 def radii_of(polynomials: Sequence[Coefficients]) -> NDArray[np.float64]:
-    """Return `radius_of` each of many monic polynomials, all at once; a shorter one gets roots at 0."""
+    """Return `radius_of` each of many monic polynomials, all at once; shorter ones get roots at 0."""
     degree = max(len(one) for one in polynomials) - 1
     companions = np.zeros((len(polynomials), degree, degree))
     companions[:, 1:, :-1] = np.eye(degree - 1)
@@ -80,7 +79,7 @@ def radii_of(polynomials: Sequence[Coefficients]) -> NDArray[np.float64]:
 
 
 def margin_of(gains: Gains, plant: LinearPlant) -> Margin:
-    """Return how far the loop of gains on a plant is from being unstable."""
+    """Return the margin of the loop of gains on a plant."""
     radius = radius_of(closed_loop(gains, plant))
     is_stable = radius < 1.0 - _ON_THE_CIRCLE
     low, high = _stable_factors(gains, plant, is_stable=is_stable)
@@ -92,7 +91,7 @@ def margin_of(gains: Gains, plant: LinearPlant) -> Margin:
 
 
 def refuse_unstable(gains: Gains, plant: LinearPlant, name: str = "") -> Margin:
-    """Return the margin of gains on a plant; raise GainsError where they are not stable there."""
+    """Return the margin of gains on a plant; raise GainsError if they are unstable there."""
     margin = margin_of(gains, plant)
     if margin.is_stable:
         return margin
@@ -120,10 +119,10 @@ def _at(gains: Gains, plant: LinearPlant, frequency: float) -> complex:
 
 
 def _stable_factors(gains: Gains, plant: LinearPlant, *, is_stable: bool) -> tuple[float | None, float | None]:
-    """Return between which factors of all gains the loop is stable: those around 1, or the next below or else above.
+    """Return the range of factors of all gains with a stable loop: the one around 1, or the next below, else above.
 
-    Roots can leave or enter the unit circle only at factors -1 / L(frequency) with L real and below 0; between two of
-    these the loop is stable throughout, or nowhere.
+    Roots can cross the unit circle only at factors -1 / L(frequency) with L real and below 0; between two of these the
+    loop is either stable throughout or unstable throughout.
     """
     bounds = [0.0, *sorted(_crossing_factors(gains, plant)), math.inf]
     spans = [(low, high) for low, high in pairwise(bounds) if high - low > _ON_THE_CIRCLE * low]
@@ -148,7 +147,7 @@ def _stable_factors(gains: Gains, plant: LinearPlant, *, is_stable: bool) -> tup
 def _crossing_factors(gains: Gains, plant: LinearPlant) -> Iterable[float]:
     frequencies = _frequencies()
     curve = _curve(gains, plant, frequencies)
-    is_real = np.abs(curve.imag) < _ON_THE_CIRCLE * np.abs(curve)  # rounding's signs say nothing
+    is_real = np.abs(curve.imag) < _ON_THE_CIRCLE * np.abs(curve)  # signs of rounding errors mean nothing
     flips = np.flatnonzero((np.signbit(curve.imag[:-1]) != np.signbit(curve.imag[1:])) & ~(is_real[:-1] & is_real[1:]))
     for index in flips:
         low, high = float(frequencies[index]), float(frequencies[index + 1])
@@ -165,14 +164,14 @@ def _crossing_factors(gains: Gains, plant: LinearPlant) -> Iterable[float]:
 
 
 def _is_stable_between(gains: Gains, plant: LinearPlant, low: float, high: float) -> bool:
-    """Return whether gains are stable at a factor that lies well inside a span of factors."""
+    """Return whether gains are stable at a factor well inside a range of factors."""
     inside = low + 1.0 if math.isinf(high) else 0.5 * (low + high)
     scaled = Gains(gains.kp * inside, gains.ki * inside, gains.kd * inside)
     return radius_of(closed_loop(scaled, plant)) < 1.0 - _ON_THE_CIRCLE
 
 
 def _phase_and_delay(gains: Gains, plant: LinearPlant) -> tuple[float, float]:
-    """Return the least phase (degrees) and delay (samples) that would bring the curve to -1; infinite: none does."""
+    """Return the least phase (degrees) and delay (samples) that would bring the curve to -1; infinite if none does."""
     frequencies = _frequencies()
     sizes = np.abs(_curve(gains, plant, frequencies)) - 1.0
     phases, delays = [math.inf], [math.inf]

@@ -1,10 +1,10 @@
-"""Gains from a model of the first order with delay, as a recorded step of the levers shows it.
+"""Gains from a first-order model with delay, as identified from a recorded step of the levers.
 
 Rules: SIMC (Skogestad, Simple analytic rules for model reduction and PID controller tuning, 2003; derivative of a model
 without an integrator by Grimholt and Skogestad, 2018) and Ziegler and Nichols' open-loop rule (1942). Both are made for
-continuous controllers: a delay counts up to the sample that sees its end, and what the sampling itself delays is added.
-The gains that come out are per sample. Whether they are stable is then a question to `stability`, which follows the
-sampled loop exactly: SIMC's are, Ziegler and Nichols' need not be where the delay is shorter than a period.
+continuous controllers: a delay counts up to the sample that sees its end, and the delay of sampling itself is added.
+The resulting gains are per sample. Their stability is checked by `stability`, which follows the sampled loop exactly:
+SIMC's gains are stable, Ziegler and Nichols' need not be if the delay is shorter than a period.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _NEARLY_ALL: Final = 0.95
 
 @dataclass(frozen=True, slots=True)
 class FirstOrder:
-    """A plant as its step response shows it: by how much the error falls per unit of output, how slowly, how late."""
+    """A plant as seen in its step response: the decrease of the error per unit of output, lag and delay."""
 
     gain: float
     lag_s: float
     delay_s: float
 
     def sampled(self, period_s: float, *, accumulates: bool = True) -> LinearPlant:
-        """Return it as a loop of this period sees it; raise GainsError where that cannot be followed.
+        """Return it as seen by a loop of this period; raise GainsError if that is out of range.
 
-        A delay that ends between two samples ends at the earlier one where nearly all of the answer is there by the
-        later, and else at the later one.
+        A delay that ends between two samples counts up to the earlier one if nearly all of the response has happened by
+        the later one, else up to the later one.
         """
         delay = self._delay_samples(period_s)
         if delay > MOST_DELAY:
@@ -45,7 +45,7 @@ class FirstOrder:
         )
 
     def delay_seen_s(self, period_s: float) -> float:
-        """Return its delay as samples see it, as in `sampled`."""
+        """Return its delay as seen by samples, as in `sampled`."""
         return self._delay_samples(period_s) * period_s
 
     def _delay_samples(self, period_s: float) -> int:
@@ -57,7 +57,7 @@ class FirstOrder:
 
 
 class TuningRule(StrEnum):
-    """How gains follow from a model."""
+    """Rule for gains from a model."""
 
     SIMC = "simc"
     ZIEGLER_NICHOLS = "ziegler-nichols"
@@ -76,9 +76,9 @@ class _Continuous:
 
 
 _HOLD: Final = 0.5
-"""Periods by which what is held between two samples delays: SIMC's models have it as a delay."""
+"""Delay, in periods, of holding a value between two samples: SIMC's models include it."""
 _SAMPLING: Final = 1.0
-"""Periods that Ziegler and Nichols' rule is given: it asks for a quarter of each swing to be left, and has no room."""
+"""Periods of delay for Ziegler and Nichols' rule: it leaves a quarter of each swing, and has no margin."""
 
 
 def tuned(
@@ -92,12 +92,12 @@ def tuned(
 ) -> Gains:
     """Return gains per sample for a plant; `speed_s` is SIMC's time constant of the closed loop.
 
-    Without `speed_s` it is the delay, as SIMC advises, but no less than a period. Raises GainsError where rule and
-    plant do not go together.
+    It defaults to the delay, as SIMC advises, but at least a period. Raise GainsError if rule and plant are
+    incompatible.
     """
     if not (period_s > 0.0 and math.isfinite(period_s)):
         raise GainsError(f"the period is {period_s:g} s, not a finite number above 0")
-    plant.sampled(period_s, accumulates=accumulates)  # for what it refuses
+    plant.sampled(period_s, accumulates=accumulates)  # raises for invalid values
     seen_s = plant.delay_seen_s(period_s)
     if rule is TuningRule.ZIEGLER_NICHOLS:
         delay_s = seen_s + _SAMPLING * period_s
@@ -113,7 +113,7 @@ def tuned(
 def _simc_accumulating(
     plant: FirstOrder, delay_s: float, period_s: float, form: Form, speed_s: float | None
 ) -> _Continuous:
-    """Levers that add up make an integrator of slope gain / period. What lag is left is braked or counts as delay."""
+    """Accumulating levers make an integrator of slope gain / period. The remaining lag is braked or counts as delay."""
     slope = plant.gain / period_s
     if not form.differentiates:
         delay_s += 0.5 * plant.lag_s
@@ -122,7 +122,7 @@ def _simc_accumulating(
     ti_s = 4.0 * (closed_s + delay_s)
     td_s = plant.lag_s
     if form is Form.PID:
-        series = 1.0 + td_s / ti_s  # SIMC's are gains of a series form
+        series = 1.0 + td_s / ti_s  # SIMC gives gains of a series form
         return _Continuous(kp * series, kp / ti_s, kp * td_s)
     return _Continuous(kp, kp / ti_s, kp * td_s)
 

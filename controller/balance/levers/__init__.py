@@ -1,1 +1,1 @@
-"""What balancing moves: quotas and clocks of CPUs, GPUs' clocks and instances, pools' units, programs' precision."""
+"""Levers of balancing: quotas and clocks of CPUs, GPUs' clocks and instances, pools' units, programs' precision."""

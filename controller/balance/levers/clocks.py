@@ -1,7 +1,7 @@
-"""The clock of CPUs as a lever: the highest one that cpufreq lets them have. Their voltage follows it in hardware.
+"""The clock of CPUs as a lever: the maximum that cpufreq allows. Their voltage follows it in hardware.
 
-Source: Documentation/admin-guide/pm/cpufreq.rst of Linux. A cap works with every governor; where the processor's
-firmware alone sets the clock, as in most virtual machines, there is no cpufreq and no such lever.
+Source: Documentation/admin-guide/pm/cpufreq.rst of Linux. A cap works with every governor; if the processor's firmware
+alone sets the clock, as in most virtual machines, there is no cpufreq and no such lever.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _CPUFREQ: Final = ("sys", "devices", "system", "cpu", "cpufreq")
 _KHZ_PER_MHZ: Final = 1000
 _CAP: Final = "scaling_max_freq"
 _STEP_MHZ: Final = 1.0
-"""Where the driver has no list of clocks, it rounds to its own."""
+"""Step for drivers without a list of clocks, which round by themselves."""
 
 
 class CpuClocks:
-    """The cap of the clock of some CPUs, by their policies (policy0, ...), or of all; LeverError without any."""
+    """The clock cap of some CPUs, by their policies (policy0, ...), or of all; raises LeverError without any."""
 
     def __init__(self, policies: tuple[str, ...] = (), *, may_set: bool = False, root: Root | None = None) -> None:
         self.kind, self._may_set, self._root = LeverKind.FREQUENCY, may_set, Root() if root is None else root
@@ -37,7 +37,7 @@ class CpuClocks:
         self._found_khz = {name: self._khz(name, _CAP) for name in self._policies}
 
     def read(self) -> Standing:
-        """Return the highest clock that any of the CPUs may have, and between which it can be set."""
+        """Return the highest clock allowed for any of the CPUs, and the range of settings."""
         caps = [self._khz(name, _CAP) for name in self._policies]
         lows = [self._khz(name, "cpuinfo_min_freq") for name in self._policies]
         highs = [self._khz(name, "cpuinfo_max_freq") for name in self._policies]
@@ -46,7 +46,7 @@ class CpuClocks:
         return Standing(max(caps) / _KHZ_PER_MHZ, low, high, _STEP_MHZ, not why_not, why_not, self._points())
 
     def move(self, by: float) -> Moved:
-        """Raise (lower) the cap by so many MHz; the kernel tells which clock that is."""
+        """Raise (lower) the cap by this many MHz; the kernel reports the resulting clock."""
         standing = self.read()
         if (nothing := refused(standing, by)) is not None:
             return nothing
@@ -57,7 +57,7 @@ class CpuClocks:
         return moved(standing, by, self.read().value)
 
     def release(self, *, always: bool = False) -> None:
-        """Put back the caps that were found, if this lever ever moved them."""
+        """Restore the original caps, if this lever ever moved them."""
         if self._has_moved or (always and self._may_set):
             self._write(self._found_khz)
             self._has_moved = False

@@ -1,4 +1,4 @@
-"""A machine's own levers by their settings; what it does not have is a line that says so."""
+"""Creates a machine's own levers from settings; reports each missing one as a line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.balance.levers.values import Lever
 
 
 def local_levers(settings: LeverSettings, root: Root, nvml: Nvml | str) -> tuple[list[Lever], list[str]]:
-    """Return the levers that are there, and a line for each that is not; `nvml` is NVML, or a line why it is not."""
+    """Return the available levers, and a line for each missing one; `nvml` is NVML, or the reason for its absence."""
     found, absent = list[Lever](), list[str]()
     for make in _makers(settings, root, nvml):
         try:

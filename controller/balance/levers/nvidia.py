@@ -1,4 +1,4 @@
-"""NVIDIA's devices as levers, through NVML: the clock of their cores, and how many instances they are divided into.
+"""NVIDIA devices as levers, through NVML: the clock of their cores, and the number of their instances.
 
 Source: the NVML API reference (locked clocks; Multi-Instance GPU). NVML sets no voltage: it follows the clock.
 """
@@ -20,7 +20,7 @@ _PROFILE_VERSION: Final = 1
 
 
 class _Device:
-    """A device by its PCI address, with NVML's errors as LeverErrors that name the lever."""
+    """A device by its PCI address; raises NVML's errors as LeverErrors that name the lever."""
 
     def __init__(self, nvml: Nvml, address: str, name: str) -> None:
         self.api, self.name = nvml.api, name
@@ -35,10 +35,10 @@ class _Device:
 
 
 class GpuClocks:
-    """The highest clock that a device's cores may have, among those that it supports.
+    """The clock cap of a device's cores, among the supported clocks.
 
-    NVML tells the clock that cores have now, which is lower while they are idle, but not to what it was locked: before
-    it was moved the lever stands at its highest.
+    NVML reports the current clock, which is lower while cores are idle, but not the locked one: before its first move
+    the lever is at its highest.
     """
 
     def __init__(self, nvml: Nvml, address: str, *, may_set: bool = False) -> None:
@@ -49,14 +49,14 @@ class GpuClocks:
         self._refusal = ""
 
     def read(self) -> Standing:
-        """Return the highest clock that the cores may have, and which they could."""
+        """Return the cap of the cores' clock, and the supported clocks."""
         low, high = self._points[0], self._points[-1]
         value = high if self._locked_mhz is None else self._locked_mhz
         why_not = self._refusal if self._may_set else _READ_ONLY
         return Standing(value, low, high, 1.0, not why_not, why_not, self._points)
 
     def move(self, by: float) -> Moved:
-        """Raise (lower) it by so many MHz, as far as the device has such clocks."""
+        """Raise (lower) it by this many MHz, within the supported clocks."""
         standing = self.read()
         if (nothing := refused(standing, by)) is not None:
             return nothing
@@ -79,7 +79,7 @@ class GpuClocks:
             self._locked_mhz = None
 
     def _supported(self) -> tuple[float, ...]:
-        """Return the clocks of cores with the quickest memory, rising."""
+        """Return the core clocks for the fastest memory clock, ascending."""
         device, api = self._device, self._device.api
         memory_mhz = device.ask(api.nvmlDeviceGetSupportedMemoryClocks, device.handle)
         found = device.ask(api.nvmlDeviceGetSupportedGraphicsClocks, device.handle, max(memory_mhz, default=0))
@@ -89,9 +89,9 @@ class GpuClocks:
 
 
 class GpuInstances:
-    """Instances of so many slices of a device that is divided (MIG), each with one compute instance, as sub-units.
+    """Instances with a given number of slices of a partitioned device (MIG), one compute instance each, as sub-units.
 
-    The mode itself is not switched here: that resets the device. Instances that are in use stay.
+    The mode itself is not switched here: that resets the device. Instances in use stay.
     """
 
     def __init__(self, nvml: Nvml, address: str, slices: int, *, low: int = 0, may_set: bool = False) -> None:
@@ -111,14 +111,14 @@ class GpuInstances:
         self._has_moved = False
 
     def read(self) -> Standing:
-        """Return how many instances there are, and how many there can be beside those of other sizes."""
+        """Return the number of instances, and how many fit next to those of other sizes."""
         count = len(self._instances())
         device = self._device
         more = device.ask(device.api.nvmlDeviceGetGpuInstanceRemainingCapacity, device.handle, self._profile)
         return Standing(count, self._low, count + int(more), 1.0, self._may_set, "" if self._may_set else _READ_ONLY)
 
     def move(self, by: float) -> Moved:
-        """Make so many instances more (remove so many); one that is in use stays, and the rest is left."""
+        """Create (remove) this many instances; one that is in use stays, and the rest is left over."""
         standing = self.read()
         if (nothing := refused(standing, by)) is not None:
             return nothing
@@ -138,7 +138,7 @@ class GpuInstances:
         return Moved(done.done, done.left, reason) if reason else done
 
     def release(self, *, always: bool = False) -> None:
-        """Have as many as were found, if this lever ever changed that; what is in use stays."""
+        """Restore the original number, if this lever ever changed it; instances in use stay."""
         if self._has_moved or (always and self._may_set):
             self.move(self._found - len(self._instances()))
 
@@ -152,7 +152,7 @@ class GpuInstances:
                 )
                 api.nvmlGpuInstanceCreateComputeInstance(instance, info.id)
             except api.NVMLError:
-                api.nvmlGpuInstanceDestroy(instance)  # programs cannot use one without a compute instance
+                api.nvmlGpuInstanceDestroy(instance)  # unusable without a compute instance
                 raise
         surplus = len(self._instances()) - wanted
         for instance in reversed(self._instances()):

@@ -1,9 +1,9 @@
-"""Units of a pool as a lever: a holder asks for more and promises fewer; the pool's service alone moves them.
+"""Units of a pool as a lever: a holder asks for more or promises fewer; only the pool's service moves them.
 
-What the holder has here follows its share: a local lever (a quota, instances) is lowered before fewer units are
-promised, and raised only by units that the books say it has. A holder that cannot reach the service for the pool's
-lease has stopped using its units by then, as the service counts on that: here after half of it, counted from when the
-last report that was answered was sent, so that half of it is the margin.
+The holder's local resources follow its share: a local lever (a quota, instances) is lowered before fewer units are
+promised, and raised only for units that the books already show. A holder that cannot reach the service for the pool's
+lease must have stopped using its units by then, as the service relies on that: here after half of it, counted from the
+sending of the last answered report, so that the other half is the margin.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from dataplane.clock import Clock
 
 _NS_PER_S: Final = 1_000_000_000
 LEASE_SHARE: Final = 0.5
-"""After so much of the lease without an answer the units are let go: the rest is for what still runs on them."""
+"""Share of the lease without an answer after which units are released: the rest is for work still running on them."""
 
 
 class Reporter(Protocol):
-    """Who takes reports: the client of the API."""
+    """Receiver of reports: the client of the API."""
 
     def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
-        """Report of a holder's units; return the pool, in which stands what it has now; raise ApiError."""
+        """Report a holder's units; return the pool with its current holding; raise ApiError."""
         ...
 
 
 class PoolUnits:
-    """What a holder has of a pool. `move` asks, `tell` reports and takes what was given.
+    """A holder's units of a pool. `move` asks, `tell` reports and takes what was given.
 
-    What was asked for and not given for `patience_s` is as good as not there: the lever then hands on to the next, and
-    goes on asking. Raises LeverError where the pool cannot be asked at the start, or the holder has no claim on it.
+    Units asked for and not given within `patience_s` count as unavailable: the lever then hands over to the next one,
+    and keeps asking. Raises LeverError if the pool cannot be reached at the start, or the holder has no claim on it.
     """
 
     def __init__(
@@ -62,29 +62,29 @@ class PoolUnits:
 
     @property
     def lease_s(self) -> float:
-        """After so long without a report the pool's service gives the units away; 0: it does not."""
+        """Time without a report after which the pool's service gives the units away; 0: never."""
         return self._pool.spec.lease_s
 
     @property
     def until_ns(self) -> int:
-        """Until when its units may be used unless the service answers again; 0 without a lease."""
+        """Time until which its units may be used without another answer of the service; 0 without a lease."""
         return self._answered_ns + round(LEASE_SHARE * self.lease_s * _NS_PER_S) if self.lease_s else 0
 
     def tell_answers(self, on_answer: Callable[[int], None]) -> None:
-        """Have each answer be told, before anything is moved by it: until when units may be used then.
+        """Call `on_answer` for each answer, before anything is moved by it, with the time until which units are usable.
 
-        What `on_answer` raises ends the report: nothing is moved by it.
+        An exception from `on_answer` ends the report: nothing is moved by it.
         """
         self._on_answer = on_answer
 
     @property
     def units(self) -> int:
-        """The units that may be used: those it has, less those that are asked back."""
+        """Usable units: those it has, minus those that are asked back."""
         share = next((one for one in self._pool.shares if one.holder == self._holder), None)
         return 0 if share is None else share.units - share.leaving
 
     def read(self) -> Standing:
-        """Return how many units may be used, between what its claim says; no more while none come."""
+        """Return the number of usable units, between the claim's bounds; no more while none arrive."""
         claim = next((one for one in self._pool.spec.claims if one.holder == self._holder), None)
         low = 0 if claim is None else claim.least
         most = self._pool.spec.units if claim is None or claim.most is None else claim.most
@@ -93,14 +93,14 @@ class PoolUnits:
         return Standing(self.units, low, max(high, low), 1.0, self._may_set, why_not)
 
     def move(self, by: float) -> Moved:
-        """Ask for so many units more (give back so many) with the next report."""
+        """Ask for this many more units (give back this many) with the next report."""
         standing = self.read()
         self._target = None
         if (nothing := refused(standing, by)) is not None:
             self._asking_since_ns = None
             return nothing
         target = standing.place(standing.value + by)
-        # In vain or not, more is asked for: units may become free.
+        # Ask for the full amount even if none are free: units may become free.
         self._target = round(standing.value + by if by > 0 else target)
         if by < 0:
             self._asking_since_ns = None
@@ -111,9 +111,9 @@ class PoolUnits:
         return moved(standing, by, target)
 
     def tell(self, sample: Sample | None, precision: str = "", frequency_mhz: float | None = None) -> None:
-        """Report what was measured and is wanted, have the local lever follow the share, promise no more than that.
+        """Report the measurement and the wanted units, move the local lever to the share, and promise at most that.
 
-        Without an answer for half of the lease the local lever goes to its low end; raises LeverError then, and
+        Without an answer for half of the lease the local lever moves to its low end; raise LeverError then, and
         whenever the service does not answer.
         """
         status = HolderStatus(
@@ -137,11 +137,11 @@ class PoolUnits:
 
     @property
     def _wants(self) -> int:
-        """What is missing to what was asked for last; units that came meanwhile are not asked for again."""
+        """Units still missing from the last request; units that came meanwhile are not requested again."""
         return 0 if self._target is None else self._target - self.units
 
     def release(self, *, always: bool = False) -> None:  # noqa: ARG002 - no other process moves it
-        """Give back all but the claim's least, as nobody controls the unit any more."""
+        """Give back all but the claim's minimum, as nothing controls the unit any more."""
         standing = self.read()
         least = min(round(standing.low), self.units)
         if not self._may_set:
@@ -150,7 +150,7 @@ class PoolUnits:
         self._pool = self._report(HolderStatus(holder=self._holder, wants=least - self.units, holds=least))
 
     def _follow(self, status: HolderStatus, *, is_outdated: bool) -> None:
-        """Have the local lever stand where the books say: fewer before they are promised, more once that is taken."""
+        """Move the local lever to match the books: down before fewer units are promised, up once more are accepted."""
         units = self.units
         local = None if self._local is None else self._local.read().value
         if local is not None and units < local:
@@ -173,7 +173,7 @@ class PoolUnits:
             self._is_fenced = True
 
     def _is_over(self) -> bool:
-        """Return whether the last answer is too old to use units by, as after a process was stopped for a while."""
+        """Return whether the last answer is too old to use units by, as after a suspension of the process."""
         return bool(self.lease_s) and self._clock.now_ns() >= self.until_ns
 
     def _lower_local(self, units: int) -> None:
@@ -192,7 +192,7 @@ class PoolUnits:
         except ApiError as error:
             raise LeverError(self.name, str(error)) from error
         self._answered_ns = asked_ns
-        self._pool = found  # its lease may have changed
+        self._pool = found  # the lease may have changed
         if self._on_answer is not None:
             self._on_answer(self.until_ns)
         return found

@@ -1,6 +1,6 @@
-"""Levers of a program's own: the precision in which PyTorch computes (autocast), and how much it takes in at once.
+"""Levers inside a program: the precision in which PyTorch computes (autocast), and its batch size.
 
-They act inside the program that owns them: it opens `autocast()` around a step and asks `batch.size` before each.
+They act in the program that owns them: it opens `autocast()` around a step and reads `batch.size` before each.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from controller.balance.levers.values import Moved, Standing, moved
 from controller.balance.values import LeverKind, Precision
 
 _LEVELS: Final = (Precision.FP16, Precision.FP32)
-"""Between which autocast chooses; the others are other weights, which no switch makes of a running program's."""
+"""Precisions that autocast switches between; others need other weights, which no switch gives a running program."""
 _ORDER: Final = tuple(Precision)
 _GRAIN: Final = 1e-9
 
 
 class Autocast:
-    """PyTorch's autocast as steps of precision: half (fp16 or bfloat16) or fp32, of those that the program allows.
+    """PyTorch's autocast as steps of precision: half (fp16 or bfloat16) or fp32, if the program allows them.
 
-    `half` is torch.float16 or torch.bfloat16, `device_type` as torch.autocast has it. Raises LeverError for precisions
-    that autocast does not give.
+    `half` is torch.float16 or torch.bfloat16, `device_type` as in torch.autocast. Raises LeverError for precisions that
+    autocast does not provide.
     """
 
     def __init__(
@@ -45,42 +45,42 @@ class Autocast:
 
     @property
     def precisions(self) -> tuple[Precision, ...]:
-        """What each of its places computes in."""
+        """Precision of each of its positions."""
         return self._allowed
 
     @property
     def precision(self) -> Precision:
-        """The precision that the next step computes in."""
+        """Precision of the next step."""
         return self._allowed[self._place]
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return what a step is to run in."""
+        """Return the context for a step."""
         if self.precision is Precision.FP32:
             return nullcontext()
-        import torch  # noqa: PLC0415 - the program that has it calls this
+        import torch  # noqa: PLC0415 - called by the owning program
 
         found: AbstractContextManager[Any] = torch.autocast(self._device_type, dtype=self._half)
         return found
 
     def read(self) -> Standing:
-        """Return which of the allowed precisions it is, counted from the quickest."""
+        """Return the index of the current precision among the allowed ones, fastest first."""
         return Standing(self._place, 0, len(self._allowed) - 1)
 
     def move(self, by: float) -> Moved:
-        """Compute so many steps more exactly (less exactly), from the next step of the program on."""
+        """Raise (lower) the precision by this many steps, from the program's next step on."""
         standing = self.read()
         self._place = int(standing.place(self._place + by))
         return moved(standing, by, self._place)
 
     def release(self, *, always: bool = False) -> None:  # noqa: ARG002 - no other process moves it
-        """Compute as at the start."""
+        """Restore the initial precision."""
         self._place = self._start
 
 
 class BatchSize:
-    """How many items a program takes in at once; `per_doubling` steps double it, or halve it.
+    """Number of items per batch; `per_doubling` steps double it, or halve it.
 
-    Up, as precision is: larger batches cost the bus less for each item and give the cores more to do at once.
+    Up, like precision: larger batches cost the bus less per item and give the cores more parallel work.
     """
 
     def __init__(self, size: int, *, low: int = 1, high: int, per_doubling: int = 1) -> None:
@@ -95,7 +95,7 @@ class BatchSize:
 
     @property
     def ratio(self) -> float:
-        """By how much a step multiplies it."""
+        """Factor of one step."""
         return float(2 ** (1 / self._per_doubling))
 
     @property
@@ -104,15 +104,15 @@ class BatchSize:
         return round(self._found * self.ratio**self._steps)
 
     def read(self) -> Standing:
-        """Return by how many steps it is above what it was at the start."""
+        """Return the number of steps above the initial size."""
         return Standing(self._steps, -self._down, self._up)
 
     def move(self, by: float) -> Moved:
-        """Take in more (less) by so many steps."""
+        """Increase (decrease) the batch by this many steps."""
         standing = self.read()
         self._steps = int(standing.place(self._steps + by))
         return moved(standing, by, self._steps)
 
     def release(self, *, always: bool = False) -> None:  # noqa: ARG002 - no other process moves it
-        """Take in as many as at the start."""
+        """Restore the initial size."""
         self._steps = 0

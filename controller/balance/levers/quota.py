@@ -1,6 +1,6 @@
-"""A quota of CPU time as a lever: every Linux machine has it. It makes a control group's processes quicker or slower.
+"""A quota of CPU time as a lever, on every Linux machine: it speeds up or slows down a control group's processes.
 
-As sub-units it counts parts of a CPU (time slices); as a frequency, the clock that such a share of a CPU stands for.
+As sub-units it counts parts of a CPU (time slices); as a frequency, the clock equivalent to such a share of a CPU.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _READ_ONLY: Final = "its settings do not allow to set it (set: true)"
 
 
 class CpuQuota:
-    """The quota of a control group that is there; `milli` thousandths of a CPU are one sub-unit, or one MHz.
+    """The quota of an existing control group; `milli` thousandths of a CPU are one sub-unit, or one MHz.
 
-    `low` and `high` are in its own unit; no more than all CPUs, or than the levels above have. CPU time is handed out
+    `low` and `high` are in its own unit; at most all CPUs, or the quota of the levels above. CPU time is handed out
     each `period_us`: the shorter, the smoother, but at least a millisecond of it.
     """
 
@@ -49,7 +49,7 @@ class CpuQuota:
         self._found_milli, self._has_moved = self._quotas()[0], False
 
     def read(self) -> Standing:
-        """Return what the quota is now; without one it stands at all that there is."""
+        """Return the current quota; without one, the whole CPU time available."""
         own, *above = self._quotas()
         cpus_milli = _MILLI * max(read_processors(self._root).cpus, 1)
         most_milli = min([cpus_milli, *(level for level in above if level is not None)])
@@ -62,7 +62,7 @@ class CpuQuota:
         return Standing(value, math.ceil(max(self._low, least) - _GRAIN), high, 1.0, not why_not, why_not)
 
     def move(self, by: float) -> Moved:
-        """Have the group get so much more (less) of CPU time."""
+        """Give the group this much more (less) CPU time."""
         standing = self.read()
         if (nothing := refused(standing, by)) is not None:
             return nothing
@@ -73,9 +73,9 @@ class CpuQuota:
         return moved(standing, by, target)
 
     def release(self, *, always: bool = False) -> None:
-        """Put back the quota that was found, or none, if this lever ever moved it."""
+        """Restore the original quota, or none, if this lever ever moved it."""
         if self._has_moved or (always and self._may_set):
-            self._quotas()  # a group that is gone is not made again
+            self._quotas()  # fails if the group is gone, instead of recreating it
             self._write(self._found_milli)
             self._has_moved = False
 

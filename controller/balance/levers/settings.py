@@ -1,4 +1,4 @@
-"""Settings of a unit's levers; each is only read unless it says `set: true`."""
+"""Settings of a unit's levers; each is read-only unless `set: true`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PolicyName = Annotated[str, Meta(pattern=r"^policy\d{1,5}$(?!\n)")]
 
 
 class QuotaLever(Strict, frozen=True):
-    """The CPU time of a control group that is there."""
+    """The CPU time of an existing control group."""
 
     group: GroupPath
     milli: Positive = 10.0
-    """Thousandths of a CPU that are one sub-unit, or one MHz."""
+    """Thousandths of a CPU per sub-unit, or per MHz."""
     kind: LeverKind = LeverKind.SUB_UNITS
     """sub-units or frequency."""
     low: Annotated[float, Meta(ge=0)] = 1.0
@@ -37,22 +37,22 @@ class QuotaLever(Strict, frozen=True):
 
 
 class ClockLever(Strict, frozen=True):
-    """The highest clock of CPUs."""
+    """The clock cap of CPUs."""
 
     policies: tuple[PolicyName, ...] = ()
-    """Of cpufreq, such as policy0; none: all."""
+    """Policies of cpufreq, such as policy0; none: all."""
     set: bool = False
 
 
 class GpuClockLever(Strict, frozen=True):
-    """The highest clock of an NVIDIA device."""
+    """The clock cap of an NVIDIA device."""
 
     device: PciAddress
     set: bool = False
 
 
 class GpuInstancesLever(Strict, frozen=True):
-    """Instances of an NVIDIA device that is divided (MIG)."""
+    """Instances of a partitioned NVIDIA device (MIG)."""
 
     device: PciAddress
     slices: Annotated[int, Meta(ge=1, le=8)] = 1
@@ -61,7 +61,7 @@ class GpuInstancesLever(Strict, frozen=True):
 
 
 class PoolLever(Strict, frozen=True):
-    """Units of a pool; a quota or instances beside it follow what the pool's books say."""
+    """Units of a pool; a quota or instances configured with it follow the pool's books."""
 
     pool: Name
     holder: Name
@@ -69,12 +69,12 @@ class PoolLever(Strict, frozen=True):
     """The API server; null: the environment's, else the user's own socket."""
     token_file: str | None = None
     patience_s: Seconds = 30.0
-    """What was asked for and did not come for so long, the next lever is asked for."""
+    """Time after which units asked for but not given are requested from the next lever."""
     set: bool = False
 
 
 class LeverSettings(Strict, frozen=True):
-    """The unit's levers; each is only read unless it says `set: true`."""
+    """The unit's levers; each is read-only unless `set: true`."""
 
     cpu_quota: QuotaLever | None = None
     cpu_clock: ClockLever | None = None
@@ -92,6 +92,6 @@ class LeverSettings(Strict, frozen=True):
 
     @property
     def moves_here(self) -> bool:
-        """Whether any lever of this machine may be set."""
+        """True if any lever of this machine may be set."""
         here = (self.cpu_quota, self.cpu_clock, self.gpu_clock, self.gpu_instances)
         return any(one is not None and one.set for one in here)

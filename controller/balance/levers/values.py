@@ -1,4 +1,4 @@
-"""What all levers have in common: where one stands, how far it goes, what came of moving it."""
+"""Common parts of all levers: position, range, and the result of a move."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final, Protocol
 from controller.balance.values import LeverKind
 
 _GRAIN: Final = 1e-6
-"""Steps that are whole but for so much of one are whole."""
+"""Tolerance, in steps, within which a step counts as whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a lever stands, in sub-units, MHz or steps of precision, and how far it goes.
+    """Position and range of a lever, in sub-units, MHz or steps of precision.
 
-    It stands at whole steps from `low`, or at one of `points`, rising, where it has some. `why_not` says why it may not
-    be set, in a line, where `may_set` is false.
+    It is at whole steps from `low`, or at one of `points`, ascending, if there are any. `why_not` says in one line why
+    it may not be set, if `may_set` is false.
     """
 
     value: float
@@ -30,9 +30,9 @@ class Standing:
     points: tuple[float, ...] = ()
 
     def place(self, wanted: float) -> float:
-        """Return where the lever can stand nearest to what is wanted, on this side of it: it never goes too far.
+        """Return the position closest to the wanted one, on the near side of it: the lever never goes too far.
 
-        One that stands beyond its ends goes to them first, whatever is wanted in their direction.
+        One beyond its range moves to the range's end first, whatever is wanted in that direction.
         """
         if wanted == self.value or not self.low <= self.high:
             return self.value
@@ -54,9 +54,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What came of moving a lever: by how much it did, what is left, and why.
+    """Result of a move: the distance moved, the rest, and why.
 
-    What is left is the next lever's, unless it lies `between` two steps: then it is this one's, once more is asked.
+    The rest is for the next lever, unless it lies `between` two steps: then it stays with this one until more is asked.
     """
 
     done: float
@@ -66,46 +66,46 @@ class Moved:
 
 
 class Lever(Protocol):
-    """Something that makes a compute unit quicker or slower, or its data shorter or longer."""
+    """A lever that makes a compute unit faster or slower, or its data smaller or larger."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages: its kind of device and which."""
+        """Name in messages: the kind of device and its identity."""
         ...
 
     @property
     def kind(self) -> LeverKind:
-        """Which part of a change it takes."""
+        """The part of a change that it takes."""
         ...
 
     def read(self) -> Standing:
-        """Return where it stands now; raise LeverError if that cannot be told."""
+        """Return its current position; raise LeverError if that is unknown."""
         ...
 
     def move(self, by: float) -> Moved:
-        """Move it by as much as is asked, as far as it goes; raise LeverError if it fails.
+        """Move it by the requested amount, within its range; raise LeverError on failure.
 
-        One that may not be set moves by nothing and says why.
+        One that may not be set does not move and says why.
         """
         ...
 
     def release(self, *, always: bool = False) -> None:
-        """Have it stand where it was found, as nobody controls it any more; raise LeverError if that fails.
+        """Restore its original position, as nothing controls it any more; raise LeverError on failure.
 
-        Nothing is done where this lever has moved nothing, unless `always`: then another process has.
+        Does nothing if this lever has moved nothing, unless `always`: then another process has.
         """
         ...
 
 
 def refused(standing: Standing, by: float) -> Moved | None:
-    """Return what came of moving a lever that may not be set, or of moving one by nothing; None for any other."""
+    """Return the result for a lever that may not be set, or for a move by nothing; None for any other."""
     if not by:
         return Moved(0.0, 0.0)
     return None if standing.may_set else Moved(0.0, by, standing.why_not)
 
 
 def moved(standing: Standing, by: float, now: float) -> Moved:
-    """Return what came of a move from a standing to where the lever is now."""
+    """Return the result of a move from one position to the current one."""
     done = now - standing.value
     left = by - done
     if left * by <= 0 or abs(left) <= _GRAIN * max(abs(by), 1.0):

@@ -1,4 +1,4 @@
-"""Models of units for tests and what-if: bus, queue, cores and power; the closed loop in virtual time."""
+"""Models of units for tests and what-if analysis: bus, queue, cores and power; the closed loop in virtual time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The worked example: two clusters of 100 vGPUs, one that waits for its bus and one for its cores, in exact fractions.
+"""The worked example: two clusters of 100 vGPUs, one limited by its bus and one by its cores, in exact fractions.
 
 Each vGPU does 100 TOPS at int8 and 1.0 GHz. Cluster I computes 200,000 operations for each byte that crosses its bus,
-cluster II 800,000; each bus carries 25 GB/s. All else follows by the plant's formulas, the platform's rule and the
-handing on of an exhausted lever. Power is taken as sub-units times frequency.
+cluster II 800,000; each bus carries 25 GB/s. Everything else follows from the plant's formulas, the platform's rule and
+the handover from an exhausted lever. Power is modelled as sub-units times frequency.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_MHZ: Final = 1100.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster at some time: what its application computes for each byte, and where its levers stand."""
+    """A cluster at some time: its application's computation per byte, and the positions of its levers."""
 
     name: str
     ops_per_byte: int
@@ -39,22 +39,22 @@ class Cluster:
 
     @property
     def bus_can_tops(self) -> Fraction:
-        """The work for which its bus carries data."""
+        """The work limit set by its bus."""
         return bus_tops(Fraction(_BUS_GB_PER_S), Fraction(self.ops_per_byte), Fraction(1))
 
     @property
     def cores_can_tops(self) -> Fraction:
-        """The work that its cores can do."""
+        """The work limit set by its cores."""
         mhz, speed = Fraction(self.state.frequency_mhz), Fraction(SPEEDS[self.state.precision])
         return compute_tops(self.state.sub_units, Fraction(_UNIT_TOPS), mhz, Fraction(_REFERENCE_MHZ), speed)
 
     def under(self, offered_tops: Fraction) -> Rest[Fraction]:
-        """Return where it comes to rest under a load."""
+        """Return its steady state under a load."""
         return rest_at(offered_tops, self.bus_can_tops, self.cores_can_tops)
 
     @property
     def full(self) -> Rest[Fraction]:
-        """Where it comes to rest under all that bus or cores could take."""
+        """Its steady state at full load."""
         return self.under(max(self.bus_can_tops, self.cores_can_tops))
 
     @property
@@ -65,24 +65,24 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The data centre at some time, and how it came to be so."""
+    """The data centre at some time, and how it got there."""
 
     name: str
     clusters: tuple[Cluster, ...]
 
     @property
     def work_tops(self) -> Fraction:
-        """What all clusters do at full load."""
+        """Work of all clusters at full load."""
         return sum((one.full.work_tops for one in self.clusters), Fraction(0))
 
     @property
     def power(self) -> Fraction:
-        """What they draw, as sub-units times GHz."""
+        """Power of all clusters, as sub-units times GHz."""
         return sum((one.power for one in self.clusters), Fraction(0))
 
     @property
     def efficiency(self) -> Fraction:
-        """TOPS for each vGPU at 1 GHz."""
+        """TOPS per vGPU at 1 GHz."""
         return self.work_tops / self.power
 
 
@@ -90,15 +90,15 @@ CLUSTERS: Final = (Cluster("I", 200_000), Cluster("II", 800_000))
 
 
 def light_tops(cluster: Cluster) -> Fraction:
-    """Return the light load of a cluster: half of what it does at full load as it stood at the start."""
+    """Return the light load of a cluster: half of its work at full load in the initial state."""
     return replace(cluster, state=START).full.work_tops / 2
 
 
 def stages() -> tuple[Stage, ...]:
-    """Return the data centre at the start, after sub-units have moved, and after what they could not do was handed on.
+    """Return the data centre at the start, after sub-units have moved, and after the rest was handed to other levers.
 
-    Both decisions are the platform's, of the errors at full load. First levers are the sub-units alone, as many as are
-    free; then, of the error that is left, the clock, up to 10 % more, and precision, of which the application allows
+    Both decisions are by the platform's rule, from the errors at full load. The first uses only sub-units, as many as
+    are free; then, for the remaining error, the clock, up to 10 % more, and precision, of which the application allows
     int8 alone.
     """
     start = Stage("at the start", CLUSTERS)
@@ -107,11 +107,11 @@ def stages() -> tuple[Stage, ...]:
 
 
 def _decided(clusters: tuple[Cluster, ...], order: tuple[LeverKind, ...]) -> tuple[Cluster, ...]:
-    """Return clusters after each has asked by the platform's rule; what some free others get, none else is there."""
+    """Return clusters after each has asked by the platform's rule; units freed by some are the only ones for others."""
     rule, free = PlatformRule(), 0
     found: dict[str, Cluster] = {}
     asks = {one.name: rule.change(float(one.full.error), _sample(one), one.state) for one in clusters}
-    for one in sorted(clusters, key=lambda one: asks[one.name].sub_units):  # those first that free
+    for one in sorted(clusters, key=lambda one: asks[one.name].sub_units):  # units are freed first
         change = asks[one.name]
         limits = Limits(
             precisions=(Precision.INT8,), frequency_high_mhz=_MOST_MHZ, sub_units_high=one.state.sub_units + free
@@ -128,12 +128,12 @@ def _sample(cluster: Cluster) -> Sample:
 
 
 def gain_between(before: Stage, after: Stage) -> tuple[Fraction, Fraction]:
-    """Return how many times as much work is done after as before, and how many times as much for the power."""
+    """Return the factors by which work, and work per power, have grown."""
     return after.work_tops / before.work_tops, after.efficiency / before.efficiency
 
 
 def by_table(steps: int = 60) -> tuple[Trajectory, ...]:
-    """Return what the interval table does from the same start with sub-units alone: the other rule, step by step."""
+    """Return the results of the interval table from the same start, with sub-units only: the other rule, by steps."""
     members = [_member(one, steps) for one in CLUSTERS]
     return run(members, free=0)
 

@@ -1,4 +1,4 @@
-"""A plant near its balance, as margins of stability are reckoned: how much the error falls for an output."""
+"""A plant linearised near its balance, for stability margins: the decrease of the error per output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from controller.balance.values import UnitState
 def linearised(
     plant: Plant, unit: UnitState, offered_tops: float, rule: IntervalRule, period_s: float = 1.0
 ) -> LinearPlant:
-    """Return what a loop with a sample each period sees of a plant at rest, its levers moved by an interval table.
+    """Return the plant at rest as seen by a loop with one sample per period, its levers moved by an interval table.
 
-    A table is a staircase and no line: its gain is taken as the steepest line from the middle of the dead band to any
-    of its steps, so that a margin counts the worst of them. The error falls by the logarithm of the cores' speed times
-    the larger of bus occupancy and load: e = w / B - w / C, of which the slower of bus B and cores C gives the work w
-    under overload, and the load does otherwise. Raises PlantError where no step of the rule moves anything.
+    A table is a staircase, not a line: its gain is the steepest line from the middle of the dead band to any of its
+    steps, so that a margin covers the worst of them. The error falls by the logarithm of the cores' speed times the
+    larger of bus occupancy and load: e = w / B - w / C, where the slower of bus B and cores C gives the work w under
+    overload, and the load does otherwise. Raise PlantError if no step of the rule moves anything.
     """
     rest = plant.rest(unit, offered_tops)
     steepest = 0.0

@@ -1,4 +1,4 @@
-"""Loads over time, tera-operations a second for each step: step, ramp, burst, noise, duty cycles."""
+"""Loads over time, in tera-operations per second for each step: step, ramp, burst, noise, duty cycles."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def step(steps: int, before_tops: float, after_tops: float, at: int) -> Floats:
 
 
 def ramp(steps: int, before_tops: float, after_tops: float, first: int, last: int) -> Floats:
-    """Return a load that goes from one level to another between two steps, in a line."""
+    """Return a load that goes linearly from one level to another between two steps."""
     return np.interp(np.arange(steps), (first, max(last, first + 1)), (before_tops, after_tops))
 
 
 def burst(steps: int, base_tops: float, peak_tops: float, every: int, length: int) -> Floats:
-    """Return a base load with a peak of so many steps at the end of each period."""
+    """Return a base load with a peak of this many steps at the end of each period."""
     at = np.arange(steps) % every
     return np.where(at < every - length, base_tops, peak_tops).astype(np.float64)
 
 
 def noisy(load: Floats, spread: float, rng: np.random.Generator) -> Floats:
-    """Return a load times normal noise around 1 of so much spread, never below 0."""
+    """Return a load times normal noise around 1 with this spread, never below 0."""
     found: Floats = np.maximum(load * (1.0 + spread * rng.standard_normal(len(load))), 0.0)
     return found
 
 
 def duty_cycle(shares: Floats, peak_tops: float, steps_each: int = 1) -> Floats:
-    """Return recorded duty cycles (0 to 1) as a load: shares of a peak, each held for so many steps.
+    """Return recorded duty cycles (0 to 1) as a load: shares of a peak, each held for this many steps.
 
-    A recorded duty cycle says how busy cores were and nothing of the bus: the plant's model says what that carried.
+    A recorded duty cycle shows how busy cores were, but not the bus: the plant's model supplies that.
     """
     return np.repeat(np.clip(shares, 0.0, 1.0) * peak_tops, steps_each)

@@ -1,4 +1,4 @@
-"""The closed loop in virtual time: units, their controllers and rules, and the pool that their sub-units come from."""
+"""The closed loop in virtual time: units, their controllers and rules, and the pool of their sub-units."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a unit is heard and moved: every so many steps, and not within so many after its last move.
+    """Sampling and control pace of a unit: every `every` steps, and not within `wait` steps after its last move.
 
-    A sample is the mean of the interval that it ends. While a unit waits no integral grows. `wait` is to be at least
-    the delay of reports where a rule asks for all that is missing at once: what it sees before is the unit as it was.
+    A sample is the mean of the interval that it ends. While a unit waits, no integral grows. `wait` should be at least
+    the delay of reports if a rule asks for everything missing at once: earlier samples show the unit before the move.
     """
 
     every: int = 1
@@ -49,7 +49,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Member:
-    """A unit in the loop: its plant and load, where its levers stand and may stand, and what drives them."""
+    """A unit in the loop: its plant and load, the positions and limits of its levers, and what drives them."""
 
     name: str
     plant: Plant
@@ -62,14 +62,14 @@ class Member:
     most: Change | None = None
     pace: Pace = Pace()
     guarded: bool = True
-    """Levers that were handed something never put the error past 0 and further off than it is."""
+    """Handed-over moves never push the error past 0 and further away than it is."""
     missed: float = 0.0
-    """Share of its samples that never come."""
+    """Share of its samples that are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """What a unit did, an array a figure, an element a step: as reported, and what was done and drawn in the step."""
+    """A unit's history, one array per figure, one element per step: as reported, and the work and power of the step."""
 
     name: str
     time_s: Floats
@@ -77,7 +77,7 @@ class Trajectory:
     load: Floats
     output: Floats
     precision: npt.NDArray[np.int8]
-    """Places in `PRECISIONS`."""
+    """Indices into `PRECISIONS`."""
     frequency_mhz: Floats
     sub_units: npt.NDArray[np.int64]
     work_tera: Floats
@@ -86,36 +86,36 @@ class Trajectory:
 
     @property
     def error(self) -> Floats:
-        """Return e = P_p - P_d as the controller saw it."""
+        """Return e = P_p - P_d as seen by the controller."""
         return self.bus - self.load
 
     @property
     def moves(self) -> npt.NDArray[np.bool_]:
-        """Return in which steps a lever stood otherwise than in the step before."""
+        """Return the steps in which a lever was elsewhere than in the step before."""
         found: npt.NDArray[np.bool_] = np.zeros(len(self.time_s), np.bool_)
         for lever in (self.precision, self.frequency_mhz, self.sub_units):
             found[1:] |= lever[1:] != lever[:-1]
         return found
 
     def records(self) -> tuple[Record, ...]:
-        """Return it as a history that a rule can be learned from."""
+        """Return it as a history from which a rule can be learned."""
         reports = zip(self.time_s, self.bus, self.load, strict=True)
         samples = (Sample(float(at_s), float(bus), float(load), self.name) for at_s, bus, load in reports)
         return tuple(Record(sample, self.state_at(step)) for step, sample in enumerate(samples))
 
     def state_at(self, step: int) -> UnitState:
-        """Return where the levers stood in a step."""
+        """Return the positions of the levers in a step."""
         return UnitState(
             PRECISIONS[int(self.precision[step])], float(self.frequency_mhz[step]), int(self.sub_units[step])
         )
 
 
 Share = Callable[[Sequence[int], int], Sequence[int]]
-"""Who gets how many of the free sub-units, by what each asks for."""
+"""Assigns the free sub-units by the requests."""
 
 
 def in_turn(asks: Sequence[int], free: int) -> list[int]:
-    """Give each what it asks for, in their order, while there is any."""
+    """Give each what it asks for, in order, while any are left."""
     given: list[int] = []
     for ask in asks:
         given.append(min(ask, free))
@@ -136,7 +136,7 @@ class _Running:
         self.rows: list[tuple[float, ...]] = []
 
     def advance(self, step: int, dt_s: float, rng: np.random.Generator) -> None:
-        """Let a step pass; at the end of an interval its sample comes, if it does, and the controller acts."""
+        """Advance one step; at the end of an interval its sample arrives, if at all, and the controller acts."""
         member, unit = self.member, self.unit
         offered_tops = float(member.offered_tops[step])
         self.state, report, work, energy_j = member.plant.advance(self.state, self.rates, offered_tops, dt_s, rng)
@@ -150,7 +150,7 @@ class _Running:
         self.rows.append((self.state.time_s, seen.bus, seen.load, self.output, *levers, work, energy_j))
 
     def _sample(self, time_s: float, rng: np.random.Generator, *, is_waiting: bool) -> None:
-        """Take the mean of an interval, and have the controller act on it; not on one that is lost on its way."""
+        """Take the mean of an interval, and let the controller act on it unless it is lost."""
         member, every = self.member, self.member.pace.every
         bus, load = min(self.bus_sum / every, 1.0), min(self.load_sum / every, 1.0)
         self.bus_sum = self.load_sum = 0.0
@@ -162,11 +162,11 @@ class _Running:
         self.output, self.sampled = said.u, not is_waiting
 
     def asked(self) -> Change:
-        """Return what the rule asks for after a step."""
+        """Return the rule's request after a step."""
         return self.member.rule.change(self.output, self.sample, self.unit) if self.sampled else _KEEP
 
     def move(self, change: Change, granted: int, step: int) -> None:
-        """Move the levers as far as they go, with so many sub-units more than there are at most."""
+        """Move the levers within their limits, with at most this many additional sub-units."""
         member, unit = self.member, self.unit
         high = min(member.limits.sub_units_high, unit.sub_units + granted)
         limits = member.limits if high == member.limits.sub_units_high else _up_to(member.limits, high)
@@ -198,7 +198,7 @@ class _Running:
 
 
 def _blocked(output: float, done: Change) -> Blocked:
-    """Return which outputs no lever follows, after one of which only so much was done."""
+    """Return the outputs that no lever can follow, after one that was only partly carried out."""
     if not done.keeps:
         return Blocked.NO
     return Blocked.UP if output > 0 else Blocked.DOWN
@@ -223,10 +223,10 @@ def run(
     share: Share = in_turn,
     rng: np.random.Generator | None = None,
 ) -> tuple[Trajectory, ...]:
-    """Return what units do while their controllers act, for as many steps as the shortest load has.
+    """Return the units' histories under control, for as many steps as the shortest load has.
 
-    `free` sub-units are in the pool at the start, None: there are always enough. What one unit frees in a step others
-    get in the same one. Raises PlantError where units, loads or their states cannot be.
+    `free` sub-units are in the pool at the start, None: the pool is unlimited. Units freed in a step are available to
+    others in the same step. Raise PlantError for invalid units, loads or states.
     """
     if not members:
         raise PlantError("a loop without units")
@@ -245,7 +245,7 @@ def run(
 def _exchange(
     running: Sequence[_Running], changes: Sequence[Change], free: int | None, share: Share, step: int
 ) -> int | None:
-    """Move all levers, those first that free sub-units; return how many are in the pool then."""
+    """Move all levers, first those that free sub-units; return the number in the pool afterwards."""
     before = [one.unit.sub_units for one in running]
     for one, change in zip(running, changes, strict=True):
         if change.sub_units <= 0 and not change.keeps:

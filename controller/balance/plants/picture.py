@@ -19,13 +19,13 @@ COLOURS: Final = ("#3060a8", "#b36a00", "#1b7a3d", "#b3261e", "#6a4c93", "#77777
 _WIDTH_IN: Final = 9.0
 _ROW_IN: Final = 1.75
 _POINTS: Final = 4000
-"""Of a line; more are not seen."""
+"""Maximum points of a line; more are not visible."""
 
 
 def draw_run(path: Path, found: Sequence[Trajectory], dead_band: tuple[float, float] = TABLE.dead_band) -> None:
-    """Write what units did over time to a .png or .svg file, a row a figure, the dead band of the error shaded.
+    """Plot the units' histories to a .png or .svg file, one row per figure, with the dead band of the error shaded.
 
-    Clock and precision have rows of their own only where they moved. Raises BalanceError where it cannot be written.
+    Clock and precision get rows only if they moved. Raise BalanceError if it cannot be written.
     """
     rows = [_error, _output, _sub_units, *([_clock] if _moved(found, "frequency_mhz") else [])]
     rows += [*([_precision] if _moved(found, "precision") else []), _work]

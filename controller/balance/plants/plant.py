@@ -1,8 +1,7 @@
-"""A bus that feeds cores through a queue: what the unit does, reports and draws, step by step in virtual time.
+"""A bus that feeds cores through a queue: a unit's work, reports and power, step by step in virtual time.
 
 Work waits upstream (backlog), crosses the bus into the unit's memory (queue), and is computed. Both flow during a step,
-so that its length matters only for what changes within it. At rest this is `formulas.rest_at`: tests hold one against
-the other.
+so that its length matters only for changes within it. At rest this is `formulas.rest_at`: tests compare the two.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from controller.balance.values import Precision, Sample, UnitState
 from dataplane.config import Strict
 
 MOST_LATE: Final = 1000
-"""Steps by which reports may come late; all that are on their way are kept."""
+"""Maximum delay of reports in steps; all reports in transit are kept."""
 
 Positive = Annotated[float, msgspec.Meta(ge=1e-9, le=1e12)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
@@ -31,62 +30,64 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Application(Strict, frozen=True):
-    """What runs on a unit: how much it computes for each byte that crosses the bus."""
+    """The application on a unit: its computation per byte that crosses the bus."""
 
     name: str = "heavy"
     ops_per_byte: Positive = 200_000.0
-    """Operations for each byte at int8."""
+    """Operations per byte at int8."""
     sent_in_precision: Share = 0.5
-    """Share of its bytes that take more or less room with the precision; the others are cast on the unit. With 1 the
-    precision moves bus and cores alike, and is no lever."""
+    """Share of its bytes whose size depends on the precision; the others are cast on the unit.
+
+    With 1 the precision moves bus and cores alike, and is no lever.
+    """
     precisions: tuple[Precision, ...] = tuple(Precision)
-    """What it allows."""
+    """Precisions that it allows."""
 
     def __post_init__(self) -> None:
         if not self.precisions:
             raise ValueError(f"precisions: the application {self.name} allows at least one")
 
     def bytes_ratio(self, precision: Precision) -> float:
-        """Return the bytes of a piece of work over those at int8."""
+        """Return the size of a piece of work relative to int8."""
         return 1.0 + self.sent_in_precision * (BITS[precision] / 8 - 1.0)
 
 
 LIGHT = Application(name="light", ops_per_byte=50_000.0)
-"""Computes little on each byte: the bus is its bottleneck."""
+"""Computes little per byte: the bus is its bottleneck."""
 HEAVY = Application()
-"""Computes much on each byte: the cores are its bottleneck."""
+"""Computes much per byte: the cores are its bottleneck."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlantState:
-    """A unit between steps: tera-operations that wait upstream and in its memory, and reports still on their way."""
+    """A unit between steps: tera-operations waiting upstream and in its memory, and reports in transit."""
 
     time_s: float = 0.0
     backlog_tera: float = 0.0
     queue_tera: float = 0.0
     refused_tera: float = 0.0
-    """Work that came while the backlog was full, since the start."""
+    """Work that arrived while the backlog was full, since the start."""
     reports: tuple[Sample, ...] = ()
 
 
 class Plant(Strict, frozen=True):
-    """A compute unit and the bus that feeds it; what the levers move is not here but in `UnitState`.
+    """A compute unit and the bus that feeds it; the levers' positions are in `UnitState`.
 
-    Reports are `delay_s` old when they come, and each has noise of `noise` (standard deviation, of bus and load alike).
+    Reports arrive `delay_s` late, each with noise of `noise` (standard deviation, of bus and load alike).
     """
 
     application: Application = HEAVY
     bus_gb_per_s: Positive = 25.0
     unit_tops: Positive = 100.0
-    """What a sub-unit does at int8 and the reference clock."""
+    """Work of a sub-unit at int8 and the reference clock."""
     reference_mhz: Positive = 1000.0
     speeds: Mapping[Precision, Positive] = msgspec.field(default_factory=lambda: dict(SPEEDS))
-    """How many times as fast as at int8, by precision."""
+    """Speed relative to int8, by precision."""
     power: Power = Power()
     queue_gb: Positive = 8.0
-    """Memory of the unit for data that wait."""
+    """Memory of the unit for waiting data."""
     backlog_gb: Positive = 100.0
-    """Data that wait upstream; what comes beyond is refused."""
+    """Data that can wait upstream; anything beyond is refused."""
     delay_s: NotNegative = 0.0
     noise: Share = 0.0
 
@@ -96,11 +97,11 @@ class Plant(Strict, frozen=True):
             raise ValueError(f"speeds: there is none for {', '.join(missing)}, which the application allows")
 
     def rest(self, unit: UnitState, offered_tops: float) -> Rest[float]:
-        """Return where the unit comes to rest under a constant load."""
+        """Return the unit's steady state under a constant load."""
         return rest_at(offered_tops, self.bus_can_tops(unit.precision), self.cores_can_tops(unit))
 
     def bus_can_tops(self, precision: Precision) -> float:
-        """Return the work for which the bus can carry data."""
+        """Return the work that the bus can feed."""
         ratio = self.application.bytes_ratio(precision)
         return bus_tops(self.bus_gb_per_s, self.application.ops_per_byte, ratio)
 
@@ -110,7 +111,7 @@ class Plant(Strict, frozen=True):
         return compute_tops(unit.sub_units, self.unit_tops, unit.frequency_mhz, self.reference_mhz, speed)
 
     def rates(self, unit: UnitState) -> Rates:
-        """Return what a unit can do as its levers stand; PlantError where that is nothing."""
+        """Return a unit's capacities for its levers' positions; raise PlantError if they are 0."""
         if unit.sub_units < 1 or not 0.0 < unit.frequency_mhz < math.inf:
             raise PlantError(f"a unit of {unit.sub_units} sub-units at {unit.frequency_mhz:g} MHz computes nothing")
         if unit.precision not in self.speeds:
@@ -137,17 +138,17 @@ class Plant(Strict, frozen=True):
         dt_s: float,
         rng: np.random.Generator | None = None,
     ) -> tuple[PlantState, Sample, float, float]:
-        """Return the state after a step, the report that comes at its end, work done (tera-operations) and joules.
+        """Return the state after a step, the report at its end, work done (tera-operations) and joules.
 
-        Before the start the unit was idle, and reports that are older than that say so. Without `rng` there is no
-        noise. Raises PlantError where the step has no length or the unit has nothing to compute with.
+        Before the start the unit was idle, as older reports show. Without `rng` there is no noise. Raise PlantError if
+        the step has no length or the unit has nothing to compute with.
         """
         return self.advance(state, self.rates(unit), offered_tops, dt_s, rng)
 
     def advance(
         self, state: PlantState, rates: Rates, offered_tops: float, dt_s: float, rng: np.random.Generator | None = None
     ) -> tuple[PlantState, Sample, float, float]:
-        """Return what `step` does, for levers whose rates are known: these cost more than the step."""
+        """Return the result of `step` for levers with known rates, which cost more to compute than the step."""
         if not 0.0 < dt_s < math.inf or not offered_tops >= 0.0:
             raise PlantError(f"a step of {dt_s:g} s under a load of {offered_tops:g} TOPS")
         carried, done = rates.bus_tops * dt_s, rates.cores_tops * dt_s
@@ -164,7 +165,7 @@ class Plant(Strict, frozen=True):
         return after, sample, computed, rates.watts(bus, load) * dt_s
 
     def _report(self, state: PlantState, now: Sample, dt_s: float) -> tuple[Sample, tuple[Sample, ...]]:
-        """Return the report that has come by now, and those on their way."""
+        """Return the report that has arrived by now, and those in transit."""
         late = round(self.delay_s / dt_s)
         if late > MOST_LATE:
             raise PlantError(f"reports that are {self.delay_s:g} s late are {late} steps late, at most {MOST_LATE}")
@@ -178,7 +179,7 @@ class Plant(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a unit can do as its levers stand: speeds of bus and cores, room for what waits, and power."""
+    """Capacities of a unit for its levers' positions: speeds of bus and cores, room for waiting data, and power."""
 
     bus_tops: float
     cores_tops: float

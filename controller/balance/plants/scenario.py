@@ -1,4 +1,4 @@
-"""What-if: units, their loads, rules and controllers, and a pool, as settings; run, and held against the open loop."""
+"""Scenarios: units, their loads, rules and controllers, and a pool, as settings; compared with the open loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.balance.values import Precision, UnitState
 from dataplane.config import Strict, load_document
 
 MOST_STEPS: Final = 1_000_000
-"""Of all units together: about 20 s."""
+"""Maximum steps of all units together: about 20 s."""
 _S_PER_MINUTE: Final = 60.0
 
 Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e9)]
@@ -33,14 +33,14 @@ Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Load(Strict, frozen=True):
-    """Work that is offered over time."""
+    """Offered work over time."""
 
     points: tuple[tuple[NotNegative, NotNegative], ...]
     """Seconds from the start, and TOPS from then on."""
     lines: bool = False
-    """Go from point to point in a line, instead of by steps."""
+    """Interpolate linearly between points, instead of in steps."""
     repeat_s: Positive | None = None
-    """Begin anew after so long."""
+    """Period after which the points repeat."""
     noise: Annotated[float, msgspec.Meta(ge=0, le=10)] = 0.0
     """Standard deviation of each step's load, as a share of it."""
 
@@ -63,7 +63,7 @@ class Load(Strict, frozen=True):
 
 
 class Start(Strict, frozen=True):
-    """Where a unit's levers stand at the start."""
+    """Positions of a unit's levers at the start."""
 
     sub_units: Count
     frequency_mhz: Positive = 1000.0
@@ -71,29 +71,29 @@ class Start(Strict, frozen=True):
 
 
 class PaceSettings(Strict, frozen=True):
-    """When a unit is heard and moved."""
+    """Sampling and control pace of a unit."""
 
     every: Count = 1
-    """Steps in a sample."""
+    """Steps per sample."""
     wait: Number = 0
-    """Steps after a move within which there is no other."""
+    """Steps after a move without another move."""
 
 
 class UnitSettings(Strict, frozen=True):
-    """A unit: its model, its load, and what drives its levers: the interval table unless it says otherwise."""
+    """A unit: its model, its load, and what drives its levers: by default the interval table."""
 
     name: str
     start: Start
     load: Load
     plant: Plant = Plant()
     limits: Limits | None = None
-    """How far its levers go; without them sub-units go as far as the pool has any, clock and precision stay."""
+    """Ranges of its levers; by default sub-units go as far as the pool has any, clock and precision stay."""
     table: IntervalRule | None = None
     platform: PlatformRule | None = None
     control: ControlSettings = ControlSettings()
     pace: PaceSettings = PaceSettings()
     missed: Share = 0.0
-    """Of its samples, that are lost."""
+    """Share of its samples that are lost."""
 
     def __post_init__(self) -> None:
         if self.table is not None and self.platform is not None:
@@ -110,7 +110,7 @@ class UnitSettings(Strict, frozen=True):
 
     @property
     def reach(self) -> Limits:
-        """How far its levers go; precisions are those that both limits and application allow."""
+        """Ranges of its levers; precisions are those that both limits and application allow."""
         start = self.start
         clock_mhz = start.frequency_mhz
         given = self.limits or Limits(
@@ -143,15 +143,15 @@ class UnitSettings(Strict, frozen=True):
 
 
 class Scenario(Strict, frozen=True):
-    """Units that share a pool, for so many steps of virtual time."""
+    """Units that share a pool, for a number of steps of virtual time."""
 
     units: tuple[UnitSettings, ...]
     steps: Count = 600
     step_s: Positive = 1.0
     free_units: Number | None = 0
-    """Sub-units in the pool at the start; null: there are always enough."""
+    """Sub-units in the pool at the start; null: unlimited."""
     seed: Number = 0
-    """Of noise and of what is lost."""
+    """Seed of noise and losses."""
 
     def __post_init__(self) -> None:
         names = [unit.name for unit in self.units]
@@ -165,7 +165,7 @@ class Scenario(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a unit, or all of them, did: rates over all the time, figures of its error (None for several)."""
+    """Results of a unit, or of all: mean rates, and figures of its error (None for several)."""
 
     name: str
     work_tops: float
@@ -178,7 +178,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a scenario came to: each unit's way and outcome, that of all, and of all in the open loop."""
+    """Results of a scenario: each unit's history and outcome, that of all, and that of all in the open loop."""
 
     trajectories: tuple[Trajectory, ...]
     outcomes: tuple[Outcome, ...]
@@ -192,7 +192,7 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def answer(scenario: Scenario) -> Answer:
-    """Return what units do by their rules, and what they do by none, under the same loads and the same noise."""
+    """Return the units' results under their rules, and in the open loop, with the same loads and the same noise."""
     rng = np.random.default_rng(scenario.seed)
     members = [unit.member(scenario.steps, scenario.step_s, rng) for unit in scenario.units]
     found = _run(scenario, members)

@@ -1,4 +1,4 @@
-"""From a controller's output to changes of levers: the interval table, the platform's rule, handing on; pure."""
+"""Maps a controller's output to changes of levers: the interval table, the platform's rule, handover; pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from controller.balance.values import Change, Sample, UnitState
 
 
 class Rule(Protocol):
-    """What a controller's output u, the sample that it is of and the levers' standing ask of the levers."""
+    """Maps a controller's output u, its sample and the levers' positions to a change of the levers."""
 
     def change(self, u: float, sample: Sample, state: UnitState) -> Change:
-        """Return what the levers are to do, limits not regarded."""
+        """Return the requested change, ignoring limits."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a lever's move is worth: the unit's speed after it over its speed before, the one currency of all levers."""
+"""Worth of a lever's move: the unit's speed after it over its speed before, the common currency of all levers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ BITS: Final[Mapping[Precision, int]] = {
     Precision.FP32: 32,
     Precision.FP64: 64,
 }
-"""What a number takes."""
+"""Bits of a number."""
 
 Speeds = Mapping[Precision, float]
-"""How many times as fast as at int8 cores compute, by precision."""
+"""Compute speed of cores relative to int8, by precision."""
 
 SPEEDS: Final[Speeds] = {precision: 8 / bits for precision, bits in BITS.items()}
-"""Half the bits, twice the speed: how units of one width of data path behave. A card's data sheet may say otherwise."""
+"""Half the bits, twice the speed, as for units with a fixed data path width. A card's data sheet may differ."""
 
 
 def capacity_ratio(before: UnitState, after: UnitState, speeds: Speeds = SPEEDS) -> float:
-    """Return the speed of a unit's cores after its levers moved over that before."""
+    """Return the speed of a unit's cores after its levers moved, over that before."""
     return (
         (after.sub_units / before.sub_units)
         * (after.frequency_mhz / before.frequency_mhz)
@@ -36,9 +36,9 @@ def capacity_ratio(before: UnitState, after: UnitState, speeds: Speeds = SPEEDS)
 
 
 def stepped(precision: Precision, steps: int, allowed: tuple[Precision, ...]) -> Precision:
-    """Return the precision so many steps up (down: below 0) among the allowed ones, the last there is at an end.
+    """Return the precision this many steps up (below 0: down) among the allowed ones, stopping at the ends.
 
-    Steps are counted in the order of `Precision`; one that is not allowed itself counts as standing between those that
+    Steps are counted in the order of `Precision`; a precision that is not allowed itself counts as between those that
     are.
     """
     order = list(Precision)
@@ -49,7 +49,7 @@ def stepped(precision: Precision, steps: int, allowed: tuple[Precision, ...]) ->
 
 
 def applied(state: UnitState, change: Change, allowed: tuple[Precision, ...] = tuple(Precision)) -> UnitState:
-    """Return what levers stand at after a change, whatever their limits are but the allowed precisions."""
+    """Return the levers' positions after a change, ignoring all limits except the allowed precisions."""
     return UnitState(
         stepped(state.precision, change.precision_steps, allowed),
         state.frequency_mhz + change.frequency_mhz,
@@ -64,13 +64,13 @@ def overshoots(
     speeds: Speeds = SPEEDS,
     allowed: tuple[Precision, ...] = tuple(Precision),
 ) -> bool:
-    """Return whether a change would leave the error on its other side, and no smaller.
+    """Return whether a change would move the error to its other side without making it smaller.
 
-    Whatever limits the flow of work, P_p / P_d is the cores' speed over the bus's: it moves as the cores' speed does.
-    So a loop in which no change overshoots brings |log(P_p / P_d)| down with each, and cannot go in circles.
+    Whatever limits the flow of work, P_p / P_d is the cores' speed over the bus's: it is proportional to the cores'
+    speed. So a loop in which no change overshoots reduces |log(P_p / P_d)| with each change, and cannot cycle.
     """
     after = applied(state, change, allowed)
     if not (sample.bus and sample.load) or after.sub_units < 1 or not after.frequency_mhz > 0:
-        return False  # nothing flows, or levers beyond their stops, which are another's to know
+        return False  # nothing flows, or levers are beyond their stops, which is checked elsewhere
     off = math.log(sample.bus / sample.load)
     return abs(off + math.log(capacity_ratio(state, after, speeds))) >= abs(off)

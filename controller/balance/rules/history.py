@@ -1,4 +1,4 @@
-"""What was recorded of a unit: samples, and where its levers stood; read from CSV."""
+"""Recorded history of a unit: samples and lever positions, read from CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataplane.given import given_lines
 
 COLUMNS: Final = ("time_s", "bus", "load", "precision", "frequency_mhz", "sub_units")
 _NAMES: Final = {"time": "time_s", "holder": "unit", "units": "sub_units"}
-"""What the service's history calls our columns."""
+"""Names of our columns in the service's history."""
 _ANY_MHZ: Final = 1000.0
 _MOST_UNITS: Final = 100_000
 _MOST_MHZ: Final = 100_000.0
@@ -25,19 +25,19 @@ MOST_ROWS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A sample, and where the levers stood when it was reported."""
+    """A sample, and the levers' positions when it was reported."""
 
     sample: Sample
     state: UnitState
 
 
 def read_history(path: Path, unit: str = "") -> tuple[Record, ...]:
-    """Return a unit's records, in their order; raise RuleError with file and line for what is none.
+    """Return a unit's records, in order; raise RuleError with file and line for invalid ones.
 
-    A CSV file with a header: `COLUMNS`, or what `millrace balance history --format csv` writes, whose names are others
-    (`_NAMES`). A column `unit` says of which unit a line is. Lines with neither bus nor load are reports of something
-    else, and left out, as are the service's lines with one of them, or of a holder that had no units. A precision or a
-    clock that nobody reported has never moved.
+    A CSV file with a header: `COLUMNS`, or the output of `millrace balance history --format csv`, with other names
+    (`_NAMES`). A column `unit` names the unit of a line. Lines with neither bus nor load are reports of something else
+    and skipped, as are the service's lines with only one of them, or of a holder without units. A precision or a clock
+    that was never reported has never moved.
     """
     try:
         return tuple(_records(path, csv.DictReader(given_lines(path, encoding="utf-8-sig")), unit))
@@ -87,7 +87,7 @@ def _record(where: str, line: Mapping[str, str], unit: str) -> Record:
 
 
 def _seconds(text: str) -> float:
-    """Return a time in seconds, or a date's since 1970."""
+    """Return a time in seconds, or a date as seconds since 1970."""
     try:
         return float(text)
     except ValueError:
@@ -95,7 +95,7 @@ def _seconds(text: str) -> float:
 
 
 def in_order(records: Sequence[Record]) -> Sequence[Record]:
-    """Return records as they are; RuleError where one is not later than that before it."""
+    """Return records unchanged; raise RuleError if one is not later than the previous one."""
     for before, after in pairwise(records):
         if not after.sample.time_s > before.sample.time_s:
             raise RuleError(f"a history's sample of {after.sample.time_s:g} s is not later than the one before it")

@@ -1,4 +1,4 @@
-"""The interval table: by where the controller's output u lies, what each lever is to do; strictly checked settings."""
+"""The interval table: each lever's action by the interval of the controller's output u; strictly checked settings."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dataplane.config import Strict
 _INTERVAL: Final = re.compile(r"\s*([\[(])\s*([-+]?[\d./]+)\s*,\s*([-+]?[\d./]+)\s*([\])])\s*")
 _FURTHEST: Final = 1000
 _DIGITS: Final = 12
-"""Behind the point of u, that count: 1 - 0.7 is 0.3, whatever a binary fraction makes of it."""
+"""Significant decimals of u: 1 - 0.7 is 0.3, despite binary fractions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where an output may lie, as mathematics writes it: [-0.9, -0.7) has its low end and not its high one."""
+    """A range of outputs in mathematical notation: [-0.9, -0.7) includes its low end but not its high one."""
 
     low: Fraction
     high: Fraction
@@ -32,7 +32,7 @@ class Interval:
 
     @classmethod
     def parse(cls, text: str) -> Interval:
-        """Return `[-0.9, -0.7)` as an interval; ValueError where it is none or holds nothing."""
+        """Return `[-0.9, -0.7)` as an interval; raise ValueError if it is malformed or empty."""
         found = _INTERVAL.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no interval: write it as [-0.9, -0.7)")
@@ -53,12 +53,12 @@ class Interval:
 
 
 class Row(Strict, frozen=True):
-    """What the levers do where u lies in an interval; what is left out keeps."""
+    """Action of the levers for u in an interval; levers left out keep their positions."""
 
     interval: str
     """As in `[-0.9, -0.7)`."""
     precision_steps: Annotated[int, msgspec.Meta(ge=-6, le=6)] = 0
-    """Up the steps of precision; below 0: down."""
+    """Steps up in precision; below 0: down."""
     frequency_mhz: Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)] = 0.0
     sub_units: Annotated[int, msgspec.Meta(ge=-1_000_000, le=1_000_000)] = 0
 
@@ -76,12 +76,12 @@ class Row(Strict, frozen=True):
 
     @property
     def change(self) -> Change:
-        """What the row asks for."""
+        """The requested change of the row."""
         return Change(self.precision_steps, self.frequency_mhz, self.sub_units)
 
 
 class IntervalTable(Strict, frozen=True, dict=True):
-    """Rows that share no output and leave none out between the first and the last; beyond these, they clamp."""
+    """Rows that cover all outputs between the first and the last without overlap; outputs beyond these are clamped."""
 
     rows: tuple[Row, ...]
 
@@ -103,14 +103,14 @@ class IntervalTable(Strict, frozen=True, dict=True):
 
     @cached_property
     def _bounds(self) -> tuple[tuple[float, bool, Change], ...]:
-        """High ends, whether they belong to their row, and what the row asks for; the last has no end."""
+        """High ends, whether they belong to their row, and the row's change; the last has no end."""
         ends = [(float(interval.high), interval.has_high, change) for interval, change in self._spans]
         return (*ends[:-1], (float("inf"), True, ends[-1][2]))
 
     def change_at(self, u: float) -> Change:
-        """Return what the row of an output asks for, that of the nearest row beyond the ends; RuleError for no number.
+        """Return the change for an output, that of the nearest row beyond the ends; raise RuleError for NaN.
 
-        The first row is found that ends above u: quick, and the same as looking for the interval that holds it.
+        Finds the first row that ends above u: fast, and equivalent to finding the interval that contains it.
         """
         near = round(u, _DIGITS)
         for high, has_high, change in self._bounds:
@@ -119,7 +119,7 @@ class IntervalTable(Strict, frozen=True, dict=True):
         raise RuleError(f"the controller's output is {u:g}, which is no number")
 
     def row_of(self, u: float) -> Row:
-        """Return the row whose interval holds an output, read literally; RuleError beyond all rows.
+        """Return the row whose interval contains an output, read literally; raise RuleError beyond all rows.
 
         The readable twin of `change_at`, without its clamp.
         """
@@ -131,7 +131,7 @@ class IntervalTable(Strict, frozen=True, dict=True):
 
     @property
     def dead_band(self) -> tuple[float, float]:
-        """From where to where levers keep, around 0."""
+        """The range around 0 in which levers keep their positions."""
         keeping = [interval for interval, change in self._spans if change.keeps]
         here = next(place for place, interval in enumerate(keeping) if 0 in interval)
         first = last = here
@@ -165,4 +165,4 @@ TABLE: Final = IntervalTable(
         Row(interval="(0.7, 0.9]", precision_steps=2, frequency_mhz=-300, sub_units=-4),
     )
 )
-"""The table that is used where settings have none: steps by rows of 0.2, a dead band of 0.1 either way."""
+"""The default table: steps by rows of 0.2, and a dead band of 0.1 on either side."""

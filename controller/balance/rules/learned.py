@@ -1,12 +1,12 @@
-"""An interval table learned from history: what each lever's moves have done to the error, and steps sized by that.
+"""An interval table learned from history: the effect of each lever's moves on the error, and steps sized accordingly.
 
-Whatever limits the flow of work, P_p / P_d is the speed of the cores over that of the bus; the load is not in it. So
+Whatever limits the flow of work, P_p / P_d is the speed of the cores over that of the bus, independent of the load. So
 y = log(P_p / P_d) is fitted by levers, over windows of some samples:
 
     y' - y = a_n log(n' / n) + a_f log(f' / f) + a_p (p - p'),  p: place of the precision, lower is faster
 
-by least squares, for each delay of the samples that may be, of which the least that fits as well as any is taken. Cores
-that keep up with their clock and share out their work have a_n = a_f = 1.
+by least squares, for each possible delay of the samples; the shortest delay with an equally good fit is taken. Cores
+that scale with their clock and share their work have a_n = a_f = 1.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from dataplane.config import Strict
 Floats = npt.NDArray[np.float64]
 _CONFIDENT: Final = 1.96
 _ALIKE: Final = 4.0
-"""Twice the difference of log-likelihoods up to which two fits are as good."""
+"""Twice the difference of log-likelihoods up to which two fits are equally good."""
 _MOST_PART: Final = math.log(4)
-"""No step of a lever is worth more: four times the speed, or a quarter."""
+"""Maximum worth of a lever's step: four times the speed, or a quarter."""
 _LEAST_SHARE: Final = 0.02
-"""Of occupancy and of load; below it their ratio is noise."""
+"""Minimum occupancy and load; below it their ratio is noise."""
 _PLACES: Final = {precision: place for place, precision in enumerate(Precision)}
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -43,25 +43,25 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Learning(Strict, frozen=True):
-    """How a table is learned."""
+    """Settings for learning a table."""
 
     levers: tuple[LeverKind, ...] = ORDER
-    """Which levers the table is to move, each an equal part of what a row corrects."""
+    """Levers for the table to move, each correcting an equal part of a row's error."""
     share: Share = 0.5
-    """Of an error, as small as its row has it, a step corrects so much; less where samples come late."""
+    """Share of an error, the smallest of its row, that a step corrects; less if samples are late."""
     window: Count = 5
-    """Samples over which a change is looked at."""
+    """Number of samples over which a change is measured."""
     most_delay: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 10
-    """Samples by which reports may come after what they report."""
+    """Maximum delay of reports, in samples."""
     least_moves: Count = 8
-    """Windows in which a lever has moved, before anything is said of it."""
+    """Minimum number of windows with a move of a lever, before its effect is judged."""
     frequency_step_mhz: Annotated[float, msgspec.Meta(gt=0)] = 5.0
-    """Steps of the clock are whole multiples of this."""
+    """Clock steps are whole multiples of this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a lever does to log(P_p / P_d) for each unit of it (log of sub-units or clock, a step of precision)."""
+    """Effect of a lever on log(P_p / P_d) per unit (log of sub-units or clock, a step of precision)."""
 
     value: float
     error: float
@@ -70,7 +70,7 @@ class Effect:
 
     @property
     def is_sure(self) -> bool:
-        """Return whether it does something, and what it should, beyond doubt."""
+        """Return whether it has the expected effect beyond doubt."""
         return self.value - _CONFIDENT * self.error > 0
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a history says: effects of levers, why there is none of others, the delay, where levers stood."""
+    """Result of learning: effects of levers, reasons for missing effects, the delay, and typical lever positions."""
 
     effects: Mapping[LeverKind, Effect]
     unknown: Mapping[LeverKind, str]
@@ -89,7 +89,7 @@ class Learned:
     settings: Learning = field(default_factory=Learning)
 
     def table(self, template: IntervalTable = TABLE) -> IntervalTable:
-        """Return the template's intervals with steps of the levers whose effects are known, at where they stood."""
+        """Return the template's intervals with steps of the levers with known effects, at their typical positions."""
         return IntervalTable(rows=tuple(self._row(row) for row in template.rows))
 
     def _row(self, row: Row) -> Row:
@@ -97,7 +97,7 @@ class Learned:
         inner = float(min(abs(interval.low), abs(interval.high)))
         if 0 in interval or not inner:
             return Row(interval=row.interval)
-        # As small as it can be for this error: with a bus or cores at 100 %. It is more under lighter loads.
+        # The minimum for this error, with a bus or cores at 100 %; it is larger under lighter loads.
         off = -math.log1p(-min(inner, 0.99)) * self.settings.share
         way = -1 if interval.low >= 0 else 1
         change = self._change(off / len(self.effects), way)
@@ -109,7 +109,7 @@ class Learned:
         )
 
     def _change(self, off: float, way: int) -> Change:
-        """Return steps of all known levers, each of which corrects so much; `way` 1 is faster."""
+        """Return steps of all known levers, each correcting this much; `way` 1 is faster."""
         steps, mhz, units = 0, 0.0, 0
         for kind, effect in self.effects.items():
             part = min(off / effect.value, _MOST_PART)
@@ -124,7 +124,7 @@ class Learned:
 
 
 def learn(records: Sequence[Record], settings: Learning | None = None) -> Learned:
-    """Return what a unit's history says of its levers; raise RuleError where it says nothing of any that are asked for.
+    """Return what a unit's history shows about its levers; raise RuleError if it shows nothing about any requested one.
 
     Levers that hardly moved, or whose moves show no effect beyond doubt, are in `unknown`, with the reason.
     """
@@ -158,13 +158,13 @@ class _Fit:
 
 
 def _least_delay(fits: Mapping[int, _Fit]) -> int:
-    """Return the least delay that fits as well as any: levers that crept tell delays hardly apart."""
+    """Return the shortest delay with an equally good fit: levers that crept hardly distinguish delays."""
     least = min(fit.spread for fit in fits.values())
     return min(delay for delay, fit in fits.items() if fit.spread <= least * math.exp(_ALIKE / fit.windows))
 
 
 def _columns(records: Sequence[Record]) -> tuple[dict[LeverKind, Floats], Floats]:
-    """Return where levers stood, in what their effects count by, and log(P_p / P_d), not a number where it is noise."""
+    """Return the levers' positions, in the units of their effects, and log(P_p / P_d), NaN if it is noise."""
     states = [one.state for one in records]
     columns = {
         LeverKind.SUB_UNITS: np.log([float(one.sub_units) for one in states]),
@@ -180,7 +180,7 @@ def _columns(records: Sequence[Record]) -> tuple[dict[LeverKind, Floats], Floats
 
 
 def _fit(levers: Mapping[LeverKind, Floats], off: Floats, delay: int, settings: Learning) -> _Fit | None:
-    """Return the fit for samples that came so late, None where no lever moved enough."""
+    """Return the fit for this delay of samples, None if no lever moved enough."""
     ends = np.arange(delay + settings.window, len(off), settings.window)
     starts = ends - settings.window
     answers = off[ends] - off[starts]
@@ -189,7 +189,7 @@ def _fit(levers: Mapping[LeverKind, Floats], off: Floats, delay: int, settings: 
     counts = {kind: int(np.count_nonzero(moved[kind][clear])) for kind in settings.levers}
     known = [kind for kind, count in counts.items() if count >= settings.least_moves]
     still = {kind: count for kind, count in counts.items() if kind not in known}
-    for kind in moved.keys() - set(known):  # what it did is nobody's here
+    for kind in moved.keys() - set(known):  # its effect is not fitted
         clear &= moved[kind] == 0
     windows = int(np.count_nonzero(clear))
     spare = windows - len(known)
@@ -207,10 +207,10 @@ def _fit(levers: Mapping[LeverKind, Floats], off: Floats, delay: int, settings: 
 
 
 def _standard_errors(by: Floats, left: Floats, spread: float) -> Floats:
-    """Return standard errors of a fit to windows that share their ends: what is left of neighbours is correlated.
+    """Return standard errors of a fit to windows that share their ends: residuals of neighbours are correlated.
 
-    The larger of the plain ones and of those that allow for neighbours and for noise that differs from window to window
-    (the sandwich with one lag, MacKinnon and White's HC0 where there is none).
+    The larger of the plain ones and of those that allow for correlated neighbours and for noise that differs between
+    windows (the sandwich estimator with one lag, MacKinnon and White's HC0 without any).
     """
     inverse = np.linalg.inv(by.T @ by)
     scores = by * left[:, None]
@@ -221,7 +221,7 @@ def _standard_errors(by: Floats, left: Floats, spread: float) -> Floats:
 
 
 def _typical(records: Sequence[Record]) -> UnitState:
-    """Return where levers stood in the middle of all samples."""
+    """Return the median lever positions over all samples."""
     states = [one.state for one in records]
     places = sorted(_PLACES[one.precision] for one in states)
     return UnitState(

@@ -1,4 +1,4 @@
-"""How far levers go, and what an exhausted lever hands on to the next."""
+"""Limits of levers, and handover from an exhausted lever to the next."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from controller.balance.values import Change, LeverKind, Precision, Sample, Unit
 from dataplane.config import Strict
 
 ORDER: Final = (LeverKind.SUB_UNITS, LeverKind.FREQUENCY, LeverKind.PRECISION)
-"""Who hands on to whom: sub-units while there are any, then the clock, and accuracy is given up last."""
+"""Order of handover: sub-units while there are any, then the clock, and accuracy is given up last."""
 _LEAST_RATIO: Final = 0.1
-"""A change that would leave a lever less of what it stands at asks for this much."""
+"""Minimum ratio of a change: one that would reduce a lever further asks for this ratio of its position."""
 _SLACK: Final = 1e-9
 
 Clock = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
@@ -25,14 +25,14 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Limits(Strict, frozen=True):
-    """How far each lever of a unit goes; a lever that may not be moved has both ends at what it stands at."""
+    """Range of each lever of a unit; a lever that may not be moved has both ends at its position."""
 
     precisions: tuple[Precision, ...] = tuple(Precision)
-    """What the application allows."""
+    """Precisions that the application allows."""
     frequency_low_mhz: Clock = 1.0
     frequency_high_mhz: Annotated[float, msgspec.Meta(gt=0)] = math.inf
     frequency_step_mhz: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
-    """Clocks stand at whole steps of so much from the low end; 0: anywhere."""
+    """Clocks are at whole multiples of this above the low end; 0: anywhere."""
     sub_units_low: Count = 1
     """The minimum share, which is never given away."""
     sub_units_high: Count = 1_000_000
@@ -48,7 +48,7 @@ class Limits(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HandedOn:
-    """What levers can do of what was asked: the change, and the ratio of speed that none of them could (1: nothing)."""
+    """The feasible part of a request: the change, and the speed ratio that no lever could provide (1: nothing)."""
 
     change: Change
     left: float = 1.0
@@ -64,14 +64,14 @@ def hand_on(
     most: Change | None = None,
     sample: Sample | None = None,
 ) -> HandedOn:
-    """Return a change within the levers' limits; what an exhausted lever could not do goes to the next in `order`.
+    """Return a change within the levers' limits; the rest of an exhausted lever goes to the next in `order`.
 
-    What goes on is a ratio of speeds: 50 units more of 150 that are not to be had are 4/3 of the clock, and what the
-    clock cannot do goes to precision, which takes the allowed one whose speed is nearest to that, or none where each
-    would be further off than staying. Only the limits exhaust a lever, never its grain. `most` bounds what a lever does
-    at once after it was handed something (what it was asked itself is never cut by it). With a `sample`, levers keep,
-    the last in `order` first, until what is done no longer puts the error past 0 and further off than it is. Levers
-    that are not in `order` keep. Raises RuleError for a lever that stands at 0 or below.
+    The handed-over rest is a ratio of speeds: 50 more units on top of 150 that are unavailable become 4/3 of the clock,
+    and the rest of the clock goes to precision, which takes the allowed one with the closest speed, or none if each
+    would be further off than staying. Only limits exhaust a lever, never its step size. `most` bounds a lever's step
+    after a handover (its own request is never cut by it). With a `sample`, levers are held back, the last in `order`
+    first, until the change no longer pushes the error past 0 and further away than it is. Levers that are not in
+    `order` stay. Raise RuleError for a lever at 0 or below.
     """
     if state.sub_units < 1 or not state.frequency_mhz > 0:
         raise RuleError(f"a unit of {state.sub_units} sub-units at {state.frequency_mhz:g} MHz has nothing to move")
@@ -92,7 +92,7 @@ def hand_on(
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """Where levers stand, how far they go and what that is worth."""
+    """Positions of levers, their limits, and their worth."""
 
     state: UnitState
     limits: Limits
@@ -107,7 +107,7 @@ class _Here:
 
 
 def _guarded(done: HandedOn, here: _Here, order: Sequence[LeverKind], sample: Sample) -> HandedOn:
-    """Return what is done without what would overshoot; whatever is then not done is left."""
+    """Return the change without overshooting parts, which are added to the rest."""
     change, left = done.change, done.left
     for kind in reversed(order):
         if change.keeps or not overshoots(change, sample, here.state, here.speeds, here.allowed):
@@ -127,7 +127,7 @@ def _without(change: Change, kind: LeverKind) -> Change:
 
 
 def _wanted(value: float, by: float, handed: float, most: float | None) -> float:
-    """Return what a lever is to stand at: what it was asked, times what it was handed, no further than `most`."""
+    """Return a lever's target: its own request times the handed-over ratio, at most `most`."""
     asked = max(value + by, _LEAST_RATIO * value)
     wanted = asked * handed
     if most is not None and handed != 1.0:
@@ -144,7 +144,7 @@ def _units(by: int, handed: float, state: UnitState, limits: Limits, most: int |
     if limits.sub_units_low <= wanted <= limits.sub_units_high:
         return math.ceil(wanted - _SLACK) - here, 1.0
     reached = limits.sub_units_low if wanted < limits.sub_units_low else limits.sub_units_high
-    if (reached - here) * (wanted - here) < 0:  # it stands beyond its limits: that is nobody's to undo here
+    if (reached - here) * (wanted - here) < 0:  # it is beyond its limits, which is not undone here
         reached = here
     return reached - here, wanted / reached
 
@@ -163,7 +163,7 @@ def _clock(by: float, handed: float, state: UnitState, limits: Limits, most: flo
 
 
 def _on_grid(wanted: float, here: float, limits: Limits) -> float:
-    """Return the step at or next to a clock, on the side it stands now: it never moves further than was asked."""
+    """Return the step at or next to a clock, on the side of the current one: it never moves further than requested."""
     step = limits.frequency_step_mhz
     if not step or wanted == here:
         return wanted
@@ -176,7 +176,7 @@ def _on_grid(wanted: float, here: float, limits: Limits) -> float:
 def _steps(
     by: int, handed: float, state: UnitState, limits: Limits, most: int | None, *, speeds: Speeds
 ) -> tuple[int, float]:
-    """Return steps among the allowed precisions, and what is left: what was asked first, then what was handed."""
+    """Return steps among the allowed precisions, and the rest: the own request first, then the handed-over part."""
     order = sorted({*limits.precisions, state.precision}, key=list(Precision).index)
     here = order.index(state.precision)
     allowed = tuple(order)
@@ -193,7 +193,7 @@ def _steps(
 
 
 def _nominal(by: int, missing: int) -> float:
-    """Return what steps that do not exist would have been worth: twice the speed each, up half."""
+    """Return the nominal worth of steps that do not exist: twice the speed each, half for steps up."""
     return 2.0 ** (missing if by < 0 else -missing)
 
 

@@ -16,28 +16,28 @@ _SLACK: Final = 1e-9
 
 
 def wanted_units(sub_units: int, bus: Number, load: Number) -> Number:
-    """Return n' = n P_d / P_p, not rounded: with so many sub-units the cores are as busy as the bus is."""
+    """Return n' = n P_d / P_p, not rounded: with this many sub-units the cores are as busy as the bus."""
     return sub_units * load / bus
 
 
 class PlatformRule(Strict, frozen=True):
-    """All that is idle is freed at once, and all that is missing is asked for at once.
+    """Frees everything idle at once, and asks for everything missing at once.
 
-    Whole units: rounded up, as whoever frees one that he needs has to ask for it again. Frequency and precision are
-    moved only by what the sub-units could not do (`hand_on`). It acts on one sample: whoever calls it again before the
-    change shows in samples asks twice.
+    Whole units, rounded up, because a unit freed by mistake must be requested again. Frequency and precision take only
+    the part beyond the sub-units (`hand_on`). It acts on one sample: calling it again before the change shows in
+    samples asks twice.
     """
 
     threshold: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.1
-    """Where |u| is no more, all is well."""
+    """Value of |u| up to which nothing is done."""
     most_ratio: Annotated[float, msgspec.Meta(gt=1)] = 4.0
-    """At most so many times the units are asked for, and at least one part in so many is kept."""
+    """Maximum factor of units to ask for; its reciprocal is the minimum share to keep."""
 
     asks_from_load: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    """Faster cores are asked for only where they are at least so busy; 0: whatever their load."""
+    """Minimum load of the cores for asking for faster ones; 0: any load."""
 
     def change(self, u: float, sample: Sample, state: UnitState) -> Change:
-        """Return what to free or to ask for; nothing where controller and sample do not agree which way."""
+        """Return what to free or to ask for; nothing if controller and sample disagree on the direction."""
         if not abs(u) > self.threshold or u * sample.error <= 0:
             return Change()
         if u < 0 and sample.load < self.asks_from_load:

@@ -1,4 +1,4 @@
-"""The rule of the interval table, with levers alone or combined, and no step across the dead band and beyond."""
+"""The rule of the interval table, with single or combined levers, and no step across the dead band and beyond."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ class IntervalRule(Strict, frozen=True):
 
     table: IntervalTable = TABLE
     levers: tuple[LeverKind, ...] = ORDER
-    """Those that it may move, the others keep; also in whose order an exhausted one hands on."""
+    """Levers that it may move; also the order of handover from an exhausted one."""
     guarded: bool = True
-    """Leave out a step that would put |e| past 0 and further off than it is: few coarse sub-units would swing."""
+    """Leave out a step that would push |e| past 0 and further away than it is: few coarse sub-units would oscillate."""
 
     asks_from_load: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    """Faster cores are asked for only where they are at least so busy; 0: whatever their load, as the table says. Under
-    a light load, of 25 % of the bus and 50 % of the cores, nothing waits, and what is asked for idles."""
+    """Minimum load of the cores for asking for faster ones; 0: any load, as in the table.
+
+    Under a light load, of 25 % of the bus and 50 % of the cores, nothing waits, and additional units would idle.
+    """
 
     def __post_init__(self) -> None:
         if not self.levers:
@@ -34,7 +36,7 @@ class IntervalRule(Strict, frozen=True):
             raise ValueError("levers: one is there twice")
 
     def change(self, u: float, sample: Sample, state: UnitState) -> Change:
-        """Return what the levers are to do; RuleError where u is no number."""
+        """Return the change of the levers; raise RuleError if u is NaN."""
         if u < 0 and sample.load < self.asks_from_load:
             return Change()
         change = only(self.table.change_at(u), self.levers)
@@ -46,7 +48,7 @@ class IntervalRule(Strict, frozen=True):
 
 
 def only(change: Change, levers: tuple[LeverKind, ...]) -> Change:
-    """Return what a change asks of some levers."""
+    """Return a change restricted to some levers."""
     return Change(
         change.precision_steps if LeverKind.PRECISION in levers else 0,
         change.frequency_mhz if LeverKind.FREQUENCY in levers else 0.0,

@@ -1,7 +1,7 @@
-"""That one process at a time drives a holder of a pool: two would undo each other's reports and quotas.
+"""Ensures that only one process drives a holder of a pool: two would undo each other's reports and quotas.
 
-A lock on a file in the folder of this user's own services, which the kernel frees at any death. It tells processes of
-one user on one machine from each other, and goes by the service's address as settings have it.
+A lock on a file in the folder of this user's own services, which the kernel releases whenever the process dies. It
+separates processes of one user on one machine, and depends on the service's address in the settings.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _DIGITS: Final = 32
 
 @contextmanager
 def alone(pool: str, holder: str, address: str, folder: Path | None = None) -> Iterator[None]:
-    """Be the only one that drives a holder of the pool at a service's address, for as long as the block lasts.
+    """Hold the exclusive lock of a pool's holder at a service's address while the block lasts.
 
-    Raises LeverError where another process does, or where that cannot be told.
+    Raise LeverError if another process holds it, or if that cannot be determined.
     """
     folder = own_folders()[0] if folder is None else folder
     lever = f"units of pool {pool}"
@@ -54,7 +54,7 @@ def _lock(descriptor: int, lever: str, holder: str) -> None:
 
 
 def _digest(pool: str, holder: str, address: str) -> str:
-    """Return a name of what is locked; holders' names may be longer than a file's."""
+    """Return a name for the lock; holders' names may be longer than a file's."""
     if address.startswith(_UNIX):
         address = f"{_UNIX}{Path(address.removeprefix(_UNIX)).resolve()}"
     return hashlib.sha256("\n".join((pool, holder, address)).encode()).hexdigest()[:_DIGITS]

@@ -1,4 +1,4 @@
-"""A unit's levers together: where they stand, how far they go, and a change that is handed from one to the next."""
+"""A unit's levers together: their positions and ranges, and changes handed over from one to the next."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dataplane.clock import Clock
 _NS_PER_S: Final = 1_000_000_000
 _STEPS: Final = tuple(Precision)
 _NONE: Final = Standing(1.0, 1.0, 1.0, may_set=False, why_not="there is none")
-"""Of a kind of which a unit has no lever."""
+"""Position of a kind without a lever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What was asked of a lever and came of it; `failed` says that it could not be read or moved."""
+    """A lever's request and result; `failed` means that it could not be read or moved."""
 
     lever: str
     kind: LeverKind
@@ -33,11 +33,10 @@ class Move:
 
 
 class Board:
-    """A unit's levers, at most one of a kind. One that fails rests for `rest_s`: others do its part meanwhile.
+    """A unit's levers, at most one of a kind. One that fails rests for `rest_s`, and others do its part meanwhile.
 
-    What a change asks of a kind that the unit does not have is nobody's: only what a lever cannot do is handed on.
-    `guarded`: nothing is done that would put a sample's error past 0 and further off than it is, by what moves of
-    levers are worth.
+    A change for a kind that the unit does not have is dropped: only the rest of an existing lever is handed over.
+    `guarded`: no change may push a sample's error past 0 and further away than it is, by the worth of levers' moves.
     Raises LeverError for two of a kind.
     """
 
@@ -64,7 +63,7 @@ class Board:
         self._carried: dict[LeverKind, float] = {}
 
     def read(self) -> list[Move]:
-        """Read where the levers stand; return those that fail."""
+        """Read the levers' positions; return those that fail."""
         failed = []
         for kind, lever in self.levers.items():
             if self._rests(kind):
@@ -77,7 +76,7 @@ class Board:
 
     @property
     def state(self) -> UnitState:
-        """Where the levers stood when they were read; a kind that the unit does not have stands at 1."""
+        """The levers' positions at the last reading; a kind that the unit does not have is at 1."""
         clock, units = self._standing(LeverKind.FREQUENCY), self._standing(LeverKind.SUB_UNITS)
         place = self._standing(LeverKind.PRECISION)
         first, steps = self._precisions()
@@ -85,14 +84,14 @@ class Board:
         return UnitState(at, max(clock.value, 1e-9), max(round(units.value), 1))
 
     def apply(self, change: Change, sample: Sample | None = None) -> list[Move]:
-        """Move the levers; what one of them cannot do, as it is exhausted, refuses or fails, the next one is asked."""
+        """Move the levers; the rest of one that is exhausted, refuses or fails goes to the next."""
         moves: list[Move] = []
         seen = sample if self._guarded else None
         pending, state = only(change, self._order), self.state
         for place, kind in enumerate(self._order):
             order = self._order[place:]
             pending = self._handed_on(pending, state, order, seen)
-            seen = None  # it was of before: what one lever has done is not looked at again
+            seen = None  # the sample is from before the first move: do not apply it again
             asked = _part(pending, kind)
             if not asked:
                 pending = _with(pending, kind, 0)
@@ -110,7 +109,7 @@ class Board:
         return moves
 
     def release(self) -> list[Move]:
-        """Have all levers stand where they were found; return those that fail."""
+        """Restore all levers' original positions; return those that fail."""
         failed = []
         for kind, lever in self.levers.items():
             try:
@@ -146,7 +145,7 @@ class Board:
         return kind in self._resting
 
     def _pin(self, kind: LeverKind) -> None:
-        """Have a lever's both ends be where it stands, until it is read again."""
+        """Limit a lever to its position until it is read again."""
         standing = self._standing(kind)
         self._standings[kind] = replace(standing, low=standing.value, high=standing.value)
 
@@ -160,7 +159,7 @@ class Board:
         return hand_on(change, state, self._limits(), order=order, speeds=speeds, most=self._most, sample=sample).change
 
     def _precisions(self) -> tuple[float, tuple[Precision, ...]]:
-        """Return which place the first step stands for, and the steps for the places from there up."""
+        """Return the index of the precision at the first step, and the steps for the indices from there up."""
         lever, standing = self.levers.get(LeverKind.PRECISION), self._standing(LeverKind.PRECISION)
         if isinstance(lever, Autocast):
             return standing.low, lever.precisions
@@ -185,7 +184,7 @@ class Board:
 
 
 def _ends(standing: Standing) -> tuple[float, float]:
-    """Return how far a lever goes; one that may not be set, or stands beyond its ends, no further than that."""
+    """Return a lever's range; one that may not be set, or is beyond its range, does not go further."""
     if not standing.may_set:
         return standing.value, standing.value
     return standing.low, max(standing.low, standing.high)

@@ -1,4 +1,4 @@
-"""Levers and meters by settings, as far as this machine has them; what it does not have is a line that says so."""
+"""Levers and meters from settings, if this machine has them; each missing one is reported as a line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Costs = Callable[[], CostMap]
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a machine has to measure and to move with: its files, clock and NVML, or a line why it has none."""
+    """A machine's means to measure and to move: its files, clock and NVML, or a line that says why NVML is missing."""
 
     root: Root
     clock: Clock
@@ -51,9 +51,9 @@ class Host:
 def levers_of(
     settings: LeverSettings, host: Host, reporter: Callable[[PoolLever], Reporter]
 ) -> tuple[list[Lever], list[str]]:
-    """Return the levers that are there, and a line for each that is not.
+    """Return the available levers, and a line for each missing one.
 
-    Where the pool cannot be asked, its local lever is none either: it would take what the books give to others.
+    If the pool cannot be reached, its local lever is not used either: it would take what the books give to others.
     """
     found, absent = local_levers(settings, host.root, host.nvml)
     if settings.pool is not None:
@@ -77,7 +77,7 @@ def levers_of(
 
 
 def source_of(settings: RunSettings, host: Host, costs: Costs | None) -> Source:
-    """Return what measures a unit; `costs` gives the cost map of now, where its bus is told by telemetry."""
+    """Return a unit's source of samples; `costs` returns the current cost map, if its bus is measured by telemetry."""
     unit = settings.unit
     sampler = Sampler(host.root, host.clock, None if isinstance(host.nvml, str) else host.nvml)
     uses: dict[str, DeviceUse] = {}
@@ -103,7 +103,7 @@ def _interface(unit: str, settings: InterfaceBus, root: Root) -> Meter:
     namespace = namespace_of(settings.namespace)
     if namespace is None:
         return InterfaceUse(unit, name, settings.direction, rate_bps, root)
-    # A thread that has entered the namespace sees its devices; the process stays where it is.
+    # Only this thread enters the namespace to see its devices; the process stays in its own.
     meter = InterfaceUse(unit, name, settings.direction, rate_bps, root, "thread-self")
     return _InNamespace(unit, meter, str(namespace))
 

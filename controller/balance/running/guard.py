@@ -1,11 +1,11 @@
-"""The guard of a unit's levers: a process of its own, which releases them when the loop is killed or hangs.
+"""The guard of a unit's levers: a separate process that releases them if the loop is killed or hangs.
 
-The loop sends it a word each turn. Without one for `hold_s` nobody controls the unit: until then its levers are held,
-then they stand where they were found, and what follows a pool's books goes to its low end, before the units are
-somebody else's. How long units of a pool may be used is counted from the service's last answer, and not from the last
-turn: the word says until when, and is sent before anything is moved by that answer. A word at the end says that the
-loop has released the levers itself. SIGTERM, which a service manager sends to what a killed daemon leaves, has them
-released at once.
+The loop sends it a message each turn. Without one for `hold_s` the unit is uncontrolled: until then its levers are
+held, then they return to their original positions, and levers that follow a pool's books go to their low ends, before
+the units are given away. The time for which units of a pool may be used counts from the service's last answer, not from
+the last turn: the message states its end, and is sent before that answer moves anything. A final message says that the
+loop has released the levers itself. SIGTERM, which a service manager sends to the remains of a killed daemon, releases
+them at once.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from dataplane.local.deadline import LocalDeadline, wait_for_exit, wait_readable
 
 _NS_PER_S: Final = 1_000_000_000
 _WORD: Final = struct.Struct("<q")
-"""Until when units of a pool may be used, 0 where there is no pool; _END at the end."""
+"""Time until which units of a pool may be used, 0 without a pool; _END at the end."""
 _END: Final = -1
 _START_S: Final = 30.0
 _END_S: Final = 5.0
 
 
 class GuardOrder(Strict, frozen=True):
-    """What a guard is told: the levers, after how long without a turn it acts, and where the machine's files are."""
+    """Orders of a guard: the levers, the time without a turn until it acts, and the root of the machine's files."""
 
     levers: LeverSettings
     hold_s: float
@@ -57,14 +57,14 @@ class GuardOrder(Strict, frozen=True):
 
 
 class Guard:
-    """A guard while the `with` block lasts; raises LeverError where it does not start, or has ended."""
+    """A guard while the `with` block lasts; raises LeverError if it does not start, or has ended."""
 
     def __init__(self, order: GuardOrder) -> None:
         self._order = order
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "controller.balance.running.guard", msgspec.json.encode(self._order).decode()]
-        # In a session of its own: what ends the loop's terminal does not end it.
+        # In its own session, so that the end of the loop's terminal does not end it.
         self._process = subprocess.Popen(  # noqa: S603 - our own program
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
         )
@@ -81,14 +81,14 @@ class Guard:
         try:
             self._send(_END)
         except LeverError:
-            pass  # it is gone already
+            pass  # it is already gone
         finally:
             self._stop()
 
     def beat(self, until_ns: int = 0) -> None:
-        """Say that the loop lives, and until when on this machine's monotonic clock it may use units of its pool.
+        """Report that the loop lives, and until when on this machine's monotonic clock it may use units of its pool.
 
-        Raises LeverError where nobody hears it.
+        Raise LeverError if the guard is gone.
         """
         self._send(until_ns)
 
@@ -100,7 +100,7 @@ class Guard:
             raise LeverError("guard", f"the process that releases levers has ended: {error.strerror}") from error
 
     def _stop(self) -> None:
-        # Killed too early it would leave levers where they are.
+        # If killed too early, it would leave levers in place.
         if not wait_for_exit(self._process, _END_S, "the process that releases levers"):
             self._process.kill()
             self._process.wait()
@@ -111,7 +111,7 @@ class Guard:
 
 @dataclass(slots=True)
 class Heard:
-    """What came from the loop: its words; that it told to release at once; that no more can come."""
+    """Messages from the loop: its words, a request to release at once, and the end of all messages."""
 
     words: tuple[int, ...] = ()
     is_told: bool = False
@@ -119,15 +119,15 @@ class Heard:
 
 
 class Ear(Protocol):
-    """What hears the loop."""
+    """Receiver of the loop's messages."""
 
     def hear(self, left_s: float | None) -> Heard:
-        """Wait for so long, None for ever, and return what came."""
+        """Wait for this long, None: indefinitely, and return what came."""
         ...
 
 
 class _Pipes:
-    """Words of the loop from one file's number, a signal from another."""
+    """The loop's messages from one file descriptor, a signal from another."""
 
     def __init__(self, beats: int, told: int) -> None:
         self._beats, self._told, self._is_closed = beats, told, False
@@ -139,14 +139,14 @@ class _Pipes:
             return Heard(is_told=True)
         if not ready:
             return Heard(is_closed=self._is_closed)
-        data = os.read(self._beats, 1 << 16)  # of whole words: shorter writes to a pipe are not divided
+        data = os.read(self._beats, 1 << 16)  # whole words: short writes to a pipe are atomic
         self._is_closed = not data
         return Heard(tuple(word for (word,) in _WORD.iter_unpack(data)), is_closed=self._is_closed)
 
 
 @dataclass(slots=True)
 class Hold:
-    """Until when levers are held: all of them from the last turn, a pool's units from its last answer."""
+    """Times until which levers are held: all of them from the last turn, a pool's units from its last answer."""
 
     hold_ns: int
     turn_until_ns: int | None = None
@@ -155,30 +155,30 @@ class Hold:
     _units_over_ns: int = 0
 
     def hear(self, until_ns: int, now_ns: int) -> None:
-        """Take a word of the loop; what was over once is so until the service answers anew."""
+        """Take a message of the loop; an expired time stays expired until the service answers again."""
         self.has_begun, self.turn_until_ns = True, now_ns + self.hold_ns
         if until_ns > self._units_over_ns:
             self.units_until_ns = until_ns
 
     def close(self, now_ns: int) -> None:
-        """Take that the loop is dead; what it moved after it had hung for long is over at once."""
+        """Record that the loop is dead; what it moved after it had hung for long expires at once."""
         if self.has_begun and self.turn_until_ns is None:
             self.turn_until_ns = now_ns
 
     @property
     def next_ns(self) -> int | None:
-        """When something is over next; None where nothing is held."""
+        """Time of the next expiry; None if nothing is held."""
         return min((end for end in (self.turn_until_ns, self.units_until_ns) if end is not None), default=None)
 
     def is_turn_over(self, now_ns: int) -> bool:
-        """Return, once, whether nobody controls the unit any more."""
+        """Return, once, whether the unit has become uncontrolled."""
         if self.turn_until_ns is None or now_ns < self.turn_until_ns:
             return False
         self.turn_until_ns = None
         return True
 
     def are_units_over(self, now_ns: int) -> bool:
-        """Return, once, whether the service has not answered for too long."""
+        """Return, once, whether the service has been silent for too long."""
         if self.units_until_ns is None or now_ns < self.units_until_ns:
             return False
         self._units_over_ns, self.units_until_ns = self.units_until_ns, None
@@ -186,9 +186,9 @@ class Hold:
 
 
 def watch_over(order: GuardOrder, levers: list[Lever], ear: Ear, clock: Clock) -> None:
-    """Release the levers whenever the loop says nothing for `hold_s`, or its pool's units are over; return at its end.
+    """Release the levers whenever the loop is silent for `hold_s`, or its pool's units expire; return at its end.
 
-    At once, and for good, where it is told to.
+    At once, and for good, when told to.
     """
     hold, heard = Hold(round(order.hold_s * _NS_PER_S)), Heard()
     while not heard.is_closed or hold.next_ns is not None:
@@ -211,7 +211,7 @@ def watch_over(order: GuardOrder, levers: list[Lever], ear: Ear, clock: Clock) -
 
 
 def release(order: GuardOrder, levers: list[Lever]) -> None:
-    """Have the levers stand where they were found, those that follow a pool at their low ends; say what fails."""
+    """Restore the levers' original positions, those that follow a pool at their low ends; report failures."""
     for lever in levers:
         if order.is_of_pool(lever):
             _do(lever, "nobody controls the unit: {} is released", _lower)
@@ -220,7 +220,7 @@ def release(order: GuardOrder, levers: list[Lever]) -> None:
 
 
 def lower_units(order: GuardOrder, levers: list[Lever]) -> None:
-    """Have what follows a pool's books stand at its low end: its service may soon give the units away."""
+    """Move levers that follow a pool's books to their low ends: its service may soon give the units away."""
     for lever in levers:
         if order.is_of_pool(lever):
             _do(lever, "the pool's service has not answered for long: {} goes to its low end", _lower)
@@ -232,7 +232,7 @@ def _lower(lever: Lever) -> None:
 
 
 def _do(lever: Lever, what: str, act: Callable[[Lever], object]) -> None:
-    """Do something to a lever, and say that, or why it fails."""
+    """Do something to a lever, and report it, or why it failed."""
     try:
         act(lever)
     except LeverError as error:
@@ -242,11 +242,11 @@ def _do(lever: Lever, what: str, act: Callable[[Lever], object]) -> None:
 
 
 def main() -> None:
-    """Watch over the levers of the order that stands on the command line, by what comes on stdin."""
+    """Guard the levers of the order on the command line, by the messages on stdin."""
     order = msgspec.json.decode(sys.argv[1], type=GuardOrder)
     told, tell = os.pipe2(os.O_NONBLOCK)
     signal.set_wakeup_fd(tell)
-    signal.signal(signal.SIGTERM, lambda *_: None)  # the wake-up tells it
+    signal.signal(signal.SIGTERM, lambda *_: None)  # reported by the wake-up file descriptor
     needs_nvml = order.levers.gpu_clock is not None or order.levers.gpu_instances is not None
     with open_nvml() if needs_nvml else nullcontext("NVML is not asked") as nvml:
         levers, _ = local_levers(order.levers, Root(Path(order.root)), nvml)

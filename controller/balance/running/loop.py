@@ -1,4 +1,4 @@
-"""The loop of one unit: measure, decide, move; hold what is not known, release what is silent, rest what fails."""
+"""The loop of one unit: measure, decide, move; hold without data, release when silent, rest what fails."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _KEEP: Final = Change()
 
 
 class Source(Protocol):
-    """Where a unit's samples come from."""
+    """Source of a unit's samples."""
 
     def begin(self, now_ns: int) -> None:
-        """Have an interval begin; raise SampleError where nothing can be measured."""
+        """Begin an interval; raise SampleError if nothing can be measured."""
         ...
 
     def sample(self, now_ns: int) -> Sample:
-        """Return the newest sample; raise SampleError where there is none, and say why."""
+        """Return the newest sample; raise SampleError with the reason if there is none."""
         ...
 
 
 class Metered:
-    """Samples of what is measured on this machine: a meter of the bus and one of the cores."""
+    """Samples measured on this machine: a meter of the bus and one of the cores."""
 
     def __init__(self, unit: str, bus: Meter, load: Meter) -> None:
         self._unit, self._bus, self._load = unit, bus, load
@@ -45,15 +45,15 @@ class Metered:
         self._load.begin(now_ns)
 
     def sample(self, now_ns: int) -> Sample:
-        """Return what both say of the interval."""
+        """Return both readings of the interval."""
         return Sample(now_ns / _NS_PER_S, self._bus.share(now_ns), self._load.share(now_ns), self._unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one turn of the loop saw and did; `problem` says why there is no sample, or nothing was decided.
+    """Inputs and actions of one turn of the loop; `problem` says why there is no sample or no decision.
 
-    The sample is of the time in which the levers stood at `before`; from then on they stand at `state`.
+    The sample covers the time in which the levers were at `before`; from then on they are at `state`.
     """
 
     time_s: float
@@ -68,12 +68,12 @@ class Tick:
 
     @property
     def has_moved(self) -> bool:
-        """Whether any lever stands elsewhere than before."""
+        """True if any lever has changed its position."""
         return any(move.moved.done for move in self.moves)
 
 
 class Loop:
-    """One unit's loop; `tick` is called once an interval, and does all that there is to do."""
+    """One unit's loop; `tick` is called once per interval, and does everything."""
 
     def __init__(
         self, source: Source, control: Controller, rule: Rule, board: Board, *, silence: SilenceSettings, clock: Clock
@@ -88,11 +88,11 @@ class Loop:
 
     @property
     def problem(self) -> str:
-        """What keeps the present interval from being measured, '' for nothing."""
+        """Reason why the present interval cannot be measured, '' if it can."""
         return self._problem
 
     def tick(self) -> Tick:
-        """Measure the interval that ends now, decide and move; never raises for what a sensor or lever does."""
+        """Measure the interval that ends now, decide and move; never raises for errors of sensors or levers."""
         now_ns = self._clock.now_ns()
         sample, problem = self._measured(now_ns)
         moves = self._board.read()
@@ -123,11 +123,11 @@ class Loop:
         )
 
     def release(self) -> tuple[Move, ...]:
-        """Let the unit go, as the loop ends."""
+        """Release the unit at the end of the loop."""
         return tuple(self._release())
 
     def _measured(self, now_ns: int) -> tuple[Sample | None, str]:
-        """Return the sample if it is newer than the last, and why there is none otherwise."""
+        """Return the sample if it is newer than the last, else why there is none."""
         if self._problem:
             return None, self._problem
         try:
@@ -150,7 +150,7 @@ class Loop:
             return 0.0, _KEEP, str(error)
 
     def _release(self) -> list[Move]:
-        """Release the levers once; the controller begins anew with the first sample that comes then."""
+        """Release the levers once; the controller restarts with the next sample."""
         if self._is_released:
             return []
         self._is_released = True
@@ -158,7 +158,7 @@ class Loop:
         return self._board.release()
 
     def _tell(self, sample: Sample | None, moves: list[Move]) -> list[Move]:
-        """Report to the pool that units come from, if they do; what is not asked for any more is not."""
+        """Report to the pool of the units, if there is one; withdraw requests that no longer apply."""
         lever = self._board.levers.get(LeverKind.SUB_UNITS)
         if not isinstance(lever, PoolUnits):
             return []
@@ -173,7 +173,7 @@ class Loop:
         return []
 
     def _begin(self) -> str:
-        """Begin the next interval, after the levers were moved, so that none is of both; return what is wrong."""
+        """Begin the next interval after the levers were moved, so that none spans a move; return any problem."""
         try:
             self._source.begin(self._clock.now_ns())
         except SampleError as error:
@@ -182,7 +182,7 @@ class Loop:
 
 
 def _blocked(output: float, change: Change, moves: list[Move]) -> Blocked:
-    """Return which way no lever goes any more: that of an output whose change none of them could do."""
+    """Return the direction in which no lever moves any more: that of an output that none of them could follow."""
     if change.keeps or any(move.moved.done or move.moved.between for move in moves):
         return Blocked.NO
     return Blocked.UP if output > 0 else Blocked.DOWN

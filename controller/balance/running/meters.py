@@ -1,7 +1,7 @@
-"""What a unit's bus and cores were used in an interval, from the sensors of the machine: shares from 0 to 1.
+"""Use of a unit's bus and cores in an interval, from the machine's sensors: shares from 0 to 1.
 
-The bus is PCIe, or a network device: from a host towards its switch the host's own counters say it, from the switch on
-the network's telemetry (the cost map).
+The bus is PCIe, or a network device: the host's own counters cover the way from a host to its switch, the network's
+telemetry (the cost map) the rest.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from controller.cluster.cost_map import CostMap
 from controller.common.errors import CostMapError
 
 MOST_SHARE: Final = 1.5
-"""Counters are read a moment apart, and token buckets and quotas let bursts through; more than this is a wrong rate."""
+"""Plausible maximum of a share: counters are read a moment apart, and bursts pass; more means a wrong rate."""
 
 
 class Direction(StrEnum):
-    """Which way of a network device is the bus."""
+    """Direction of a network device that is the bus."""
 
     SENT = "sent"
     RECEIVED = "received"
 
 
 class Meter(Protocol):
-    """Something that tells how much of an interval a unit's bus, or its cores, were used."""
+    """A meter of the used share of an interval of a unit's bus or cores."""
 
     def begin(self, now_ns: int) -> None:
-        """Have the interval begin now; raise SampleError where nothing can be measured."""
+        """Begin the interval now; raise SampleError if nothing can be measured."""
         ...
 
     def share(self, now_ns: int) -> float:
-        """Return the share of the interval until now; raise SampleError where it is not known, and say why."""
+        """Return the share of the interval so far; raise SampleError with the reason if it is unknown."""
         ...
 
 
 class GroupLoad:
-    """The load of a control group: what its processes used of their quota of CPU time."""
+    """The load of a control group: its processes' use of their quota of CPU time."""
 
     def __init__(self, unit: str, group: str, root: Root) -> None:
         self._unit, self._group, self._root = unit, group, root
         self._before: GroupSample | None = None
 
     def begin(self, now_ns: int) -> None:
-        """Read the CPU time that was used so far."""
+        """Read the CPU time used so far."""
         self._before = self._read(now_ns)
 
     def share(self, now_ns: int) -> float:
-        """Return what was used of the quota since."""
+        """Return the used share of the quota since."""
         rates = None if self._before is None else group_rates(self._before, self._read(now_ns))
         if rates is None:
             raise SampleError(self._unit, f"control group {self._group}: its quota changed while it was measured")
@@ -69,9 +69,9 @@ class GroupLoad:
 
 
 class InterfaceUse:
-    """How much of its link a network device used in one direction, by the host's own counters.
+    """A network device's use of its link in one direction, by the host's own counters.
 
-    `process` is one in the device's network namespace; `rate_bps` asks what the link carries now, None if nobody knows.
+    `process` is one in the device's network namespace; `rate_bps` returns the link's current rate, None if unknown.
     """
 
     def __init__(  # noqa: PLR0917 - where the figures are read
@@ -88,11 +88,11 @@ class InterfaceUse:
         self._before: tuple[InterfaceSample, int] | None = None
 
     def begin(self, now_ns: int) -> None:
-        """Read the bytes that were sent and received so far, and the link's rate."""
+        """Read the bytes sent and received so far, and the link's rate."""
         self._before = self._read(now_ns)
 
     def share(self, now_ns: int) -> float:
-        """Return what was sent (received) since, of what the link carries."""
+        """Return the bytes sent (received) since, as a share of the link's capacity."""
         after, rate_bps = self._read(now_ns)
         before, rate_before_bps = self._before or (after, rate_bps)
         what = f"network device {self._interface}"
@@ -120,19 +120,19 @@ class InterfaceUse:
 
 
 class ReceivedByTelemetry:
-    """How much of the link from its switch a host's traffic uses, by the network's telemetry.
+    """Use of the link from its switch by a host's traffic, from the network's telemetry.
 
-    `costs` gives the cost map of now. A figure that telemetry does not have, or an old one, is no sample.
+    `costs` returns the current cost map. A figure that telemetry lacks, or an old one, is no sample.
     """
 
     def __init__(self, unit: str, host: str, costs: Callable[[], CostMap]) -> None:
         self._unit, self._host, self._costs = unit, host, costs
 
     def begin(self, now_ns: int) -> None:
-        """Do nothing: switches measure all the time."""
+        """Do nothing: switches measure continuously."""
 
     def share(self, now_ns: int) -> float:  # noqa: ARG002 - telemetry has a time of its own
-        """Return what was lately received, of what the link carries."""
+        """Return the recently received rate, as a share of the link's capacity."""
         try:
             use = self._costs().received(self._host)
         except CostMapError as error:
@@ -150,7 +150,7 @@ class DeviceUse:
         self._last: tuple[int, DeviceSample] | None = None
 
     def sample(self, now_ns: int) -> DeviceSample:
-        """Return the device's figures of now; SampleError where it is not there."""
+        """Return the device's current figures; raise SampleError if it is missing."""
         if self._last is None or self._last[0] != now_ns:
             found = next((one for one in self._sampler.devices() if one.address == self._address), None)
             if found is None:
@@ -159,7 +159,7 @@ class DeviceUse:
         return self._last[1]
 
     def figure(self, now_ns: int, value: Callable[[DeviceSample], float | None], *names: str) -> float:
-        """Return one share of the figures; SampleError with the driver's reason where it is missing."""
+        """Return one share of the figures; raise SampleError with the driver's reason if it is missing."""
         sample = self.sample(now_ns)
         found = value(sample)
         if found is None:
@@ -169,17 +169,17 @@ class DeviceUse:
 
 
 class DeviceBus:
-    """What a device's PCIe link carried, of what it could: the direction that carries more."""
+    """Use of a device's PCIe link, in the direction that carries more."""
 
     def __init__(self, use: DeviceUse) -> None:
         self._use = use
 
     def begin(self, now_ns: int) -> None:
-        """Read once, as some drivers count since the reading before."""
+        """Read once, as some drivers count since the last reading."""
         self._use.sample(now_ns)
 
     def share(self, now_ns: int) -> float:
-        """Return what the driver measured lately; PCIe's headers take a part of the link that it does not count."""
+        """Return the driver's recent measurement; it does not count the part of the link taken by PCIe headers."""
         names = ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "pcie_link_bytes_per_s")
         return self._use.figure(now_ns, lambda sample: sample.pcie_share, *names)
 
@@ -191,11 +191,11 @@ class DeviceLoad:
         self._use = use
 
     def begin(self, now_ns: int) -> None:
-        """Read once, as some drivers count since the reading before."""
+        """Read once, as some drivers count since the last reading."""
         self._use.sample(now_ns)
 
     def share(self, now_ns: int) -> float:
-        """Return what the driver measured lately."""
+        """Return the driver's recent measurement."""
         return self._use.figure(now_ns, lambda sample: sample.utilisation, "utilisation")
 
 

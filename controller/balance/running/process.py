@@ -1,4 +1,4 @@
-"""What `millrace balance drive` runs: the loop of one unit, until it is to stop."""
+"""The `millrace balance drive` process: the loop of one unit, until it is stopped."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from dataplane.running import run_until, stop_on_signals
 from dataplane.topology.file import load_topology
 
 _TRIES = 1
-"""A report that fails is made again with the next turn."""
+"""A failed report is repeated in the next turn."""
 RECORDED: Final = ("time_s", "unit", "bus", "load", "precision", "frequency_mhz", "sub_units", "output")
-"""What a recorded turn says; levers as they stood while bus and load were measured."""
+"""Columns of a recorded turn; levers as they were while bus and load were measured."""
 
 T = TypeVar("T")
 OnTick = Callable[[Tick], None]
@@ -45,12 +45,12 @@ OnReady = Callable[[str], None]
 
 
 def load_settings(path: Path) -> RunSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
+    """Return the content of a settings file; raise ConfigError with file, line and key."""
     return load(path, RunSettings)
 
 
 def run(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | None = None) -> None:
-    """Run the loop until SIGINT or SIGTERM, or for so many turns; then release the levers."""
+    """Run the loop until SIGINT or SIGTERM, or for this many turns; then release the levers."""
 
     async def main() -> None:
         stop = stop_on_signals()
@@ -60,10 +60,10 @@ def run(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | 
 
 
 async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | None = None) -> None:
-    """Run the loop, for so many turns or until it is cancelled; the levers are released at the end.
+    """Run the loop, for this many turns or until it is cancelled; the levers are released at the end.
 
-    `on_ready` gets a line, `on_tick` each turn. Raises LeverError where the machine has none of the levers, or another
-    process drives the same holder of a pool, PathError for a host that the topology does not have.
+    `on_ready` gets a line, `on_tick` each turn. Raise LeverError if the machine has none of the levers, or another
+    process drives the same holder of a pool, PathError for a host missing from the topology.
     """
     async with AsyncExitStack() as stack:
         host = Host(Root(), MonotonicClock(), stack.enter_context(open_nvml()))
@@ -75,7 +75,7 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             raise LeverError(f"of unit {settings.unit}", f"none is there: {'; '.join(absent)}")
         board = Board(levers, host.clock, rest_s=settings.rest_s)
         record = None if settings.record is None else _Record(stack, settings.record, settings.unit, set(board.levers))
-        loop = await asyncio.to_thread(  # it measures already, and netlink has an event loop of its own
+        loop = await asyncio.to_thread(  # it already measures, and netlink has its own event loop
             Loop,
             source_of(settings, host, costs),
             Controller(settings.control),
@@ -101,9 +101,9 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
 
 
 def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) -> OnTick | None:
-    """Return what tells each turn to the guard of this machine's levers; None where none of them may be set.
+    """Return a callback that reports each turn to the guard of this machine's levers; None if none of them may be set.
 
-    Raises LeverError where a pool's lease is too short for the turns.
+    Raise LeverError if a pool's lease is too short for the turns.
     """
     if not settings.levers.moves_here:
         return None
@@ -124,7 +124,7 @@ def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) ->
 
 
 def _told(lever: Lever) -> str:
-    """Return a lever in a few words, as it stands at the start."""
+    """Return a short description of a lever at the start."""
     standing = lever.read()
     how = "" if standing.may_set else f", only read: {standing.why_not}"
     return f"{lever.name}: {lever.kind} at {standing.value:g} of {standing.low:g} to {standing.high:g}{how}"
@@ -132,7 +132,7 @@ def _told(lever: Lever) -> str:
 
 @asynccontextmanager
 async def _costs(settings: BusSettings) -> AsyncIterator[Costs | None]:
-    """Yield what gives the cost map of now, where the bus is told by telemetry."""
+    """Yield a function that returns the current cost map, if the bus is measured by telemetry."""
     if settings.telemetry is None:
         yield None
         return
@@ -143,9 +143,9 @@ async def _costs(settings: BusSettings) -> AsyncIterator[Costs | None]:
 
 
 class _Record:
-    """A file of turns, in the columns that `millrace balance learn` reads; it is added to.
+    """A file of turns, in the columns that `millrace balance learn` reads; turns are appended.
 
-    Where levers stand of kinds that the unit does not have is left empty.
+    Positions of kinds that the unit does not have are empty.
     """
 
     def __init__(self, stack: AsyncExitStack, name: str, unit: str, kinds: Set[LeverKind]) -> None:
@@ -160,7 +160,7 @@ class _Record:
             raise ConfigError(error.strerror or "cannot be written", file=name) from error
 
     def write(self, tick: Tick) -> None:
-        """Add a turn that has a sample; raise ConfigError where it cannot be written."""
+        """Append a turn with a sample; raise ConfigError on a failed write."""
         if (sample := tick.sample) is None:
             return
         stood = {
@@ -168,7 +168,7 @@ class _Record:
             LeverKind.FREQUENCY: tick.before.frequency_mhz,
             LeverKind.SUB_UNITS: tick.before.sub_units,
         }
-        needed = {*self._kinds, LeverKind.SUB_UNITS}  # of which there is at least the unit itself
+        needed = {*self._kinds, LeverKind.SUB_UNITS}  # there is at least the unit itself
         levers = (stood[kind] if kind in needed else "" for kind in stood)
         row = (f"{tick.time_s:.3f}", self._unit, sample.bus, sample.load, *levers, tick.output)
         try:
@@ -178,12 +178,12 @@ class _Record:
 
 
 def _close(text: TextIO) -> None:
-    with suppress(OSError):  # what could not be written was said when it was
+    with suppress(OSError):  # failed writes were already reported
         text.close()
 
 
 async def _whole(function: Callable[[], T]) -> T:
-    """Return what a function returns that waits on a thread; cancelled, wait until it is done: it moves levers."""
+    """Return the result of a function run in a thread; if cancelled, wait until it is done, as it moves levers."""
     task = asyncio.ensure_future(asyncio.to_thread(function))
     try:
         return await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Settings of one unit's loop: what measures it, what moves it, and how long it may be silent."""
+"""Settings of one unit's loop: its meters, its levers, and how long it may be silent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataplane.config import Strict
 from dataplane.topology.units import parse_rate_bps
 
 LOOPBACK: Final = "lo"
-"""What Linux calls the loopback device of every network namespace."""
+"""Linux's name of the loopback device in every network namespace."""
 
 
 class InterfaceBus(Strict, frozen=True):
@@ -25,11 +25,11 @@ class InterfaceBus(Strict, frozen=True):
 
     interface: Annotated[str, Meta(min_length=1, max_length=15)]
     direction: Direction = Direction.SENT
-    """Towards the unit: sent, where this host feeds it; received, where the unit is on this host."""
+    """Towards the unit: sent, if this host feeds it; received, if the unit is on this host."""
     rate: str | None = None
-    """What the link carries, such as "10 Gbit/s"; null: the token bucket at the device's root, else its own speed."""
+    """Rate of the link, such as "10 Gbit/s"; null: the token bucket at the device's root, else its own speed."""
     namespace: str | None = None
-    """Where the device is, if not here: a path, a name of `ip netns`, or FABRIC:HOST."""
+    """Network namespace of the device, if not this one: a path, a name of `ip netns`, or FABRIC:HOST."""
 
     def __post_init__(self) -> None:
         if self.interface == LOOPBACK:
@@ -39,7 +39,7 @@ class InterfaceBus(Strict, frozen=True):
 
 
 class TelemetryBus(Strict, frozen=True):
-    """The link from its switch to the unit's host as the bus, by what the switches measure."""
+    """The link from its switch to the unit's host as the bus, measured by the switches."""
 
     host: Name
     topology: str
@@ -48,7 +48,7 @@ class TelemetryBus(Strict, frozen=True):
 
 
 class BusSettings(Strict, frozen=True):
-    """What tells how much the unit's bus is used: one of these."""
+    """Meter of the unit's bus: one of these."""
 
     interface: InterfaceBus | None = None
     telemetry: TelemetryBus | None = None
@@ -60,22 +60,22 @@ class BusSettings(Strict, frozen=True):
 
 
 class LoadSettings(Strict, frozen=True):
-    """What tells how busy the unit's cores are: one of these."""
+    """Meter of the unit's cores: one of these."""
 
     group: GroupPath | None = None
-    """A control group, against its quota of CPU time."""
+    """A control group, relative to its quota of CPU time."""
     device: PciAddress | None = None
-    """A device, by what its driver says."""
+    """A device, according to its driver."""
 
     def __post_init__(self) -> None:
         _one_of(group=self.group, device=self.device)
 
 
 class RunSettings(Strict, frozen=True):
-    """What `millrace balance drive` is given."""
+    """Settings of `millrace balance drive`."""
 
     unit: Name
-    """How the unit is called in messages."""
+    """Name of the unit in messages."""
     bus: BusSettings
     load: LoadSettings
     levers: LeverSettings = LeverSettings()
@@ -85,12 +85,12 @@ class RunSettings(Strict, frozen=True):
     platform: PlatformRule | None = None
     """The platform's rule, n' = n P_d / P_p, instead."""
     interval_s: Seconds = 1.0
-    """Time that each sample is of."""
+    """Length of the interval of each sample."""
     silence: SilenceSettings = SilenceSettings()
     rest_s: Seconds = 30.0
-    """A lever that failed is tried again after so long."""
+    """Time after which a failed lever is tried again."""
     record: str | None = None
-    """A CSV file to which each turn is added, as `millrace balance learn` reads it; null: none."""
+    """A CSV file to which each turn is appended, as `millrace balance learn` reads it; null: none."""
 
     def __post_init__(self) -> None:
         if self.table is not None and self.platform is not None:
@@ -100,7 +100,7 @@ class RunSettings(Strict, frozen=True):
 
     @property
     def rule(self) -> Rule:
-        """The rule that counts."""
+        """The effective rule."""
         return self.platform or self.table or IntervalRule()
 
 

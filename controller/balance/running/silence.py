@@ -1,4 +1,4 @@
-"""A unit that stops reporting: its levers are held where they are, and after a while released; pure."""
+"""A unit that stops reporting: its levers are held in place, and released after a while; pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataplane.config import Strict
 
 
 class Watch(StrEnum):
-    """Whether somebody may go by what a unit reported last."""
+    """Permitted actions after a unit's last report."""
 
     FRESH = "fresh"
     HELD = "held"
-    """Nothing is moved: what it needs is not known, and what it has may be in use."""
+    """Nothing is moved: its needs are unknown, and its units may be in use."""
     RELEASED = "released"
-    """Its levers are put back to where they were found; what it has of a pool is given back but for its least share."""
+    """Its levers return to their original positions; a pool's units are given back except for its minimum share."""
 
 
 class SilenceSettings(Strict, frozen=True):
-    """For how long a unit may be silent."""
+    """Limits of a unit's silence."""
 
     stale_s: float = 5.0
-    """A sample that is older is not gone by: levers are held."""
+    """Age from which a sample is ignored: levers are held."""
     release_s: float = 60.0
-    """A unit that was silent for so long is let go."""
+    """Silence after which a unit is released."""
 
     def __post_init__(self) -> None:
         if not 0 < self.stale_s <= self.release_s:
@@ -31,9 +31,9 @@ class SilenceSettings(Strict, frozen=True):
 
 
 def watch(settings: SilenceSettings, last_s: float, now_s: float) -> Watch:
-    """Return what may be done at `now_s` about a unit whose last good sample is of `last_s` (at first: its start).
+    """Return what may be done at `now_s` about a unit whose last good sample is from `last_s` (at first: its start).
 
-    A sample of the future, as when a machine's clock was read wrongly, is as good as none: it is held until it is past.
+    A sample from the future, as after a misread clock, counts as none: the unit is held until that time has passed.
     """
     silent_s = now_s - last_s
     if silent_s >= settings.release_s:

@@ -1,4 +1,4 @@
-"""What a program says of itself: how long it moved data, and how long it computed.
+"""Time that a program reports for moving data and for computing.
 
     bus, cores = BusyTime(clock), BusyTime(clock)
     with bus:
@@ -6,7 +6,7 @@
     with cores:
         trained(batch)
 
-On a GPU both are over only when the device has done them: the program waits for its stream inside the block.
+On a GPU both end only when the device has finished: the program waits for its stream inside the block.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataplane.clock import Clock
 
 
 class BusyTime:
-    """A meter of the share of time that is spent inside its `with` blocks; of any thread, one at a time.
+    """A meter of the share of time spent inside its `with` blocks; usable from any thread, one at a time.
 
-    A block that still runs counts as far as it got. Nested blocks, or those of two threads, count once.
+    A block that is still running counts up to now. Nested blocks, or those of two threads, count once.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -44,13 +44,13 @@ class BusyTime:
                 self._busy_ns += self._clock.now_ns() - self._entered_ns
 
     def begin(self, now_ns: int) -> None:
-        """Have the interval begin now."""
+        """Begin the interval now."""
         with self._lock:
             self._began_ns, self._busy_ns = now_ns, 0
             self._entered_ns = now_ns
 
     def share(self, now_ns: int) -> float:
-        """Return the share of the interval until now that was spent inside; 0 where no time has passed."""
+        """Return the share of the interval so far that was spent inside; 0 if no time has passed."""
         with self._lock:
             busy_ns = self._busy_ns + (now_ns - self._entered_ns if self._inside else 0)
             passed_ns = now_ns - self._began_ns

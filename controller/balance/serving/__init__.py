@@ -1,1 +1,1 @@
-"""The management service of unit pools: what holders report becomes what they want, and that who has how many."""
+"""The management service of unit pools: turns holders' reports into wanted units, and these into shares."""

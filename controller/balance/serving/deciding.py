@@ -1,4 +1,4 @@
-"""One round about one pool: who is to have how many units, what is written now, and what is said of it; pure."""
+"""One round about one pool: the allocation, the shares to write now, and the explanation; pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What was decided; `shares` is None where nothing moves. `moved` counts against the rate limit."""
+    """The decision; `shares` is None if nothing moves. `moved` counts against the rate limit."""
 
     status: UnitPoolStatus
     memories: Mapping[str, Memory]
@@ -57,9 +57,9 @@ def decide(
     moves: int,
     heard_ns: int = 0,
 ) -> Round:
-    """Return a round's decision, in which at most so many units move; `node` is the pool's, if it has one.
+    """Return a round's decision, in which at most this many units move; `node` is the pool's, if it has one.
 
-    Before `heard_ns` nobody could be heard: silence counts from then.
+    Before `heard_ns` no holder could be heard: silence counts from then.
     """
     known, look_at = {one.holder: one for one in pool.status.holders}, _Look(pool, now_ns, heard_ns, settings)
     holders = {name: _holder(look_at, name, known.get(name), memories.get(name)) for name in pool.holders}
@@ -87,7 +87,7 @@ def decide(
 
 
 def _after(holder: _Holder, shares: tuple[UnitHolding, ...]) -> _Holder:
-    """Return a holder with the units that it has once the shares are written."""
+    """Return a holder with its units after the shares are written."""
     name = holder.claimant.holder
     share = next((one for one in shares if one.holder == name), None)
     units, leaving = (0, 0) if share is None else (share.units, share.leaving)
@@ -99,7 +99,7 @@ def _after(holder: _Holder, shares: tuple[UnitHolding, ...]) -> _Holder:
 
 
 def _capacity(pool: UnitPool, node: Node | None) -> int:
-    """Return how many units there are to share out; raise StaleError where the node does not say."""
+    """Return the number of units to share out; raise StaleError if the node does not state it."""
     if pool.spec.node is None:
         return pool.spec.units
     if node is None:
@@ -109,7 +109,7 @@ def _capacity(pool: UnitPool, node: Node | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A pool, when it is looked at, and since when its holders could be heard."""
+    """A pool, the time of the round, and the time since when its holders could be heard."""
 
     pool: UnitPool
     now_ns: int
@@ -117,17 +117,17 @@ class _Look:
     settings: BalanceSettings
 
     def quiet_s(self, name: str, share: UnitHolding | None) -> float:
-        """Return for how long a holder that could be heard has not reported."""
+        """Return for how long a reachable holder has not reported."""
         silence_s = silent_s(self.pool, share or UnitHolding(holder=name, units=1), self.now_ns)
         return min(silence_s, max(self.now_ns - self.heard_ns, 0) / _NS_PER_S)
 
     def is_held(self, share: UnitHolding | None) -> bool:
-        """Return whether units that a holder got stay for a while."""
+        """Return whether a holder's recently received units stay for a while."""
         return share is not None and self.now_ns < share.grown_ns + round(self.pool.spec.hold_s * _NS_PER_S)
 
 
 def _holder(look_at: _Look, name: str, report: HolderStatus | None, memory: Memory | None) -> _Holder:
-    """Return a holder as it is: one that is silent keeps what it has, and after the lease its minimum share."""
+    """Return a holder's state: a silent one keeps its units, and after the lease its minimum share."""
     pool, share = look_at.pool, next((one for one in look_at.pool.shares if one.holder == name), None)
     memory = memory or NOTHING
     if report is not None:
@@ -161,7 +161,7 @@ def _claimant(pool: UnitPool, name: str, share: UnitHolding | None, memory: Memo
 
 
 def _promised(pool: UnitPool, report: HolderStatus | None, units: int) -> int:
-    """Return how many units a holder may still use, whatever is written."""
+    """Return how many units a holder may still use, regardless of what is written."""
     if not pool.spec.lease_s:
         return 0
     return units if report is None or report.holds is None else report.holds
@@ -173,7 +173,7 @@ def _differs(pool: UnitPool, shares: tuple[UnitHolding, ...]) -> bool:
 
 
 def _moved(pool: UnitPool, shares: tuple[UnitHolding, ...]) -> int:
-    """Return how many units move, or are asked back."""
+    """Return the number of units that move, or are asked back."""
     before = {one.holder: one.units - one.leaving for one in pool.shares}
     after = {one.holder: one.units - one.leaving for one in shares}
     names = before.keys() | after.keys()
@@ -182,7 +182,7 @@ def _moved(pool: UnitPool, shares: tuple[UnitHolding, ...]) -> int:
 
 
 def _remembering(holder: _Holder, allocation: Allocation) -> Memory:
-    """Return what is known of a holder, with what its units could not follow: its integral is not to grow by that."""
+    """Return a holder's memory, with outputs that its units could not follow, so that its integral does not grow."""
     claimant, target = holder.claimant, allocation.units[holder.claimant.holder]
     if claimant.is_fixed:
         return holder.memory
@@ -222,7 +222,7 @@ def _control(holder: _Holder, allocation: Allocation | None, most: Change) -> Ho
 
 
 def _reason(claimant: Claimant, target: int, handover: Handover) -> str:
-    """Return why a holder has what it has, where it wants something else."""
+    """Return the reason for a holder's units, if it wants a different number."""
     if handover.units > claimant.units:
         return f"is to give back {handover.units - claimant.units}"
     if target > claimant.units:

@@ -1,6 +1,6 @@
-"""The service at work: follows pools and nodes, decides in rounds, writes shares and what it says of them.
+"""The running service: follows pools and nodes, decides in rounds, and writes shares and status.
 
-It keeps no books: shares are the pools'. Of two services that decide about one pool, one comes too late each time.
+It keeps no books: shares are in the pools. If two services decide about one pool, one of them loses each conflict.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STATUS: Final = "status"
 
 @dataclass(slots=True)
 class Budget:
-    """Units of a pool that may move: so many a second, once a burst has at once."""
+    """Rate limit of a pool's moves: a number of units per second, after an initial burst."""
 
     left: float
     at_ns: int
@@ -57,7 +57,7 @@ class Budget:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a pool beside itself."""
+    """State kept about a pool beyond the resource."""
 
     budget: Budget
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
@@ -65,11 +65,11 @@ class _Known:
     capacity: int = 0
     said: str = ""
     problems: dict[str, str] = field(default_factory=dict[str, str])
-    """What cannot be written, and why; what is well is not in it."""
+    """Reasons for failed writes; empty if all is well."""
 
 
 class BalanceService:
-    """Shares units out. `run` works until it is cancelled; `now_ns` is the time since 1970, as the server has it."""
+    """Shares units out. `run` works until it is cancelled; `now_ns` is the time since 1970 by the server's clock."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class BalanceService:
             group.create_task(self._work())
 
     def note_away(self, line: str) -> None:
-        """Take note that the API server is waited for; the first watch says it."""
+        """Record that the API server is unreachable; only the first watch logs it."""
         if not self._is_away:
             LOGGER.warning("%s", line)
         self._is_away = True
@@ -110,20 +110,20 @@ class BalanceService:
 
     async def _follow_nodes(self) -> None:
         async for told in self._client.of(Node).follow():
-            self._back()  # it may have been this watch alone that waited
+            self._back()  # perhaps only this watch was waiting
             _take(self.nodes, told)
             if any(pool.spec.node is not None for pool in self.pools.values()):
                 self._changed.set()
 
     def _back(self) -> None:
         if self._is_away:
-            # Holders could not report either: whoever does not now is silent from now on.
+            # Holders could not report either: count their silence from now.
             self._heard_ns = self._now_ns()
             LOGGER.info("the API server answers again; silence of holders is counted anew")
         self._is_away = False
 
     async def _work(self) -> None:
-        """Decide once in each interval; never while holders cannot be heard: they could not report either."""
+        """Decide once in each interval; never while holders cannot be heard, since they could not report either."""
         while True:
             begun_ns = self._clock.now_ns()
             self._changed.clear()
@@ -133,7 +133,7 @@ class BalanceService:
             await asyncio.sleep(max(self._settings.interval_s - passed_s, 0.0))
 
     async def _round(self) -> None:
-        # A clock that was set back must not make nobody silent until it has caught up.
+        # If the clock was set back, silence must not go undetected until it has caught up.
         self._heard_ns = min(self._heard_ns, self._now_ns())
         for name in self._known.keys() - self.pools.keys():
             del self._known[name]
@@ -149,7 +149,7 @@ class BalanceService:
         self._keep(self._forget_old)
 
     async def _serve(self, pool: UnitPool) -> None:
-        """Decide about a pool and write what comes of it."""
+        """Decide about a pool and write the result."""
         name, known = pool.metadata.name, self._known_of(pool)
         begun_ns = self._clock.now_ns()
         node = None if pool.spec.node is None else self.nodes.get(pool.spec.node)
@@ -163,7 +163,7 @@ class BalanceService:
             await self._say(name, known, made)
 
     def _known_of(self, pool: UnitPool) -> _Known:
-        """Return what is known of a pool; of one that is new, what was known before a restart."""
+        """Return the state kept about a pool; for a new one, the state from before a restart."""
         name = pool.metadata.name
         if name not in self._known:
             memories: dict[str, Memory] = {}
@@ -173,7 +173,7 @@ class BalanceService:
         return self._known[name]
 
     def _note(self, pool: UnitPool, known: _Known, made: Round) -> None:
-        """Take a round's results over, and what is new of them into the history."""
+        """Adopt a round's results, and add the new ones to the history."""
         before = known.memories
         new = [
             name
@@ -192,7 +192,7 @@ class BalanceService:
             shown, memories = replace(pool, status=made.status), {name: made.memories[name] for name in new}
             self._keep(lambda history: history.note_reports(shown, new))
             self._keep(lambda history: history.note_memories(pool.metadata.name, memories))
-            # Before anybody sees what was made of them: a service that ends in between would go on without them.
+            # Commit before the results are visible: a service that stops in between would resume without them.
             self._keep(History.commit)
 
     async def _write(self, pool: UnitPool, known: _Known, made: Round) -> None:
@@ -206,7 +206,7 @@ class BalanceService:
             LOGGER.info("pool %s: decided again: %s", name, error)
             return
         except ApiError as error:
-            known.budget.left -= made.moved  # they may have moved all the same
+            known.budget.left -= made.moved  # they may have moved nevertheless
             self._failed(name, known, _SHARES, error)
             return
         known.budget.left -= made.moved
@@ -217,7 +217,7 @@ class BalanceService:
         self._seen(after)
 
     async def _say(self, name: str, known: _Known, made: Round) -> None:
-        """Write what was made of the reports; they themselves stay as they are."""
+        """Write the evaluation of the reports; the reports themselves stay unchanged."""
         pool = self.pools.get(name)
         if pool is None:
             return
@@ -233,13 +233,13 @@ class BalanceService:
         self._seen(after)
 
     def _seen(self, pool: UnitPool) -> None:
-        """Take over what was written, unless the watch has brought something newer."""
+        """Adopt a written resource, unless the watch has brought a newer one."""
         known = self.pools.get(pool.metadata.name)
         if known is not None and known.metadata.revision < pool.metadata.revision:
             self.pools[pool.metadata.name] = pool
 
     def _failed(self, name: str, known: _Known, what: str, error: ApiError) -> None:
-        """Count a write that failed, and log it once for each reason: it is tried again in each round."""
+        """Count a failed write, and log it once for each reason: it is retried in each round."""
         self._metrics.failures.inc()
         if self._is_away and isinstance(error, UnavailableError):
             return
@@ -248,7 +248,7 @@ class BalanceService:
         known.problems[what] = str(error)
 
     def _keep(self, act: Callable[[History], None]) -> None:
-        """Have the history note or tell something; units move on where it cannot."""
+        """Run an operation of the history; if it fails, units still move."""
         if self._history is None:
             return
         try:
@@ -260,7 +260,7 @@ class BalanceService:
                 self._history.rollback()
 
     def _forget_old(self, history: History) -> None:
-        """Have what was noted stay, and what is old go."""
+        """Commit new records, and delete old ones."""
         now_ns = self._now_ns()
         if self._settings.history is not None and now_ns - self._forgot_ns >= _FORGET_EVERY_NS:
             self._forgot_ns = now_ns
@@ -269,7 +269,7 @@ class BalanceService:
 
 
 def _take(known: dict[str, R], told: Listing[R] | Event[R]) -> None:
-    """Take what a watch tells, unless a write's answer has told something newer."""
+    """Take a watch's resource, unless a write's answer was newer."""
     if isinstance(told, Listing):
         known.clear()
         known.update({one.metadata.name: one for one in told.items})
@@ -282,7 +282,7 @@ def _take(known: dict[str, R], told: Listing[R] | Event[R]) -> None:
 
 
 def _works(name: str, known: _Known, what: str) -> None:
-    """Log that what could not be written is written again."""
+    """Log the recovery of a failed write."""
     if known.problems.pop(what, None) is not None:
         LOGGER.info("pool %s: its %s can be written again", name, what)
 

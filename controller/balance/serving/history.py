@@ -1,4 +1,4 @@
-"""What is kept on disk: reports with what was made of them, changes of shares, and what controllers remember."""
+"""Persistent history: reports with their evaluation, changes of shares, and controllers' states."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS memories (
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A holder's report, at the server's time, what was made of it, and the units that it had."""
+    """A holder's report, at the server's time, its evaluation, and the units that the holder had."""
 
     time_ns: int
     pool: str
@@ -61,7 +61,7 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """Units of a holder that became more or fewer, or were asked back."""
+    """A change of a holder's units, or of those asked back."""
 
     time_ns: int
     pool: str
@@ -73,7 +73,7 @@ class ChangeRow:
 
 @contextmanager
 def read_history(file: Path) -> Iterator[History]:
-    """Open the history that a service writes, beside it; raise HistoryError where there is none."""
+    """Open a service's history for reading, alongside the service; raise HistoryError if there is none."""
     if not file.is_file():
         raise HistoryError(f"{file}: there is no history of balancing")
     found = History(str(file), read_only=True)
@@ -84,18 +84,18 @@ def read_history(file: Path) -> Iterator[History]:
 
 
 class History:
-    """One file; of one service at a time, beside any who only read. Every method raises HistoryError naming it."""
+    """One file; for one service at a time, and any number of readers. Every method raises HistoryError naming it."""
 
     def __init__(self, file: str, *, read_only: bool = False) -> None:
         layout = Layout("the history of balancing", _SCHEMA, LAYOUT, HistoryError, busy_s=_BUSY_S)
         self._database = Database(file, layout, read_only=read_only)
 
     def close(self) -> None:
-        """Close the file; what is not committed is lost."""
+        """Close the file; uncommitted records are lost."""
         self._database.close()
 
     def note_reports(self, pool: UnitPool, holders: Iterable[str]) -> None:
-        """Note the reports of these holders as a pool has them, with what its status says of them."""
+        """Record the reports of these holders from a pool, with their evaluation in its status."""
         reports = {one.holder: one for one in pool.status.holders}
         control = {one.holder: one for one in pool.status.control}
         shares = {one.holder: one for one in pool.shares}
@@ -108,7 +108,7 @@ class History:
             self._database.write(f"INSERT INTO reports VALUES (NULL{', ?' * len(row)})", row)  # noqa: S608 - constants
 
     def note_changes(self, pool: UnitPool, after: Sequence[UnitHolding], time_ns: int) -> None:
-        """Note what becomes of a pool's shares."""
+        """Record the changes of a pool's shares."""
         was = {one.holder: one for one in pool.shares}
         now = {one.holder: one for one in after}
         for holder in sorted(was.keys() | now.keys()):
@@ -121,14 +121,14 @@ class History:
             self._database.write("INSERT INTO changes VALUES (NULL, ?, ?, ?, ?, ?, ?)", row)
 
     def note_memories(self, pool: str, memories: Mapping[str, Memory]) -> None:
-        """Keep what is known of holders over a restart."""
+        """Save the state of holders for a restart."""
         for holder, memory in memories.items():
             self._database.write(
                 "INSERT OR REPLACE INTO memories VALUES (?, ?, ?)", (pool, holder, msgspec.msgpack.encode(memory))
             )
 
     def memories(self, pool: str) -> dict[str, Memory]:
-        """Return what was known of a pool's holders."""
+        """Return the saved state of a pool's holders."""
         rows = self._database.query("SELECT holder, data FROM memories WHERE pool = ?", (pool,))
         try:
             return {holder: msgspec.msgpack.decode(data, type=Memory) for holder, data in rows}
@@ -136,24 +136,24 @@ class History:
             raise HistoryError(f"{self._database.path}: memories of pool {pool}: {error}") from error
 
     def forget(self, before_ns: int) -> None:
-        """Remove what is older."""
+        """Delete older records."""
         for table in ("reports", "changes"):
             self._database.write(f"DELETE FROM {table} WHERE time_ns < ?", (before_ns,))  # noqa: S608 - constants
 
     def forget_pool(self, pool: str) -> None:
-        """Remove what controllers remember of a pool that is gone: another one may get its name."""
+        """Delete controllers' states of a deleted pool: another one may get its name."""
         self._database.write("DELETE FROM memories WHERE pool = ?", (pool,))
 
     def commit(self) -> None:
-        """Have all that was noted be kept."""
+        """Commit all records."""
         self._database.commit()
 
     def rollback(self) -> None:
-        """Take back what was noted since the last commit."""
+        """Discard uncommitted records."""
         self._database.rollback()
 
     def check(self, pool: str, holder: str | None) -> None:
-        """Raise HistoryError where nothing is kept, of any time, of a pool, or of a holder of it."""
+        """Raise HistoryError if nothing is recorded at all, of a pool, or of a holder of it."""
         if not any(self._rows(table, pool, None, 0, 1) for table in ("reports", "changes")):
             raise HistoryError(f"{self._database.path}: nothing is kept of a pool {pool}")
         if not any(self._rows(table, pool, holder, 0, 1) for table in ("reports", "changes")):

@@ -1,4 +1,4 @@
-"""Whether a pool's controller is stable: the table moves units, and the error answers to them; pure."""
+"""Stability of a pool's controller: the table moves units, and the error responds; pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from controller.balance.serving.wanting import controller_of
 from controller.balance.values import LeverKind, Precision, UnitState
 
 _OVERLOAD_TOPS: Final = 1e9
-"""More than any unit can do: then the error answers most to a unit more."""
+"""More than any unit can do: then the error responds most to an additional unit."""
 
 
 def margin_for(control: PoolControl, units: int) -> Margin | None:
-    """Return the margin of a holder's loop that has so many units, None for a rule whose steps no gain scales.
+    """Return the margin of the loop of a holder with this many units, None for a rule whose steps no gain scales.
 
-    Raises GainsError where gains that the controller may come to are unstable there.
+    Raise GainsError if gains that the controller may reach are unstable there.
     """
     if control.rule is not ControlRule.TABLE or units < 1:
         return None

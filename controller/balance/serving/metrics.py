@@ -1,4 +1,4 @@
-"""What the management service counts, for Prometheus."""
+"""Prometheus metrics of the management service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.apiserver.resources import UnitPool
 
 
 class Metrics:
-    """Counters in a registry of their own."""
+    """Counters in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -59,7 +59,7 @@ class Metrics:
         )
 
     def show(self, pools: tuple[UnitPool, ...], silent: dict[str, int], capacity: dict[str, int]) -> None:
-        """Have the gauges be what is known now; pools and holders that are gone go."""
+        """Set the gauges to the present state; remove those of deleted pools and holders."""
         for gauge in (self.silent, self.capacity, self.price, self.units, self.error, self.output):
             gauge.clear()
         self.pools.set(len(pools))

@@ -28,9 +28,9 @@ _Figure = Callable[[ReportRow], float | None]
 
 
 def draw_history(pool: str, rows: Sequence[ReportRow], file: Path, *, dead_band: float = _DEAD_BAND) -> None:
-    """Write error, output and levers over time, a line for each holder, as .png or .svg.
+    """Plot error, output and levers over time, a line for each holder, as .png or .svg.
 
-    Raises HistoryError for another ending, where there is nothing to draw, or no file can be written.
+    Raise HistoryError for another suffix, if there is nothing to plot, or on a failed write.
     """
     if file.suffix not in {".png", ".svg"}:
         raise HistoryError(f"{file}: a picture's name ends in .png or .svg")
@@ -64,7 +64,7 @@ def draw_history(pool: str, rows: Sequence[ReportRow], file: Path, *, dead_band:
 
 
 def _parts(rows: Sequence[ReportRow]) -> list[tuple[str, _Figure, bool]]:
-    """Return what is drawn: levers that nobody reports are left out."""
+    """Return the parts to plot, without levers that no holder reports."""
     parts: list[tuple[str, _Figure, bool]] = [
         (_ERROR, lambda row: row.error, False),
         ("sub-units", lambda row: row.units, True),

@@ -1,7 +1,7 @@
-"""How many units a holder would have, from its last report; pure.
+"""Number of units that a holder would like, from its last report; pure.
 
-A holder says so itself (`wants`), or it is found from its bus and load by the pool's controller and rule. A report
-counts once, and only if it was made after the holder's units changed last: an older one is about units it has no more.
+A holder states it itself (`wants`), or it is computed from its bus and load by the pool's controller and rule. A report
+counts once, and only if it was made after the holder's units last changed: an older one is about former units.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _NS_PER_S: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is known of a holder from one round to the next; `reported_ns` is of the last report that was looked at."""
+    """State kept about a holder between rounds; `reported_ns` is of the last report that was processed."""
 
     controller: ControllerState = field(default_factory=ControllerState)
     control: PoolControl = field(default_factory=PoolControl)
-    """By which the controller has come to its state."""
+    """The control settings behind the controller's state."""
     reported_ns: int = 0
     wanted: int | None = None
-    """Units in all; None: those that it has."""
+    """Wanted units in total; None: the present ones."""
     busy: int | None = None
-    """So many would do for the load that it reported; None: all."""
+    """Units that suffice for the reported load; None: all."""
     error: float | None = None
     output: float | None = None
     change: Change = field(default_factory=Change)
     blocked: Blocked = Blocked.NO
-    """Outputs that moved nothing: the pool had no more units, or it has no more to give."""
+    """Outputs that moved nothing: the pool had no more units, or the holder has no more to give."""
     problem: str = ""
 
 
@@ -52,8 +52,8 @@ NOTHING: Final = Memory()
 def look(
     pool: UnitPool, report: HolderStatus, before: Memory, *, full_load: float, table: IntervalTable = TABLE
 ) -> Memory:
-    """Return what is known of a holder after its report; units of a load of `full_load` have all to do."""
-    # One with an earlier stamp is new, too: the server's clock was set back. Pools are never seen in a wrong order.
+    """Return a holder's state after its report; units at a load of `full_load` are all busy."""
+    # An earlier timestamp is new, too: the server's clock was set back. Pools always arrive in order.
     if report.reported_ns is None or report.reported_ns == before.reported_ns:
         return before
     share = next((one for one in pool.shares if one.holder == report.holder), None)
@@ -80,10 +80,10 @@ def look(
 def advice(
     report: HolderStatus, memory: Memory, units: int, *, low: int, high: int, most: Change = TABLE.most
 ) -> Change:
-    """Return what a holder's levers are to do where its units may only be so few and so many.
+    """Return the change of a holder's levers within the bounds of its units.
 
-    What units cannot do goes on to the clock and then to the precision, as far as the holder says where they stand, and
-    no further at once than `most`.
+    The rest goes to the clock and then to the precision, if the holder reports their positions, and at most by `most`
+    at once.
     """
     if memory.output is None or memory.wanted is None or units < 1:
         return memory.change
@@ -99,7 +99,7 @@ def advice(
 
 
 def blocked_by(report: HolderStatus, units: int, wanted: int, *, low: int, high: int) -> Blocked:
-    """Return which outputs units cannot follow; none where the holder has other levers, to which they are handed on."""
+    """Return the outputs that units cannot follow; none if the holder has other levers for the rest."""
     if len(_levers(report)) > 1:
         return Blocked.NO
     if wanted > units >= high:
@@ -109,7 +109,7 @@ def blocked_by(report: HolderStatus, units: int, wanted: int, *, low: int, high:
 
 @lru_cache(maxsize=1024)
 def controller_of(control: PoolControl) -> Controller:
-    """Return the controller that a pool's control means; raise GainsError for gains that cannot be."""
+    """Return the controller for a pool's control settings; raise GainsError for invalid gains."""
     law = PidSettings(
         form=Form(control.form.value), kp=control.kp, ki=control.ki, kd=control.kd, threshold=control.dead_band
     )
@@ -117,14 +117,14 @@ def controller_of(control: PoolControl) -> Controller:
 
 
 def rule_of(control: PoolControl, levers: tuple[LeverKind, ...], table: IntervalTable = TABLE) -> Rule:
-    """Return the rule that a pool's control means, for these levers."""
+    """Return the rule for a pool's control settings and these levers."""
     if control.rule is ControlRule.PLATFORM:
         return PlatformRule(threshold=control.dead_band, asks_from_load=control.asks_from_load)
     return IntervalRule(table=table, levers=levers, asks_from_load=control.asks_from_load)
 
 
 def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: Memory, table: IntervalTable) -> Memory:
-    """Return what the controller makes of a report with bus and load; raise BalanceError for one that cannot be."""
+    """Return the controller's result for a report with bus and load; raise BalanceError for an invalid one."""
     assert report.bus is not None
     assert report.load is not None
     control, units = pool.spec.control, share.units - share.leaving
@@ -146,9 +146,9 @@ def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: 
 
 
 def _before(state: ControllerState, time_s: float) -> ControllerState:
-    """Return a state that is older than a sample: after the server's clock was set back, stamps do not say so.
+    """Return a state that is older than a sample: after the server's clock was set back, timestamps are unreliable.
 
-    How much older is of no matter: controllers of pools count samples, not time.
+    The size of the difference is irrelevant: controllers of pools count samples, not time.
     """
     if state.pid.time_s is None or state.pid.time_s < time_s:
         return state
@@ -156,7 +156,7 @@ def _before(state: ControllerState, time_s: float) -> ControllerState:
 
 
 def _levers(report: HolderStatus) -> tuple[LeverKind, ...]:
-    """Return the levers of which a holder says where they stand, in the order in which they hand on."""
+    """Return the levers with positions reported by a holder, in the order of handover."""
     more = (LeverKind.FREQUENCY,) if _clock_mhz(report) is not None else ()
     return (LeverKind.SUB_UNITS, *more, *((LeverKind.PRECISION,) if report.precision else ()))
 
@@ -173,6 +173,6 @@ def _state(report: HolderStatus, units: int) -> UnitState:
 
 
 def _clock_mhz(report: HolderStatus) -> float | None:
-    """Return where a holder's clock stands, None where it says no clock that a device could have."""
+    """Return a holder's reported clock, None if it is not one that a device could have."""
     mhz = report.frequency_mhz
     return mhz if mhz is not None and _LEAST_MHZ <= mhz <= _MOST_MHZ else None

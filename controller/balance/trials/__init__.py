@@ -1,1 +1,1 @@
-"""Controllers tried on a model of a unit under loads of each kind: how they settle, and how often levers move."""
+"""Trials of controllers on a model of a unit under each kind of load: settling, and the number of lever moves."""

@@ -1,4 +1,4 @@
-"""Trials as curves: error, output and levers over time, one row for each, one column for each load."""
+"""Plots of trials: error, output and levers over time, one row for each, one column for each load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FUZZY: Final = "#8e3a9d"
 
 
 def draw_trials(path: Path, trials: Sequence[Trial]) -> None:
-    """Write error, output and sub-units of each trial, .png or .svg; raise BalanceError for another name."""
+    """Plot error, output and sub-units of each trial, .png or .svg; raise BalanceError for another suffix."""
     kinds = [kind for kind in LoadKind if any(trial.load is kind for trial in trials)]
     canvas = Figure(figsize=(_SIDE_IN[0] * len(kinds), 3 * _SIDE_IN[1]), layout="constrained")
     rows = canvas.subplots(3, len(kinds), sharex="col", sharey="row", squeeze=False)

@@ -24,26 +24,26 @@ from controller.balance.values import Form, Gains, LeverKind, Precision, UnitSta
 
 Floats = npt.NDArray[np.float64]
 USUAL: Final = Gains(1.0, 0.05, 0.5)
-"""kp: the table is read by the error itself; ki and kd as far as they still settle with a few samples of delay."""
+"""kp: the table reads the error itself; ki and kd as large as settles with a few samples of delay."""
 _QUIET: Final = 20
-"""Samples before the load comes."""
+"""Samples before the load begins."""
 _RISE: Final = 60
-"""Samples that a ramp takes."""
+"""Duration of a ramp in samples."""
 _BURST_EVERY: Final = 40
 _BURST_LENGTH: Final = 15
 _NOISE: Final = 0.1
 """Standard deviation of a noisy load, as a share of it."""
 _REPORT_NOISE: Final = 0.02
-"""Of what is reported of a noisy load, at least."""
+"""Minimum noise of the reports of a noisy load."""
 _NOISY_SHARE: Final = 0.8
-"""Of the bus, that a noisy load takes: where it takes all, what waits hides the noise."""
+"""Share of the bus taken by a noisy load: if it took all, waiting work would hide the noise."""
 _THRESHOLD: Final = 0.05
-"""Without one an integral creeps on inside the table's dead band, and the levers swing by a sub-unit now and then."""
+"""Without one, an integral creeps inside the table's dead band, and the levers oscillate by a sub-unit now and then."""
 _SEED: Final = 1
 
 
 class LoadKind(StrEnum):
-    """How the load comes."""
+    """Shape of the load."""
 
     STEP = "step"
     RAMP = "ramp"
@@ -53,10 +53,10 @@ class LoadKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where controllers are tried: the unit's model, its levers at the start, which of them the table moves.
+    """Environment of trials: the unit's model, its initial levers, and those that the table moves.
 
-    The load goes from 10 % to all of what the bus carries at the start, a noisy one to 80 %. A sample is a second.
-    Raises PlantError where there are too few samples for the load to come and to settle.
+    The load goes from 10 % to 100 % of what the bus carries at the start, a noisy one to 80 %. A sample is a second.
+    Raises PlantError for too few samples for the load to begin and to settle.
     """
 
     plant: Plant = field(default_factory=lambda: Plant(delay_s=2.0))
@@ -70,7 +70,7 @@ class Ground:
             raise PlantError(f"a trial of {self.samples} samples: at least {least} are needed")
 
     def load(self, kind: LoadKind) -> Floats:
-        """Return the load for each sample, tera-operations a second."""
+        """Return the load for each sample, tera-operations per second."""
         most = self.plant.bus_can_tops(self.unit.precision)
         low = 0.1 * most
         match kind:
@@ -85,7 +85,7 @@ class Ground:
                 return loads.noisy(loads.step(self.samples, low, _NOISY_SHARE * most, _QUIET), _NOISE, rng)
 
     def margin(self, settings: ControlSettings) -> Margin:
-        """Return the margin of a controller's least stable gains where bus and cores are in balance, fully loaded."""
+        """Return the margin of a controller's least stable gains with bus and cores in balance, fully loaded."""
         most = self.plant.bus_can_tops(self.unit.precision)
         one = self.plant.cores_can_tops(replace(self.unit, sub_units=1))
         balanced = replace(self.unit, sub_units=max(round(most / one), 1))
@@ -95,10 +95,10 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a controller made of a load: its response from when the load came, and how often levers moved.
+    """A controller's result for a load: its response from the beginning of the load, and the number of lever moves.
 
     `margin` is that of its least stable gains on the unit's model near the balance. `late_moves` are those of the last
-    quarter, when a steady load has been there for long.
+    quarter, when a steady load has long been present.
     """
 
     load: LoadKind
@@ -120,7 +120,7 @@ def usual_controllers(gains: Gains = USUAL) -> dict[str, ControlSettings]:
 def trials(
     controllers: dict[str, ControlSettings], ground: Ground, kinds: Sequence[LoadKind] = tuple(LoadKind)
 ) -> Iterator[Trial]:
-    """Yield what each controller makes of each load; the same noise for all of them."""
+    """Yield the result of each controller for each load, with the same noise for all."""
     for kind in kinds:
         for name, settings in controllers.items():
             yield _trial(kind, name, settings, ground)
@@ -142,7 +142,7 @@ def _trial(kind: LoadKind, name: str, settings: ControlSettings, ground: Ground)
     )
     (found,) = run([member], rng=np.random.default_rng(_SEED))
     came = _QUIET if kind is not LoadKind.BURST else _BURST_EVERY - _BURST_LENGTH
-    first = came + math.ceil(ground.plant.delay_s)  # before that nobody can know of it
+    first = came + math.ceil(ground.plant.delay_s)  # it cannot be observed before that
     figures = figures_of(found.time_s[first:].tolist(), found.error[first:].tolist())
     late = ground.samples - ground.samples // 4
     return Trial(

@@ -1,1 +1,1 @@
-"""The cost map as others ask for it: an ALTO server (RFC 7285) with performance metrics (RFC 9439)."""
+"""The cost map for other programs: an ALTO server (RFC 7285) with performance metrics (RFC 9439)."""

@@ -1,4 +1,4 @@
-"""Bodies of answers, as bytes: pure functions of maps and requests."""
+"""Response bodies, as bytes: pure functions of maps and requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SWITCH_PROPERTY: Final = "priv:millrace-switch"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Costs as an answer has them: of names to names, where `there`; `tag` changes with their values."""
+    """Costs in an answer, from names to names, where `there`; `tag` changes with their values."""
 
     metric: Metric
     srcs: Sequence[str]
@@ -52,16 +52,16 @@ class Table:
         return msgspec.structs.replace(self.metric.cost_type, cost_context=self.context)
 
     def tag(self) -> str:
-        """Return a digest of the values and of whether they are measured; ages do not count."""
+        """Return a digest of the values and of whether they are measured; ages are not part of it."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.values).tobytes(), digest_size=16)
         digest.update(np.packbits(self.there).tobytes())
         digest.update(msgspec.json.encode((self.srcs, self.dsts, self.context.cost_source)))
         return digest.hexdigest()
 
     def rows(self) -> dict[str, msgspec.Raw]:
-        """Return the costs by source and destination; a source without any is left out.
+        """Return the costs by source and destination, without sources that have none.
 
-        Row by row, so that other threads of the process go on while a large map is written.
+        Works row by row, so that other threads keep running while a large map is written.
         """
         whole: list[bool] = np.all(self.there, axis=1).tolist()
         names = self.dsts
@@ -96,7 +96,7 @@ def endpoint_costs(table: Table, tag: str) -> bytes:
 
 
 def network_map(found: NetworkMap, pids: Sequence[str] = (), address_types: Sequence[str] = ()) -> bytes:
-    """Return a network map or a part of one, sections 11.2.1.6 and 11.3.1.6; unknown PIDs are as if not asked for."""
+    """Return a network map or a part of one, sections 11.2.1.6 and 11.3.1.6; unknown PIDs are ignored."""
     groups: Mapping[str, Group] = found.groups
     if pids:
         groups = {pid: groups[pid] for pid in pids if pid in groups}
@@ -122,7 +122,7 @@ def cost_map_id(network: str, metric: Metric) -> str:
 
 
 def directory(maps: Mapping[str, NetworkMap], base: str) -> bytes:
-    """Return the information resource directory, section 9.2; `base` is what URIs of resources begin with."""
+    """Return the information resource directory, section 9.2; `base` is the prefix of resource URIs."""
     resources: dict[str, dict[str, Any]] = {}
     names = [metric.type_name for metric in METRICS]
     for network in maps:

@@ -1,7 +1,7 @@
-"""The ALTO server over HTTP: Litestar's routes over `service`; they can be mounted in another application as they are.
+"""The ALTO server over HTTP: Litestar routes over `service`; they can be mounted in another application as they are.
 
-Answers are made beside the event loop, one at a time. A refusal is ALTO's (application/alto-error+json); where the
-network's state is not known, 503 says why in a line.
+Answers are computed outside the event loop, one at a time. A refusal has ALTO's type (application/alto-error+json);
+while the network's state is unknown, 503 gives the reason in a line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TEXT: Final = "text/plain"
 
 
 def application(service: AltoService, *, request_bytes: int, timeout_s: float) -> Litestar:
-    """Return the server as an application of its own."""
+    """Return the server as a separate application."""
     return Litestar(
         route_handlers=[router(service, request_bytes=request_bytes, timeout_s=timeout_s)],
         openapi_config=None,
@@ -54,13 +54,13 @@ def application(service: AltoService, *, request_bytes: int, timeout_s: float) -
 def router(
     service: AltoService, *, request_bytes: int | None, timeout_s: float, path: str = "/", guards: Sequence[Guard] = ()
 ) -> Router:
-    """Return the routes below a path; who mounts them says who may ask, by guards or before they are reached."""
+    """Return the routes below a path; the mounting application controls access, by guards or beforehand."""
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="alto")
     routes = [*_gets(service, worker), *_posts(service, worker, timeout_s)]
     return Router(
         path=path,
         guards=guards,
-        include_in_schema=False,  # the directory says what there is
+        include_in_schema=False,  # the directory lists the resources
         route_handlers=routes,
         request_max_body_size=request_bytes,
         exception_handlers={
@@ -129,7 +129,7 @@ async def _run(worker: Executor, call: Callable[..., Answer | None], *arguments:
 
 
 def _response(request: _Asked, answer: Answer | None) -> Response[bytes]:
-    """Return an answer, 304 where the client has its content, 404 where there is none."""
+    """Return a response: 304 if the client has the content, 404 if there is none."""
     if answer is None:
         raise HTTPException(status_code=404, detail="there is no such resource; the directory lists those that are")
     headers = {"Cache-Control": "no-cache"}
@@ -144,7 +144,7 @@ def _response(request: _Asked, answer: Answer | None) -> Response[bytes]:
 
 
 def _check_accept(request: _Asked, gives: str) -> None:
-    """Raise HTTPException where a client does not take what it would get."""
+    """Raise HTTPException if the client does not accept the media type."""
     wanted = [_media_type(part) for part in request.headers.get("accept", "*/*").split(",")]
     if not {"*/*", "application/*", gives} & set(wanted):
         raise HTTPException(status_code=406, detail=f"this resource is {gives}")

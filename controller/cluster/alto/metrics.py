@@ -1,7 +1,7 @@
 """Cost types, and their values from the cost map's arrays.
 
-Units are RFC 9439's: microseconds, bytes a second, per cent. Metrics that begin with `priv:` are this server's own:
-how the other figures are known, pair by pair.
+Units are RFC 9439's: microseconds, bytes a second, per cent. Metrics with the prefix `priv:` are this server's own:
+they state, pair by pair, the basis of the other figures.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MEAN: Final = "a mean; this server keeps no medians of paths, so that the metri
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its values of pairs, where there are any, and which figure of the cost map it is made of.
+    """A metric: its values for pairs that have any, and the cost map figure that it is derived from.
 
-    `figure` is its bit in `measured`, 0 for what says itself how figures are known.
+    `figure` is its bit in `measured`, 0 for a metric that itself states the basis of figures.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Metric:
 
     @property
     def cost_type(self) -> CostType:
-        """The cost type as the directory has it."""
+        """The cost type as in the directory."""
         return CostType(cost_mode=self.mode, cost_metric=self.name, description=self.description)
 
     @property
@@ -51,7 +51,7 @@ class Metric:
         return f"{self.name.replace(':', '-')}-{'num' if self.mode is CostMode.NUMERICAL else 'ord'}"
 
     def context(self, pairs: PairColumns, state_age_ns: int) -> CostContext:
-        """Return how values are known: `estimation` where telemetry has measured any of them, else `nominal`."""
+        """Return the source of the values: `estimation` if telemetry has measured any of them, else `nominal`."""
         figure = self.figure or DELAY | AVAILABLE | LOSS
         some = pairs.measured & (figure << 3) != 0
         whole = some & (pairs.measured & figure == figure)
@@ -75,7 +75,7 @@ def _delay_us(pairs: PairColumns) -> tuple[Numbers, Flags]:
 
 
 def _rank(pairs: PairColumns) -> tuple[Numbers, Flags]:
-    """Return the rank of each delay among all: 1 for the least, equal delays have equal ranks."""
+    """Return each delay's rank among all: 1 for the least; equal delays share a rank."""
     there = pairs.delay_ns != UNREACHABLE_NS
     ranks = np.zeros(pairs.delay_ns.shape, np.int64)
     ranks[there] = 1 + np.unique(pairs.delay_ns[there], return_inverse=True)[1].reshape(-1)
@@ -121,6 +121,6 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("priv:millrace-bandwidth-basis", _N, "basis", _OWN.format("free bandwidth"), 0, _basis(AVAILABLE)),
     Metric("priv:millrace-loss-basis", _N, "basis", _OWN.format("loss"), 0, _basis(LOSS)),
 )
-"""Every cost type that there is."""
+"""All cost types."""
 
 BY_TYPE: Final = {(metric.mode.value, metric.name): metric for metric in METRICS}

@@ -1,4 +1,4 @@
-"""Network maps: the fabric's endpoints in PIDs, each host its own (`hosts`), or the hosts of a switch (`switches`)."""
+"""Network maps: the fabric's endpoints in PIDs, one per host (`hosts`) or one per switch (`switches`)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9_:-]")
 _LONGEST: Final = 64
 
 Group = dict[str, tuple[str, ...]]
-"""Prefixes by type of address, as RFC 7285's EndpointAddrGroup."""
+"""Prefixes by address type, as RFC 7285's EndpointAddrGroup."""
 
 
 def pid_of(name: str) -> str:
-    """Return a node's PID, section 10.1: its name, other signs than letters, digits, `-`, `_` and `:` as @XX.
+    """Return a node's PID, section 10.1: its name; characters other than letters, digits, `-`, `_` and `:` become @XX.
 
-    No two names have the same; one that is too long ends in a digest of it.
+    PIDs are unique; one that would be too long ends in a digest of the name.
     """
     found = _FORBIDDEN.sub(lambda sign: "".join(f"@{byte:02x}" for byte in sign.group().encode()), name)
     if len(found) <= _LONGEST:
@@ -39,7 +39,7 @@ def pid_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class NetworkMap:
-    """A network map: its PIDs in order with their addresses, and each address's place among them."""
+    """A network map: its PIDs in order with their addresses, and each address's PID by index."""
 
     resource_id: str
     groups: dict[str, Group]
@@ -52,17 +52,17 @@ class NetworkMap:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Each PID's place."""
+        """Index of each PID."""
         return {pid: place for place, pid in enumerate(self.groups)}
 
     @cached_property
     def vtag(self) -> VersionTag:
-        """The version: it changes when, and only when, the content does."""
+        """The version: it changes if and only if the content does."""
         digest = hashlib.blake2b(msgspec.json.encode(self.groups), digest_size=20).hexdigest()
         return VersionTag(resource_id=self.resource_id, tag=digest)
 
     def pairs(self, costs: CostMap) -> PairColumns:
-        """Return the figures of [source PID, destination PID]; between switches without access links."""
+        """Return the figures of [source PID, destination PID]; between switches, without access links."""
         if self.resource_id == HOSTS:
             return costs.pairs
         between, destinations = costs.between, costs.model.destinations
@@ -76,7 +76,7 @@ class NetworkMap:
 
 
 def network_maps(model: CostModel) -> dict[str, NetworkMap]:
-    """Return the maps of a topology by resource id, the default one first."""
+    """Return a topology's network maps by resource id, the default one first."""
     topology = model.topology
     nodes = [topology.host[name] for name in model.hosts]
     addresses = [_addresses(node) for node in nodes]

@@ -1,4 +1,4 @@
-"""What `millrace alto serve` runs: the ALTO server until it is to stop."""
+"""The process of `millrace alto serve`: runs the ALTO server until it is stopped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load_settings(path: Path) -> AltoSettings:
 
 
 def run(settings: AltoSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` gets one line: where the directory is."""
+    """Serve until SIGINT or SIGTERM; `on_ready` gets one line with the directory's URL."""
     asyncio.run(_until_signalled(settings, load_topology(settings.topology), on_ready))
 
 
@@ -52,7 +52,7 @@ async def serve(
     *,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until `stop` is set; raise ControllerError for an address that cannot be had or that others can reach."""
+    """Serve until `stop` is set; raise ControllerError for an address that is unusable or reachable by others."""
     model = CostModel(topology)
     with listen(settings.listen) as listening:
         base = _base(settings, listening)
@@ -88,7 +88,7 @@ def _log_slow() -> None:
 
 
 def listen(address: str) -> AbstractContextManager[socket.socket]:
-    """Listen at a UNIX path, for its user only, or at a loopback address; raise ControllerError for any other."""
+    """Listen at a UNIX path, for its owner only, or at a loopback address; raise ControllerError for any other."""
     problem = unavailable(address)
     if problem is None and not is_unix(address) and (is_plain(address) or not is_loopback(address)):
         problem = "others can reach it and nothing authenticates them; use loopback or unix:PATH"
@@ -98,7 +98,7 @@ def listen(address: str) -> AbstractContextManager[socket.socket]:
 
 
 def _base(settings: AltoSettings, listening: socket.socket) -> str:
-    """Return what URIs begin with: over a UNIX socket they are paths alone."""
+    """Return the prefix of URIs: over a UNIX socket they are just paths."""
     if settings.base is not None:
         return settings.base.rstrip("/")
     if listening.family == socket.AF_UNIX:

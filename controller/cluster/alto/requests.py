@@ -1,4 +1,4 @@
-"""Reading of requests: bytes to values, and each refusal with ALTO's code, field and value (RFC 7285 section 8.5.2)."""
+"""Parsing of requests: bytes to values, with ALTO's code, field and value for each refusal (RFC 7285 section 8.5.2)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ADDRESS_TYPES: Final[dict[str, type[IPv4Address] | type[IPv6Address]]] = {"ipv4
 
 
 def read(body: bytes, schema: type[T]) -> T:
-    """Return a request; raise AltoError for what is no JSON, lacks a field, or has one of another type."""
+    """Parse a request; raise AltoError for invalid JSON, a missing field, or one of the wrong type."""
     try:
         return msgspec.json.decode(body, type=schema)
     except msgspec.ValidationError as error:
@@ -48,25 +48,25 @@ def read(body: bytes, schema: type[T]) -> T:
 
 
 def _field(place: str) -> str:
-    """Return a place in a document as ALTO names fields: cost-type/cost-mode."""
+    """Return a location in a document in ALTO's notation of fields: cost-type/cost-mode."""
     return re.sub(r"\[[^\]]*\]", "", place).replace(".", "/")
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A test that costs must pass, as `le 20`."""
+    """A test that costs must pass, such as `le 20`."""
 
     comparison: str
     limit: float
 
     def passed_by(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Return which of some costs pass."""
+        """Return a mask of the costs that pass."""
         found: npt.NDArray[np.bool_] = _COMPARISONS[self.comparison](values, self.limit)
         return found
 
 
 def constraints_of(texts: tuple[str, ...]) -> tuple[Constraint, ...]:
-    """Return a request's constraints; raise AltoError for one that is no comparison with a number."""
+    """Return a request's constraints; raise AltoError unless each compares with a number."""
     return tuple(_constraint(text) for text in texts)
 
 
@@ -83,7 +83,7 @@ def _constraint(text: str) -> Constraint:
 
 
 def address_of(text: str, field: str) -> IPv4Address | IPv6Address:
-    """Return a typed endpoint address, as ipv4:10.0.0.1; raise AltoError."""
+    """Parse a typed endpoint address, such as ipv4:10.0.0.1; raise AltoError."""
     kind, _, rest = text.partition(":")
     try:
         return _ADDRESS_TYPES[kind](rest)
@@ -92,12 +92,12 @@ def address_of(text: str, field: str) -> IPv4Address | IPv6Address:
 
 
 def typed(address: IPv4Address | IPv6Address) -> str:
-    """Return an address as ALTO types it."""
+    """Return an address with its ALTO type."""
     return f"ipv{address.version}:{address}"
 
 
 def client_address(text: str | None) -> IPv4Address | IPv6Address | None:
-    """Return the address of who asks, None where it has none, as over a UNIX socket."""
+    """Return the client's address, None if it has none, as over a UNIX socket."""
     try:
         found = ip_address(text or "")
     except ValueError:

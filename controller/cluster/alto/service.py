@@ -1,6 +1,6 @@
-"""What the ALTO server answers, whatever carries it: requests as bytes in, answers as bytes out; no socket, no clock.
+"""The ALTO server, independent of transport: requests as bytes in, answers as bytes out; no socket, no clock.
 
-Whole cost maps are kept as bytes as long as the cost map is in force that they were made of.
+Whole cost maps are cached as bytes while the cost map that they were made from is current.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from controller.common.errors import AltoError
 Address = IPv4Address | IPv6Address
 
 _KEPT_BYTES: Final = 64 << 20
-"""Whole cost maps that are kept, all together."""
+"""Total size of cached cost maps."""
 _BY_NAME: Final = {metric.type_name: metric for metric in METRICS}
 
 
 class CostSource(Protocol):
-    """Where the map in force comes from: `controller.cluster.network_state.follower.CostMapFollower`."""
+    """Source of the current map: `controller.cluster.network_state.follower.CostMapFollower`."""
 
     def current(self) -> LiveCosts:
-        """Return the newest map; raise CostMapError where there is none that can be believed."""
+        """Return the newest map; raise CostMapError if there is none, or none recent enough."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: its media type, the version of its content (None: it has none), how old its figures are."""
+    """An answer: its media type, the version of its content (None: unversioned) and the age of its figures."""
 
     body: bytes
     media_type: str
@@ -66,7 +66,7 @@ class Answer:
 
 
 class AltoService:
-    """Answers requests about one topology; any thread may call it. See the module."""
+    """Answers requests about one topology; thread-safe. See the module."""
 
     def __init__(
         self, model: CostModel, source: CostSource, now_ns: Callable[[], int], *, base: str, most_pairs: int
@@ -84,7 +84,7 @@ class AltoService:
         return self._directory
 
     def network_map(self, network: str) -> Answer | None:
-        """Return a network map, None for one that is not there."""
+        """Return a network map, None if it does not exist."""
         found = self.maps.get(network)
         return None if found is None else Answer(self._bodies[network], NETWORK_MAP_TYPE, found.vtag.tag)
 
@@ -100,7 +100,7 @@ class AltoService:
         return Answer(answers.network_map(found, asked.pids, asked.address_types), NETWORK_MAP_TYPE)
 
     def cost_map(self, network: str, type_name: str) -> Answer | None:
-        """Return a whole cost map, None for one that is not there; raise AltoError, CostMapError."""
+        """Return a whole cost map, None if it does not exist; raise AltoError, CostMapError."""
         found, metric = self.maps.get(network), _BY_NAME.get(type_name)
         if found is None or metric is None:
             return None
@@ -134,7 +134,7 @@ class AltoService:
         return Answer(made, COST_MAP_TYPE, tag, live.age_ns(self._now_ns()))
 
     def endpoint_costs(self, body: bytes, client: Address | None) -> Answer:
-        """Return costs between addresses, that of who asks where a list is empty; raise AltoError, CostMapError."""
+        """Return costs between addresses; an empty list means the client's own. Raise AltoError, CostMapError."""
         asked = read(body, EndpointCostRequest)
         metric, constraints = _metric(asked.cost_type), constraints_of(asked.constraints)
         if not asked.endpoints.srcs and not asked.endpoints.dsts:
@@ -150,7 +150,7 @@ class AltoService:
         return Answer(answers.endpoint_costs(table, tag), ENDPOINT_COST_TYPE, tag, live.age_ns(self._now_ns()))
 
     def endpoint_properties(self, body: bytes) -> Answer:
-        """Return properties of addresses; those of others than hosts are left out; raise AltoError."""
+        """Return properties of addresses, without those that are not hosts; raise AltoError."""
         asked = read(body, PropertyRequest)
         readers = {name: self._property(name) for name in asked.properties}
         self._check_pairs(len(readers) * len(asked.endpoints), "endpoints")
@@ -165,7 +165,7 @@ class AltoService:
         return Answer(msgspec.json.encode({"meta": meta, "endpoint-properties": found}), PROPERTY_TYPE)
 
     def _property(self, name: str) -> Callable[[int], str]:
-        """Return what reads a property of a host by its place."""
+        """Return the getter of a property, which takes a host's index."""
         network, _, rest = name.partition(".")
         if rest == "pid" and network in self.maps:
             return partial(self._pid, self.maps[network])
@@ -181,7 +181,7 @@ class AltoService:
     def _table(
         self, live: LiveCosts, network: NetworkMap, metric: Metric, srcs: list[int] | None, dsts: list[int] | None
     ) -> Table:
-        """Return costs between PIDs by their places, None: all."""
+        """Return costs between PIDs by index, None: all."""
         pairs, age_ns = network.pairs(live.costs), live.age_ns(self._now_ns())
         if srcs is not None or dsts is not None:
             every = range(len(network.pids))
@@ -205,7 +205,7 @@ class AltoService:
 
 
 def _metric(asked: AskedCostType) -> Metric:
-    """Return the metric of a cost type; raise AltoError for one that is not there."""
+    """Return the metric of a cost type; raise AltoError for an unknown one."""
     modes = {mode for mode, name in BY_TYPE if name == asked.cost_metric}
     if not modes:
         raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-metric", value=asked.cost_metric)
@@ -215,7 +215,7 @@ def _metric(asked: AskedCostType) -> Metric:
 
 
 def _known(network: NetworkMap, pids: Sequence[str]) -> list[int] | None:
-    """Return the places of PIDs, None for all of them; those that are not there are as if not asked for."""
+    """Return the indices of PIDs, None for all; unknown PIDs are ignored."""
     return [network.numbers[pid] for pid in dict.fromkeys(pids) if pid in network.numbers] if pids else None
 
 
@@ -224,7 +224,7 @@ def _count(network: NetworkMap, places: list[int] | None) -> int:
 
 
 def _endpoints(hosts: NetworkMap, texts: Sequence[str], field: str, client: Address | None) -> dict[str, int]:
-    """Return endpoints as they were written with their hosts' places; addresses of no host are left out."""
+    """Return endpoints as they were written with their hosts' indices, without addresses of no host."""
     if not texts:
         if client is None:
             raise AltoError(ErrorCode.MISSING_FIELD, field=field)

@@ -16,26 +16,26 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class AltoView(Strict, frozen=True):
-    """What is served, wherever that is: by a server of its own, or below /alto of another one."""
+    """Settings shared by a standalone server and a view below /alto of another one."""
 
     topology: str
     """The topology: a file, a bundled name, or a family such as fat-tree:k=4."""
     base: str | None = None
-    """What URIs in the directory begin with, as http://alto.example:8010; default: http://HOST:PORT, else a path."""
+    """Prefix of URIs in the directory, such as http://alto.example:8010; default: http://HOST:PORT, else just paths."""
     network_state: NetworkStateSettings = NetworkStateSettings()
-    """Where the network's state comes from, and how old it may be."""
+    """Source of the network's state, and its maximum age."""
     most_pairs: Positive = 4_000_000
-    """Costs that one answer may have."""
+    """Limit of costs in one answer."""
 
 
 class AltoSettings(AltoView, frozen=True):
-    """Everything that `millrace alto serve` reads from its file."""
+    """Settings file of `millrace alto serve`."""
 
     listen: str = ADDRESS
-    """Where it is served: unix:PATH, or a loopback address as 127.0.0.1:8010. Nothing authenticates who asks."""
+    """unix:PATH, or a loopback address such as 127.0.0.1:8010. Clients are not authenticated."""
     request_bytes: Positive = 4 << 20
-    """The largest body of a request."""
+    """Limit of a request's body."""
     request_timeout_ns: Positive = 10_000_000_000
-    """How long the head and the body of a request may take to arrive, and a reader may take nothing of its answer."""
+    """Timeout of a request's head and body, and of a stalled reader."""
     connections: Positive = 128
-    """Requests at a time; more are answered with 503."""
+    """Limit of concurrent requests; more are answered with 503."""

@@ -1,6 +1,6 @@
-"""Objects of ALTO as JSON has them (RFC 7285 section 11; RFC 9439 section 3): requests, and what answers are made of.
+"""ALTO's JSON objects (RFC 7285 section 11; RFC 9439 section 3): requests, and the parts of answers.
 
-Fields of requests that are not known here are ignored, as the protocol wants it for its extensions.
+Unknown fields of requests are ignored, as the protocol demands for its extensions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ERROR_TYPE: Final = "application/alto-error+json"
 
 
 class Kebab(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True, kw_only=True):
-    """Base of ALTO's objects: `cost_type` is written cost-type, what is not said is left out."""
+    """Base of ALTO's objects: `cost_type` is written cost-type, defaults are omitted."""
 
 
 class ErrorCode(StrEnum):
@@ -36,7 +36,7 @@ class ErrorCode(StrEnum):
 
 
 class CostMode(StrEnum):
-    """What may be done with costs: reckon, or only compare."""
+    """Meaning of costs: numbers to calculate with, or only ranks."""
 
     NUMERICAL = "numerical"
     ORDINAL = "ordinal"
@@ -50,14 +50,14 @@ class VersionTag(Kebab, frozen=True):
 
 
 class CostContext(Kebab, frozen=True):
-    """Where a metric comes from (RFC 9439 section 3.1); `parameters` are this server's, see `Provenance`."""
+    """Source of a metric (RFC 9439 section 3.1); `parameters` are this server's, see `Provenance`."""
 
     cost_source: str
     parameters: Provenance | None = None
 
 
 class Provenance(Kebab, frozen=True):
-    """How an answer's figures are known: of so many pairs, and how old (ms) state and oldest figure are."""
+    """Basis of an answer's figures: numbers of pairs by basis, and ages (ms) of the state and of the oldest figure."""
 
     unit: str
     pairs_measured: int
@@ -77,7 +77,7 @@ class CostType(Kebab, frozen=True):
 
 
 class Meta(Kebab, frozen=True):
-    """What is said of an answer."""
+    """Metadata of an answer."""
 
     vtag: VersionTag | None = None
     dependent_vtags: tuple[VersionTag, ...] = ()
@@ -85,7 +85,7 @@ class Meta(Kebab, frozen=True):
 
 
 class ErrorMeta(Kebab, frozen=True):
-    """Why a request was refused: the field (by its path) and its value, or where the syntax fails."""
+    """Reason of a refusal: the field (as a path) and its value, or the position of the syntax error."""
 
     code: ErrorCode
     syntax_error: str | None = None
@@ -107,7 +107,7 @@ class AskedCostType(Kebab, frozen=True):
 
 
 class Pids(Kebab, frozen=True):
-    """PIDs of a cost map that are asked for; none: all."""
+    """Requested PIDs of a cost map; empty: all."""
 
     srcs: tuple[str, ...] = ()
     dsts: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class CostFilter(Kebab, frozen=True):
 
 
 class Endpoints(Kebab, frozen=True):
-    """Addresses as `ipv4:10.0.0.1`; none: that of who asks."""
+    """Addresses such as `ipv4:10.0.0.1`; empty: the client's."""
 
     srcs: tuple[str, ...] = ()
     dsts: tuple[str, ...] = ()

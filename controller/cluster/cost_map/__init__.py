@@ -1,6 +1,6 @@
-"""What lies between any two hosts of a fabric, as its packets go now: delay, free bandwidth, loss, age and path.
+"""Costs between any two hosts of a fabric, as its packets go now: delay, free bandwidth, loss, age and path.
 
-The term is RFC 7285's (ALTO), which calls such a table a cost map.
+The term cost map is RFC 7285's (ALTO).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures of all directed links as columns of integers: a fabric's own, and those that telemetry has measured."""
+"""Figures of all directed links as columns of integers: configured, or measured by telemetry."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Bytes = npt.NDArray[np.uint8]
 DELAY: Final = 1
 AVAILABLE: Final = 2
 LOSS: Final = 4
-"""Bits of `measured`: which figures of a link are telemetry's."""
+"""Bits of `measured`: figures of a link that come from telemetry."""
 ACCESS: Final = 64
-"""The bit of `measured` of two hosts that says that the first measured its own link."""
+"""Bit of `measured` for a pair of hosts: the first has measured its own link."""
 
 _NS_PER_S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkColumns:
-    """One row for each directed link; rows of `numbers` never change, the arrays are not written to once made.
+    """One row per directed link; the rows in `numbers` never change, and the arrays are immutable once made.
 
-    `load_bps` is what a link carries, more than its rate where that is foreseen; `queue_ns` is how long a full queue
-    makes packets wait. `age_ns` is -1 where nothing was measured.
+    `load_bps` is a link's load, more than its rate if that is predicted; `queue_ns` is the delay of a full queue.
+    `age_ns` is -1 if nothing was measured.
     """
 
     numbers: dict[LinkKey, int]
@@ -49,7 +49,7 @@ class LinkColumns:
 
     @classmethod
     def nominal(cls, links: Iterable[DirectedLink]) -> Self:
-        """Return an idle fabric's columns, by configuration alone."""
+        """Return the columns of an idle fabric, from configuration alone."""
         rows = list(links)
         rate_bps = np.array([link.rate_bps for link in rows], np.int64)
         frames = np.array([link.queue_frames for link in rows], np.int64)
@@ -66,15 +66,15 @@ class LinkColumns:
 
     @property
     def available_bps(self) -> Longs:
-        """What is free on each link; nothing on one that loses every packet."""
+        """Free bandwidth of each link; 0 for one that loses every packet."""
         return np.where(self.loss_ppb >= PPB, 0, np.maximum(self.rate_bps - self.load_bps, 0))
 
     def rows_of(self, links: Iterable[LinkKey]) -> Longs:
-        """Return the links' rows, -1 for those that are not there."""
+        """Return the links' rows, -1 for unknown links."""
         return np.array([self.numbers.get(key, -1) for key in links], np.int64)
 
     def observed(self, links: Mapping[LinkKey, LinkState], dead: Set[LinkKey], stale_after_ns: int) -> LinkColumns:
-        """Return the columns with what was measured of some links no longer ago than this; the others stay.
+        """Return the columns updated with fresh measurements of some links; the others stay.
 
         Dead links lose all packets, whatever was measured.
         """
@@ -88,7 +88,7 @@ class LinkColumns:
         return found
 
     def with_hosts(self, states: Mapping[int, HostLinkState], stale_after_ns: int) -> LinkColumns:
-        """Return the columns with what hosts measured of their own links, by row; a row that is stale stays."""
+        """Return the columns updated with hosts' fresh measurements of their own links, by row."""
         fresh = {row: state for row, state in states.items() if state.age_ns <= stale_after_ns}
         if not fresh:
             return self
@@ -107,9 +107,9 @@ class LinkColumns:
         return np.flatnonzero(differs)
 
     def loaded(self, added_bps: Longs) -> LinkColumns:
-        """Return what links are like with so much more on each: delays by an M/M/1 queue that frames leave when full.
+        """Return the columns with additional load: delays follow an M/M/1 queue that drops frames when full.
 
-        What exceeds a link's rate is lost there.
+        Load above a link's rate is lost there.
         """
         load_bps = self.load_bps + added_bps
         delay_ns = self.delay_ns + self._queued_ns(load_bps) - self._queued_ns(self.load_bps)
@@ -126,7 +126,7 @@ class LinkColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Figures:
-    """What telemetry says of links, in the columns of `LinkColumns`; ages are `UNKNOWN` where nothing ever came."""
+    """Telemetry of links, in the columns of `LinkColumns`; ages are `UNKNOWN` without any data."""
 
     delay_ns: Longs
     load_bps: Longs
@@ -146,7 +146,7 @@ def rates_of(states: Mapping[LinkKey, LinkState]) -> Longs:
 
 
 def _columns_of(states: LinkStates) -> _Figures:
-    """Return the figures as they came over the feed: no state of a single link is made."""
+    """Return the figures as received over the feed, without building a state object per link."""
     loss = states.floats("loss")
     nominal = states.integers("source") == SOURCES.index(DelaySource.NOMINAL)
     bits = np.where(nominal, 0, DELAY) | np.where(states.integers("samples") > 0, AVAILABLE, 0)

@@ -1,4 +1,4 @@
-"""The cost map: what packets between any two hosts meet now, or would meet with more load."""
+"""The cost map: costs between any two hosts now, or with more load."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from controller.network.intents import RouteSet
 from dataplane.topology.values import LinkKey, Topology
 
 DEFAULT_STALE_AFTER_NS: Final = 10_000_000_000
-"""A figure older than this is not believed."""
+"""Older figures are ignored."""
 _MOST_PATHS: Final = 64
 _FEW_OF: Final = 8
-"""Where more than one link in so many has changed, all is computed anew."""
+"""Recompute everything if more than one link in this many has changed."""
 _BASIS: Final = (Basis.NOMINAL, Basis.PARTLY_MEASURED, Basis.MEASURED)
 
 
 @dataclass(frozen=True, eq=False)
 class CostMap:
-    """What lies between any two hosts at one moment. It never changes; maps made from it share what stays the same.
+    """Costs between any two hosts at one moment. Immutable; maps derived from it share what stays the same.
 
-    `links` are the figures of all directed links, `between` those of [destination, switch]; `dead` are
-    the links that base routes avoid. `host_links` are what hosts measured of their own links, by name, ages as of
-    `taken_ns`. `is_predicted` says that load was added which nobody has measured. `flows` are those that telemetry
-    sees.
+    `links` are the figures of all directed links, `between` those of [destination, switch]; `dead` are the links that
+    base routes avoid. `host_links` are the hosts' own measurements of their links, by name, with ages as of `taken_ns`.
+    `is_predicted` is true if unmeasured load was added. `flows` are those that telemetry sees.
     """
 
     routing: Routing
@@ -57,10 +56,10 @@ class CostMap:
         stale_after_ns: int = DEFAULT_STALE_AFTER_NS,
         host_links: Iterable[HostLinkState] = (),
     ) -> CostMap:
-        """Return the map of a fabric: packets follow `routes`, and base routes where these say nothing.
+        """Return the map of a fabric: packets follow `routes`, and base routes where there are none.
 
-        Who makes several maps of one topology saves time by giving its `CostModel`. Raises PathError for routes, and
-        for links of hosts, that the topology cannot have.
+        To make several maps of one topology faster, pass its `CostModel`. Raises PathError for routes and host links
+        that the topology does not allow.
         """
         model = topology if isinstance(topology, CostModel) else CostModel(topology)
         dead, own = _dead(snapshot), {state.host: state for state in host_links}
@@ -72,9 +71,9 @@ class CostMap:
     def changed(
         self, snapshot: Snapshot, routes: RouteSet | None = None, host_links: Iterable[HostLinkState] | None = None
     ) -> CostMap:
-        """Return the map by a newer snapshot, over the same routes and links of hosts unless others are given.
+        """Return the map for a newer snapshot, with the same routes and host links unless others are given.
 
-        Only what has changed is computed again; load that was added before is no part of it.
+        Only what has changed is recomputed; load added before is dropped.
         """
         model, dead = self.model, _dead(snapshot)
         own = self._own_later(snapshot.taken_ns) if host_links is None else {state.host: state for state in host_links}
@@ -91,27 +90,27 @@ class CostMap:
         )
 
     def with_host_links(self, states: Iterable[HostLinkState]) -> CostMap:
-        """Return the map with what some hosts measured of their own links; stale ones are left out.
+        """Return the map updated with some hosts' fresh measurements of their own links.
 
-        Raises PathError for a host that is not there.
+        Raises PathError for an unknown host.
         """
         own = {state.host: state for state in states}
         links = self.links.with_hosts(_rows(self.model, own), self.stale_after_ns)
         return replace(self._with(links), host_links={**self.host_links, **own})
 
     def with_links(self, states: Iterable[LinkState]) -> CostMap:
-        """Return the map with new figures of some links, the others as they are; stale ones are left out."""
+        """Return the map updated with fresh figures of some links."""
         return self._with(self.links.observed({state.link: state for state in states}, self.dead, self.stale_after_ns))
 
     def with_load(self, src: str, dst: str, rate_bps: int) -> CostMap:
-        """Return what the map would be with another flow from `src` to `dst`; see `with_loads`."""
+        """Return the predicted map with another flow from `src` to `dst`; see `with_loads`."""
         return self.with_loads((Load(src, dst, rate_bps),))
 
     def with_loads(self, loads: Iterable[Load]) -> CostMap:
-        """Return what the map would be with more traffic, spread over paths as new flows are.
+        """Return the predicted map with more traffic, spread over paths like new flows.
 
-        Delays grow as queues would, up to that of a full one, and what exceeds a link's rate is lost. Raises PathError
-        for a host that is not there, ValueError for a negative rate.
+        Delays grow up to that of a full queue, and load above a link's rate is lost. Raises PathError for an unknown
+        host, ValueError for a negative rate.
         """
         added = np.zeros(len(self.links.rate_bps), np.float64)
         for load in loads:
@@ -127,10 +126,10 @@ class CostMap:
         return replace(self._with(self.links.loaded(np.rint(added).astype(np.int64))), is_predicted=True)
 
     def with_reservations(self, loads: Iterable[Load]) -> CostMap:
-        """Return the map in which these rates are kept free for others, on every link that the hash may put them on.
+        """Return the map with these rates reserved for others, on every link where the hash may put them.
 
-        A flow takes one of several paths, and which is not known: so free bandwidth is what is left wherever it goes,
-        while delays are those of the loads that are to be expected. Hosts that are not there have no reservation.
+        A flow takes one of several paths, and which one is unknown: free bandwidth is what is left in the worst case,
+        while delays are those of the expected loads. Unknown hosts are ignored.
         """
         most, expected = np.zeros((2, len(self.links.rate_bps)), np.float64)
         for load in loads:
@@ -148,14 +147,14 @@ class CostMap:
         return replace(self._with(links), is_predicted=True)
 
     def received(self, host: str) -> LinkUse:
-        """Return how much of the link from its switch a host's traffic uses; raise PathError for an unknown host."""
+        """Return the use of the link to a host by its traffic; raise PathError for an unknown host."""
         row = self.model.down.start + self.model.number(host)
         is_measured = bool(self.links.measured[row] & AVAILABLE)
         age_ns = int(self.links.age_ns[row]) if is_measured else None
         return LinkUse(int(self.links.rate_bps[row]), int(self.links.load_bps[row]), age_ns)
 
     def sent_bps(self, src: str, dst: str) -> int:
-        """Return what flows from one host to another send, as far as telemetry has measured it lately."""
+        """Return the rate of flows from one host to another, as recently measured by telemetry."""
         return self._sent_bps.get((src, dst), 0)
 
     @cached_property
@@ -175,16 +174,16 @@ class CostMap:
 
     @property
     def model(self) -> CostModel:
-        """The topology and what was computed of it."""
+        """The topology and the data derived from it."""
         return self.routing.model
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts by name, in the order of rows and columns."""
+        """Host names, in the order of rows and columns."""
         return self.model.hosts
 
     def cost(self, src: str, dst: str) -> HostCost:
-        """Return what lies between two hosts; raise PathError for one that the topology does not have."""
+        """Return the costs between two hosts; raise PathError for an unknown one."""
         row, column = self.model.number(src), self.model.number(dst)
         figures = self._row(row)
         delay_ns, age_ns = int(figures.delay_ns[0, column]), int(figures.age_ns[0, column])
@@ -206,27 +205,27 @@ class CostMap:
 
     @cached_property
     def pairs(self) -> PairColumns:
-        """The figures of all pairs as arrays [source, destination], worked out when first asked for.
+        """The figures of all pairs as arrays [source, destination], computed on first use.
 
-        Integers: `delay_ns` -1 where nothing leads there, `available_bps`, `loss_ppb`, `age_ns` -1 where nothing was
-        measured; `measured` has a bit for each figure. Nobody may write to them.
+        Integers: `delay_ns` -1 if unreachable, `available_bps`, `loss_ppb`, `age_ns` -1 if nothing was measured;
+        `measured` has a bit for each figure. Read-only.
         """
         return between_hosts(self.routing, self.links, self.between, range(len(self.hosts))).sealed()
 
     @cached_property
     def _row(self) -> Callable[[int], PairColumns]:
-        """Return the figures from one source to all hosts; those of the last source are kept for who asks for all."""
+        """Return the figures from one source to all hosts; those of the last source are cached."""
         return lru_cache(maxsize=1)(
             lambda row: between_hosts(self.routing, self.links, self.between, range(row, row + 1))
         )
 
     def _own_later(self, taken_ns: int) -> dict[str, HostLinkState]:
-        """Return what hosts measured with its age at a later time."""
+        """Return the hosts' measurements with their ages at a later time."""
         more_ns = max(0, taken_ns - self.taken_ns)
         return {name: replace(state, age_ns=state.age_ns + more_ns) for name, state in self.host_links.items()}
 
     def _with(self, links: LinkColumns) -> CostMap:
-        """Return the map with other figures of links over the same routes."""
+        """Return the map with other link figures over the same routes."""
         rows = links.differing(self.links)
         inner = rows[rows < self.model.inner.stop]
         between = self.between
@@ -245,7 +244,7 @@ def _links(
     own: Mapping[str, HostLinkState],
     stale_after_ns: int,
 ) -> LinkColumns:
-    """Return what switches measured of links, and hosts of their own."""
+    """Return the measurements of links by switches, and by hosts of their own."""
     links = model.nominal.observed(snapshot.links, dead, stale_after_ns)
     return links.with_hosts(_rows(model, own), stale_after_ns)
 

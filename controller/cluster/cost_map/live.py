@@ -1,4 +1,4 @@
-"""The cost map of now: made anew of each snapshot and set of routes, with its age, and refused when it is too old."""
+"""The current cost map: rebuilt from each snapshot and set of routes, with its age, and refused when it is too old."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class LiveCosts:
-    """A cost map that is in force: `taken_ns` is when its figures were taken, by the clock of who keeps it.
+    """A current cost map: `taken_ns` is when its figures were taken, by the keeper's clock.
 
-    Ages that the map itself states are of that time. `version` grows by one with each map.
+    Ages in the map are as of that time. `version` increases by one with each map.
     """
 
     costs: CostMap
@@ -31,14 +31,14 @@ class LiveCosts:
     version: int
 
     def age_ns(self, now_ns: int) -> int:
-        """Return how old the network's state is that the map was made of."""
+        """Return the age of the network state behind the map."""
         return max(0, now_ns - self.taken_ns)
 
 
 class CostMapKeeper:
-    """Keeps the newest map of one topology; it has no clock: whoever has one says when things were taken.
+    """Keeps the newest map of one topology; it has no clock: callers pass the times.
 
-    With `wants_routes` there is no map before the first routes came: packets may follow some that nobody knows of here.
+    With `wants_routes` there is no map before the first routes arrive: until then packets may follow unknown ones.
     """
 
     def __init__(self, model: CostModel, *, wants_routes: bool, stale_after_ns: int = DEFAULT_STALE_AFTER_NS) -> None:
@@ -51,19 +51,19 @@ class CostMapKeeper:
         self._live: LiveCosts | None = None
 
     def observe(self, snapshot: Snapshot, taken_ns: int) -> None:
-        """Take a newer snapshot, taken at a time of ours."""
+        """Accept a newer snapshot, with its time by the local clock."""
         self._snapshot = snapshot, taken_ns
         self._make()
 
     def take_routes(self, routes: RouteSet) -> None:
-        """Take the routes that packets follow from now on."""
+        """Accept the routes that packets follow from now on."""
         self._routes = routes
         self._make()
 
     def take_host_links(self, states: Iterable[HostLinkState], taken_ns: int) -> None:
-        """Take what hosts measured of their own links, ages as of a time of ours; the next map has it.
+        """Accept hosts' measurements of their own links, with ages as of a local time; used from the next map on.
 
-        Raise PathError for a host that is not there.
+        Raise PathError for an unknown host.
         """
         for state in states:
             self.model.number(state.host)
@@ -71,12 +71,12 @@ class CostMapKeeper:
 
     @property
     def newest(self) -> LiveCosts | None:
-        """The newest map, however old; None before the first and where there is none by what came last."""
+        """The newest map, however old; None before the first and if the last input was unusable."""
         return self._live
 
     @property
     def has_routes(self) -> bool:
-        """Whether it is known which routes packets follow."""
+        """True if the routes of packets are known."""
         return self._routes is not None
 
     def age_ns(self, now_ns: int) -> int | None:
@@ -84,7 +84,7 @@ class CostMapKeeper:
         return None if self._snapshot is None else max(0, now_ns - self._snapshot[1])
 
     def current(self, now_ns: int) -> LiveCosts:
-        """Return the map in force; raise CostMapError where there is none, or none that is new enough."""
+        """Return the current map; raise CostMapError if there is none, or none recent enough."""
         if self._problem is not None:
             raise CostMapError(self._problem)
         if self._live is None:
@@ -98,7 +98,7 @@ class CostMapKeeper:
         return self._live
 
     def _make(self) -> None:
-        """Make the map of what came last; what does not fit the topology leaves none."""
+        """Build the map from the last inputs; if they do not fit the topology there is none."""
         if self._snapshot is None or self._routes is None:
             return
         snapshot, taken_ns = self._snapshot
@@ -118,14 +118,14 @@ class CostMapKeeper:
         return self._live.costs.changed(snapshot, routes, own)
 
     def _host_links(self, now_ns: int) -> list[HostLinkState]:
-        """Return what hosts measured of their own links with its age at a time."""
+        """Return the hosts' measurements of their own links with ages as of a time."""
         return [
             replace(state, age_ns=max(0, state.age_ns + now_ns - taken_ns))
             for state, taken_ns in list(self._hosts.values())
         ]
 
     def _misfit(self, snapshot: Snapshot) -> str | None:
-        """Return what is wrong with links that are not this topology's, None for its own."""
+        """Return what is wrong with links that do not belong to this topology, None if all do."""
         name, nominal = self.model.topology.name, self.model.nominal
         rows = nominal.rows_of(snapshot.links)
         strange = np.flatnonzero((rows < 0) | (rates_of(snapshot.links) != nominal.rate_bps[rows]))

@@ -1,4 +1,4 @@
-"""What of a topology's cost maps is computed once: links, hosts, and the shortest paths that base routes follow."""
+"""Parts of cost maps computed once per topology: links, hosts, and the shortest paths that base routes follow."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from controller.network.algorithms.trees import DestinationTrees
 from dataplane.topology.values import LinkKey, Topology
 
 _REMEMBERED: Final = 4
-"""Sets of dead links whose base routes are kept."""
+"""Sets of dead links whose base routes are cached."""
 
 
 class CostModel:
-    """A topology made ready for cost maps; rows of links are those of `table`, then each host's two links.
+    """A topology prepared for cost maps; rows of links are those of `table`, then each host's two links.
 
-    Raises PathError for a topology without hosts, or with one that hangs on no switch.
+    Raises PathError for a topology without hosts, or with a host that has no switch.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -47,7 +47,7 @@ class CostModel:
         self.base_weights = lru_cache(maxsize=_REMEMBERED)(self._base_weights)
 
     def number(self, host: str) -> int:
-        """Return a host's place in `hosts`; raise PathError for one that the topology does not have."""
+        """Return a host's index in `hosts`; raise PathError for an unknown one."""
         if host not in self.host_number:
             raise PathError(f"topology {self.topology.name} has no host {host!r}")
         return self.host_number[host]
@@ -59,16 +59,16 @@ class CostModel:
 
     @property
     def up(self) -> slice:
-        """The rows of the links by which hosts send, in order of hosts."""
+        """The rows of the hosts' sending links, in order of hosts."""
         return slice(len(self.table.links), len(self.table.links) + len(self.hosts))
 
     @property
     def down(self) -> slice:
-        """The rows of the links by which hosts receive, in order of hosts."""
+        """The rows of the hosts' receiving links, in order of hosts."""
         return slice(len(self.table.links) + len(self.hosts), None)
 
     def _base_weights(self, dead: frozenset[LinkKey]) -> Ids:
-        """Return how base routes spread each destination's traffic: [destination, link], 0 where it takes another."""
+        """Return how base routes spread each destination's traffic: [destination, link], 0 for unused links."""
         table, costs = self.table, self.table.configured_costs()
         costs[[table.link_number[key] for key in dead if key in table.link_number]] = FORBIDDEN
         distance = DestinationTrees(table, costs).distance[self.destinations]

@@ -21,7 +21,7 @@ _NAMES: Final = ("delay_ns", "available_bps", "loss_ppb", "age_ns", "measured")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairColumns:
-    """Figures of pairs as arrays of one shape; `HostCost` says what they mean, `kernels.structures` what `measured`."""
+    """Figures of pairs as arrays of one shape; for meanings see `HostCost`, for `measured` see `kernels.structures`."""
 
     delay_ns: Longs
     available_bps: Longs
@@ -31,22 +31,22 @@ class PairColumns:
 
     @classmethod
     def empty(cls, *shape: int) -> PairColumns:
-        """Return arrays to be written to."""
+        """Return uninitialised arrays."""
         return cls(*(np.empty(shape, np.uint8 if name == "measured" else np.int64) for name in _NAMES))
 
     def copy(self) -> PairColumns:
-        """Return the same in memory of its own."""
+        """Return a copy."""
         return PairColumns(*(getattr(self, name).copy() for name in _NAMES))
 
     def sealed(self) -> PairColumns:
-        """Return the same arrays, which nobody can write to."""
+        """Return the same arrays, made read-only."""
         arrays = [getattr(self, name).view() for name in _NAMES]
         for array in arrays:
             array.flags.writeable = False
         return PairColumns(*arrays)
 
     def native(self) -> Figures:
-        """Return the arrays as kernels see them."""
+        """Return the arrays in the kernels' form."""
         return Figures(**{name: pointer_to(getattr(self, name)) for name in _NAMES})
 
 
@@ -59,7 +59,7 @@ def between_switches(routing: Routing, links: LinkColumns) -> PairColumns:
 
 
 def refold_between(routing: Routing, links: LinkColumns, costs: PairColumns, rows: Longs) -> None:
-    """Write the costs anew that links between switches have a part in whose figures have changed."""
+    """Update the costs that depend on the changed links between switches."""
     graph, figures, native = routing.model.graph, _figures(links, routing.model.inner), costs.native()
     switches, changed = len(routing.model.table.switches), np.ascontiguousarray(rows, np.uint32)
     reached, queue = np.zeros(switches, np.uint8), np.zeros(switches, np.uint32)
@@ -79,7 +79,7 @@ def _fold(routing: Routing, links: LinkColumns, costs: PairColumns, destinations
 
 
 def between_hosts(routing: Routing, links: LinkColumns, between: PairColumns, sources: range) -> PairColumns:
-    """Return the costs of [source, destination] from those between switches; `sources` has no gaps."""
+    """Return the costs of [source, destination] from those between switches; `sources` is contiguous."""
     model = routing.model
     costs = PairColumns.empty(len(sources), len(model.hosts))
     hosts = Hosts(
@@ -101,7 +101,7 @@ def between_hosts(routing: Routing, links: LinkColumns, between: PairColumns, so
 def _overlay(
     own_paths: Mapping[tuple[int, int], Ids], links: Figures, hosts: Hosts, costs: Figures, first: int
 ) -> None:
-    """Write the costs of pairs that have a path of their own over what is there."""
+    """Overwrite the costs of pairs that have a path of their own."""
     pairs, rows = np.array(list(own_paths), np.uint32), list(own_paths.values())
     start = np.zeros(len(rows) + 1, np.uint32)
     np.cumsum([len(path) for path in rows], out=start[1:])
@@ -112,6 +112,6 @@ def _overlay(
 
 
 def _figures(links: LinkColumns, rows: slice) -> Figures:
-    """Return the figures of some links as kernels see them."""
+    """Return the figures of some links in the kernels' form."""
     columns = {name: pointer_to(np.ascontiguousarray(getattr(links, name)[rows])) for name in _NAMES}
     return Figures(**columns)

@@ -1,4 +1,4 @@
-"""What a history knows of links at a moment or over a time, as the snapshot that a cost map is made of."""
+"""Snapshots of links from a history, at a moment or over a period, to build cost maps from."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from collectors.values import DelaySource, LinkState, Snapshot
 from dataplane.topology.values import LinkKey
 
 _OLDEST: Final = timedelta(minutes=1)
-"""A row that ended longer than this before a moment says nothing of it."""
+"""Rows that ended longer before a moment do not count."""
 
-# Means are by samples where there are any, as the history merges rows; what has none is by its rows.
+# Weight means by samples, as the history does when merging rows; figures without samples by rows.
 _FIGURES: Final = """
     select src, dst, max(rate_bps),
         coalesce(sum(delay_mean_ns * samples) / nullif(sum(samples), 0), avg(delay_mean_ns)),
@@ -33,7 +33,7 @@ _OVER: Final = "select * from links where time >= {start} and time < {end}"
 
 
 def snapshot_at(folder: Path, moment: datetime) -> Snapshot:
-    """Return what a history says of links at a moment (with a time zone), by rows no older than a minute.
+    """Return a history's figures of links at a moment (with a time zone), from rows no older than a minute.
 
     Raise HistoryError if it has none.
     """
@@ -42,7 +42,7 @@ def snapshot_at(folder: Path, moment: datetime) -> Snapshot:
 
 
 def snapshot_over(folder: Path, start: datetime, end: datetime) -> Snapshot:
-    """Return the means of what a history says of links from a moment up to another one; HistoryError if nothing."""
+    """Return the mean figures of links in a history over a period; HistoryError if there are none."""
     if end <= start:
         raise HistoryError(f"a window from {start.isoformat()} to {end.isoformat()} is empty")
     rows = _OVER.format(start=_sql(start), end=_sql(end))

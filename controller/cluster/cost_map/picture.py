@@ -1,4 +1,4 @@
-"""A cost map as a picture: one figure of all pairs by colour, hosts in the order of their switches."""
+"""Plots of a cost map: one figure of all pairs by colour, hosts in the order of their switches."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from controller.cluster.cost_map.values import PPB, UNLIMITED_BPS
 from controller.common.errors import PathError
 
 _MOST_NAMES: Final = 48
-"""More hosts than this are named by their switches alone."""
+"""With more hosts than this only switches are named."""
 _MOST_NUMBERS: Final = 24
-"""Up to so many hosts each pair's figure stands in its field."""
+"""With at most this many hosts each field shows its pair's figure."""
 _DPI: Final = 110
 _FEW_PERCENT: Final = 5.0
-"""So many of the pairs may lie below the colours' scale, which ends at a tenth of the greatest at least."""
+"""Percentage of pairs that may lie below the colour scale, whose lower end is at most a tenth of the maximum."""
 _BIT: Final = {"delay": DELAY, "bandwidth": AVAILABLE, "loss": LOSS}
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """One figure of all pairs, NaN where there is none, as it is drawn."""
+    """One figure of all pairs to draw, NaN where there is none."""
 
     values: npt.NDArray[np.float64]
     label: str
@@ -42,7 +42,7 @@ class _Shown:
 def draw(costs: CostMap, figure: str, path: Path) -> None:
     """Write a heat map of `delay`, `bandwidth` or `loss` to a .png or .svg file; raise PathError for another name.
 
-    The diagonal, and pairs between which nothing leads, are left white.
+    The diagonal and unreachable pairs stay white.
     """
     if path.suffix not in {".png", ".svg"}:
         raise PathError(f"{path}: a picture's name ends in .png or .svg")
@@ -83,7 +83,7 @@ def _figure(costs: CostMap, figure: str) -> _Shown:
 
 
 def _taken(costs: CostMap, figure: str) -> str:
-    """Return how the figures are known."""
+    """Return a description of the figures' basis."""
     if costs.is_predicted:
         return "predicted"
     measured = costs.pairs.measured[costs.pairs.delay_ns > 0]
@@ -94,7 +94,7 @@ def _taken(costs: CostMap, figure: str) -> str:
 
 
 def _norm(values: npt.NDArray[np.float64], *, logarithmic: bool) -> Normalize:
-    """Return how figures become colours; a few that are far below all others do not make all others look alike."""
+    """Return the mapping from figures to colours; a few very low outliers do not flatten the others."""
     seen = values[np.isfinite(values)]
     least, most = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)
     if logarithmic and most > 10 * least > 0:
@@ -105,14 +105,14 @@ def _norm(values: npt.NDArray[np.float64], *, logarithmic: bool) -> Normalize:
 def _write_numbers(axes: Axes, image: AxesImage, values: npt.NDArray[np.float64]) -> None:
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
-            # By the brightness that the eye sees (ITU-R BT.709).
+            # Perceived brightness (ITU-R BT.709).
             is_bright = np.dot(image.to_rgba(np.array([value]))[0, :3], (0.2126, 0.7152, 0.0722)) > 0.5
             colour = "black" if is_bright else "white"
             axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=6.5, color=colour)
 
 
 def _add_scale(canvas: Figure, axes: Axes, image: AxesImage, values: npt.NDArray[np.float64], label: str) -> None:
-    """Say what colours mean: plain numbers, and only one where all figures are the same."""
+    """Add the colour scale: plain numbers, and only one if all figures are equal."""
     seen = values[np.isfinite(values)]
     is_cut = len(seen) > 0 and seen.min() < image.get_clim()[0]
     scale = canvas.colorbar(image, ax=axes, shrink=0.8, label=label, extend="min" if is_cut else "neither")
@@ -127,7 +127,7 @@ def _add_scale(canvas: Figure, axes: Axes, image: AxesImage, values: npt.NDArray
 
 
 def _label(axes: Axes, names: list[str], switches: list[str]) -> None:
-    """Name hosts where they fit, else their switches, and part switches by lines."""
+    """Name hosts if they fit, else their switches, and separate switches by lines."""
     borders = [place for place in range(1, len(switches)) if switches[place] != switches[place - 1]]
     for border in borders:
         for line in (axes.axhline, axes.axvline):

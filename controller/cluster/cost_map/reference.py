@@ -1,4 +1,4 @@
-"""The cost map's plain twin: one pair at a time, over every path that its packets may take, in fractions."""
+"""Reference implementation of the cost map: one pair at a time, over every possible path, in fractions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from controller.network.algorithms.link_table import LinkTable
 
 @dataclass(frozen=True, slots=True)
 class PairFigures:
-    """What `HostCost` says of a pair, exactly: delay (ns) and loss (a share) are means over paths by their shares.
+    """Exact figures of a pair's `HostCost`: delay (ns) and loss (a share) are means over paths, weighted by share.
 
-    `measured` are the bits of the figures that telemetry has of all links, `partly` those that it has of any;
-    `access` says that the host measured its own link.
+    `measured` are the bits of figures measured on all links, `partly` those measured on any; `access` means that the
+    host measured its own link.
     """
 
     delay_ns: Fraction
@@ -30,7 +30,7 @@ class PairFigures:
 
 
 def pair_figures(routing: Routing, links: LinkColumns, src: int, dst: int) -> PairFigures | None:
-    """Return the figures of two different hosts by number, None where no packet of theirs arrives."""
+    """Return the figures of two different hosts by index, None if no packet arrives."""
     model = routing.model
     start, target = int(model.host_switch[src]), int(model.host_destination[dst])
     own = routing.own_paths.get((src, dst))

@@ -1,4 +1,4 @@
-"""Where packets go: for each destination how switches spread them, and the pairs of hosts with a path of their own."""
+"""Routing: how switches spread each destination's packets, and the host pairs with a path of their own."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from dataplane.native import pointer_to
 from dataplane.topology.values import LinkKey
 
 NO_ROUTES = RouteSet(0, ())
-"""What holds where nobody has decided anything: base routes."""
+"""No explicit routes: base routes apply."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routing:
-    """Where packets of a model's hosts go.
+    """Routing of the packets of a model's hosts.
 
-    `weights` are [destination, link], 0 for a link not taken. `order` has for each destination first itself, then the
-    other switches, each after all that it sends to, as many as `counts` says; those in a circle are left out.
-    `own_paths` are of (source, destination) by number of host: the rows of the path that all traffic of the pair
-    follows.
+    `weights` are [destination, link], 0 for unused links. `order` has for each destination first itself, then the other
+    switches, each after all that it sends to, `counts` of them; those in a loop are left out. `own_paths` are by
+    (source, destination) index: the rows of the path that all traffic of the pair follows.
     """
 
     model: CostModel
@@ -39,10 +38,10 @@ class Routing:
 
     @classmethod
     def of(cls, model: CostModel, routes: RouteSet, dead: Set[LinkKey]) -> Routing:
-        """Return what explicit and weighted routes give, and base routes around dead links where they say nothing.
+        """Combine explicit and weighted routes, with base routes around dead links for the rest.
 
-        Routes of single 5-tuples do not count: traffic that comes takes none of them. Where routes of different times
-        lead in a circle nothing arrives. Raise PathError for routes that the topology cannot have.
+        Routes of single 5-tuples are ignored: future traffic takes none of them. If routes of different times form a
+        loop, nothing arrives. Raise PathError for routes that the topology does not allow.
         """
         weights = model.base_weights(frozenset(dead))
         if routes.weighted:
@@ -54,7 +53,7 @@ class Routing:
         return cls(model, weights, order, counts, _own_paths(model, routes))
 
     def paths(self, src: int, dst: int, most: int) -> tuple[PathShare, ...]:
-        """Return the paths of a pair of hosts by number, the largest share first and no more than `most` of them."""
+        """Return at most `most` paths of a pair of hosts by index, the largest share first."""
         model = self.model
         own = self.own_paths.get((src, dst))
         start, target = int(model.host_switch[src]), int(model.host_destination[dst])
@@ -64,7 +63,7 @@ class Routing:
         return tuple(sorted(found, key=lambda path: -path.share))
 
     def shares(self, src: int, dst: int) -> dict[int, float]:
-        """Return the links between switches that a pair's traffic crosses, with the share of it that each carries."""
+        """Return the links between switches that a pair's traffic crosses, each with the share that it carries."""
         own = self.own_paths.get((src, dst))
         if own is not None:
             return {int(row): 1.0 for row in own}
@@ -80,7 +79,7 @@ class Routing:
         return found
 
     def _spread(self, switch: int, target: int, most: int) -> Iterator[tuple[tuple[int, ...], float]]:
-        """Yield paths from a switch as rows, with their shares; those of equal weights in order of ports."""
+        """Yield paths from a switch as rows, with their shares; equal weights in order of ports."""
         if switch == int(self.model.destinations[target]):
             yield (), 1.0
             return
@@ -100,7 +99,7 @@ class Routing:
 
 
 def _spread(model: CostModel, weights: Ids, route: WeightedRoute) -> None:
-    """Write a weighted route into its destination's weights; of a destination without hosts nothing is kept."""
+    """Write a weighted route into its destination's weights; ignored if the destination has no hosts."""
     number = model.table.switch_number
     if route.switch not in number or route.destination not in number:
         raise PathError(f"weighted route at {route.switch} to {route.destination}: there is no such switch")

@@ -1,4 +1,4 @@
-"""Values of the cost map: what a host meets on the way to another one."""
+"""Values of the cost map: costs from one host to another."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from enum import StrEnum
 from typing import Final
 
 UNLIMITED_BPS: Final = 1 << 62
-"""The bandwidth from a host to itself: no link limits it."""
+"""Bandwidth from a host to itself: no link limits it."""
 UNREACHABLE_NS: Final = -1
-"""The delay between hosts that nothing leads between; their free bandwidth is 0 and their loss all packets."""
+"""Delay of unreachable pairs; their free bandwidth is 0 and they lose all packets."""
 NEVER_NS: Final = -1
-"""The age where no figure was ever measured."""
+"""Age of figures that were never measured."""
 _NS_PER_S: Final = 1_000_000_000
 PPB: Final = 1_000_000_000
-"""Loss is counted in packets of so many."""
+"""Loss is in lost packets per this many."""
 
 
 class Basis(StrEnum):
-    """Where a figure comes from: telemetry of all links that carry it, of some of them, or configuration alone.
+    """Basis of a figure: telemetry of all its links, of some of them, or configuration alone.
 
-    A host's link towards its switch is not measured by switches, so it does not count here; see `access_measured`.
+    Switches do not measure a host's link towards its switch, so it does not count here; see `access_measured`.
     """
 
     MEASURED = "measured"
@@ -30,7 +30,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Traffic from one host to another that is to be added to what links carry, bit/s on the wire."""
+    """Traffic to add from one host to another, bit/s on the wire."""
 
     src: str
     dst: str
@@ -39,7 +39,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class HostLinkState:
-    """What a host's own counters say of the link by which it sends: what is free of it (bit/s), and how old that is.
+    """A host's own measurement of its sending link: free bandwidth (bit/s), and age.
 
     No switch measures that link; the other direction is its switch's.
     """
@@ -50,7 +50,7 @@ class HostLinkState:
 
     @classmethod
     def of_counters(cls, host: str, rate_bps: int, sent_bytes: int, interval_ns: int, age_ns: int) -> HostLinkState:
-        """Return what bytes sent in an interval leave free of a link's rate; ValueError for what no counter says."""
+        """Return the bandwidth left by the bytes sent in an interval; ValueError for impossible counters."""
         if sent_bytes < 0 or interval_ns <= 0:
             raise ValueError(f"host {host}: {sent_bytes} bytes sent in {interval_ns} ns")
         used_bps = 8 * sent_bytes * _NS_PER_S // interval_ns
@@ -59,7 +59,7 @@ class HostLinkState:
 
 @dataclass(frozen=True, slots=True)
 class LinkUse:
-    """What one link carries of what it could; `age_ns` is None where nobody measured it."""
+    """Load of a link; `age_ns` is None if it was not measured."""
 
     rate_bps: int
     load_bps: int
@@ -67,13 +67,13 @@ class LinkUse:
 
     @property
     def share(self) -> float | None:
-        """Of its rate; may exceed 1, as telemetry measures over windows of its own. None where nobody measured it."""
+        """Utilisation; may exceed 1, as telemetry uses its own time windows. None if it was not measured."""
         return None if self.age_ns is None else self.load_bps / self.rate_bps
 
 
 @dataclass(frozen=True, slots=True)
 class PathShare:
-    """The switches that packets cross, and the share of flows that do, in (0, 1]."""
+    """The switches on a path, and the share of flows that take it, in (0, 1]."""
 
     switches: tuple[str, ...]
     share: float
@@ -81,13 +81,13 @@ class PathShare:
 
 @dataclass(frozen=True, slots=True)
 class HostCost:
-    """What traffic from one host to another meets.
+    """Costs of traffic from one host to another.
 
-    `delay_ns` and `loss_ppb` are means over the paths by their shares, `available_bps` is the least that is free on
-    any of them: what a flow gets wherever the hash puts it. `paths` begin with the largest share; they are empty where
-    nothing leads there, and `delay_ns` is then -1. `age_ns` is that of the oldest measured figure, None if there is
-    none. `explicit` says that the path is a flow's own, not what weights and base routes give. `access_measured` says
-    that the sending host measured its own link, too: a bandwidth that is measured is so for the whole way.
+    `delay_ns` and `loss_ppb` are means over the paths, weighted by share; `available_bps` is the least on any of them:
+    what a flow gets wherever the hash puts it. `paths` are sorted by descending share; if there are none, `delay_ns` is
+    -1. `age_ns` is that of the oldest measured figure, None if there is none. `explicit` means that the path is a
+    flow's own, not the result of weights and base routes. `access_measured` means that the sending host measured its
+    own link, too: a measured bandwidth then covers the whole path.
     """
 
     src: str
@@ -105,5 +105,5 @@ class HostCost:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether anything leads there."""
+        """True if the destination is reachable."""
         return self.delay_ns != UNREACHABLE_NS

@@ -1,6 +1,6 @@
-"""Estimates: how long work takes, between which bounds, and how that is known; the form in which all who know answer.
+"""Estimates of how long work takes, with bounds and basis; the common form for all estimators.
 
-Probes, the acceleration model and history answer with an `Estimate`; schedulers combine and rank them.
+Probes, the acceleration model and history return an `Estimate`; schedulers combine and rank them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Estimates of work that is made of parts.
+"""Estimates of work that consists of parts.
 
-What is combined is as firm as its weakest part, and unknown if any part is. Bounds add as bounds do: the longest of
-the sum is the sum of the longest, which is wider than independent parts would make it.
+A combination is as firm as its weakest part, and unknown if any part is. Bounds add: the longest of the sum is the sum
+of the longest, which is wider than for independent parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from controller.cluster.estimates.values import FIRMNESS, Baseline, Basis, Estim
 
 
 def successive(parts: Sequence[Estimate]) -> Estimate:
-    """Return the estimate of parts one after the other; its baseline is the sum of theirs if all name the same way."""
+    """Return the estimate of consecutive parts; its baseline is the sum of theirs if all are of the same kind."""
     if (unknown := _unknown(parts)) is not None:
         return unknown
     low, seconds, high = (math.fsum(figures) for figures in zip(*(part.times for part in parts), strict=True))
@@ -22,7 +22,7 @@ def successive(parts: Sequence[Estimate]) -> Estimate:
 
 
 def together(parts: Sequence[Estimate]) -> Estimate:
-    """Return the estimate of parts that begin together and do not disturb one another: until the last one ends.
+    """Return the estimate of parts that start together and do not interfere: the time until the last one ends.
 
     It has no baseline, as the plain way need not run parts together.
     """
@@ -33,12 +33,12 @@ def together(parts: Sequence[Estimate]) -> Estimate:
 
 
 def scaled(estimate: Estimate, factor: float, reason: str) -> Estimate:
-    """Return the same work done so many times as slowly, say by a share of the device; the baseline stays."""
+    """Return the estimate slowed down by a factor, for example by a share of the device; the baseline stays."""
     return _scaled(estimate, factor, reason, estimate.baseline)
 
 
 def repeated(estimate: Estimate, count: int) -> Estimate:
-    """Return the same work done so many times, one after the other, and its baseline too."""
+    """Return the estimate of `count` repetitions, one after the other, including the baseline."""
     if count < 0:
         raise EstimateError(f"work cannot be repeated {count} times")
     base = estimate.baseline
@@ -66,7 +66,7 @@ def _weakest(parts: Sequence[Estimate]) -> Basis:
 
 
 def _reasons(parts: Sequence[Estimate]) -> tuple[str, ...]:
-    """Return all reasons, each once, in order."""
+    """Return all distinct reasons, in order."""
     return tuple(dict.fromkeys(reason for part in parts for reason in part.reasons))
 
 

@@ -6,4 +6,4 @@ from controller.common.errors import ControllerError
 
 
 class EstimateError(ControllerError):
-    """An estimate cannot be as it was given, or cannot be compared or combined as was asked."""
+    """An invalid estimate, or estimates that cannot be compared or combined as requested."""

@@ -1,8 +1,8 @@
-"""Which of several estimates is the shorter one, and which of them can be compared at all.
+"""Comparison and ranking of estimates, and which of them are comparable.
 
-Compared are times of the same work. What cannot be compared is refused: an estimate that is unknown; a nominal one
-with any other, as data sheets promise what no measurement shows; and two whose baselines differ, as then the work, or
-what it was held against, was not the same.
+Estimates to compare are times of the same work. Not comparable are: an unknown estimate; a nominal one with any other,
+as data sheets promise what no measurement shows; and two with different baselines, as then the work, or its reference,
+was not the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Comparison(StrEnum):
-    """What two estimates say of one another; undecided where their bounds meet."""
+    """Result of a comparison; undecided if the bounds meet."""
 
     SHORTER = "shorter"
     LONGER = "longer"
@@ -30,7 +30,7 @@ class Comparison(StrEnum):
 class Ranking(Generic[K]):
     """Choices from the shortest time to the longest, and those that could not be ranked, each with the reason.
 
-    `is_sure` says that the first one's bounds end before those of every other one begin.
+    `is_sure` means that the first one's bounds end before those of every other one begin.
     """
 
     order: tuple[K, ...]
@@ -39,7 +39,7 @@ class Ranking(Generic[K]):
 
 
 def compare(one: Estimate, other: Estimate) -> Comparison:
-    """Return whether one is surely shorter or longer than the other; raise EstimateError if they cannot be compared."""
+    """Return whether one is certainly shorter or longer than the other; raise EstimateError if not comparable."""
     if (problem := _incomparable(one, other)) is not None:
         raise EstimateError(problem)
     if one.times[2] < other.times[0]:
@@ -48,9 +48,9 @@ def compare(one: Estimate, other: Estimate) -> Comparison:
 
 
 def rank(choices: Mapping[K, Estimate]) -> Ranking[K]:
-    """Return choices by their seconds, the firmer first where they are equal, then as given.
+    """Rank choices by seconds; ties go to the firmer one, then to the given order.
 
-    Of several groups that cannot be compared the one with most choices is ranked, the firmer of two equally large.
+    If there are several groups that are not comparable, the largest is ranked, the firmer of two equally large.
     """
     group = _largest_group(list(choices.values()))
     ranked = [key for key, estimate in choices.items() if group is not None and _incomparable(group, estimate) is None]
@@ -65,9 +65,9 @@ def rank(choices: Mapping[K, Estimate]) -> Ranking[K]:
 
 
 def _largest_group(estimates: list[Estimate]) -> Estimate | None:
-    """Return one of those that most can be compared with, and those with one another.
+    """Return an estimate from the largest group of comparable ones.
 
-    What has no baseline can be compared with what has any, so it leads only where nothing has one.
+    An estimate without baseline is comparable with any, so it leads only if none has one.
     """
     known = [estimate for estimate in estimates if estimate.is_known]
     with_baseline = {_is_nominal(estimate) for estimate in known if estimate.baseline is not None}

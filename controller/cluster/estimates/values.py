@@ -1,4 +1,4 @@
-"""How long work takes, as far as that is known."""
+"""Estimates of how long work takes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from controller.cluster.estimates.errors import EstimateError
 
 
 class Basis(StrEnum):
-    """How an estimate is known, from the firmest on.
+    """Basis of an estimate, firmest first.
 
-    measured: this work (or a probe of it) ran there. history: like work ran there before. modelled: a formula over
+    measured: this work (or a probe of it) ran there. history: similar work ran there before. modelled: a formula over
     measured figures. nominal: a data sheet, so nearly always too short. none: nothing is known.
     """
 
@@ -31,7 +31,7 @@ FIRMNESS: Final = tuple(Basis)
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The same work done the plain way, to compare with: what way that is ("one core", "last value"), and its time."""
+    """The same work done the plain way, for comparison: name of that way ("one core", "last value"), and time."""
 
     name: str
     seconds: float
@@ -45,11 +45,11 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How many seconds work takes, and the bounds that the time keeps within as far as is known.
+    """Time that work takes in seconds, with its known bounds.
 
-    `seconds`, `low` and `high` are finite and low <= seconds <= high; all three are None where the basis is none, so
-    that nobody computes with a time that nobody knows. `baseline` is the same work done the plain way. `reasons` are
-    sentences for people, one a line: what it rests on, what was left out; an unknown one says why it is unknown.
+    `seconds`, `low` and `high` are finite and low <= seconds <= high; all three are None if the basis is none, so that
+    nobody computes with an unknown time. `baseline` is the same work done the plain way. `reasons` are sentences for
+    people, one a line: the evidence and what was left out; for an unknown one, why it is unknown.
     """
 
     seconds: float | None
@@ -77,17 +77,17 @@ class Estimate:
 
     @classmethod
     def unknown(cls, *reasons: str) -> Estimate:
-        """Return the estimate of what nobody knows, and why."""
+        """Return an unknown estimate, with the reasons."""
         return cls(None, None, None, Basis.NONE, None, reasons)
 
     @classmethod
     def exactly(cls, seconds: float, basis: Basis, *reasons: str, baseline: Baseline | None = None) -> Estimate:
-        """Return an estimate whose bounds are its time: what a formula gives that says nothing of its error."""
+        """Return an estimate without spread, for formulas that state no error."""
         return cls(seconds, seconds, seconds, basis, baseline, reasons)
 
     @classmethod
     def measured(cls, samples: Sequence[float], *reasons: str, baseline: Baseline | None = None) -> Estimate:
-        """Return the mean of measured times between the shortest and the longest seen (no confidence interval)."""
+        """Return the mean of measured times, bounded by the shortest and the longest (not a confidence interval)."""
         if not samples:
             return cls.unknown("no run has been measured", *reasons)
         low, high = min(samples), max(samples)
@@ -96,19 +96,19 @@ class Estimate:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a time."""
+        """True if the time is known."""
         return self.basis is not Basis.NONE
 
     @property
     def times(self) -> tuple[float, float, float]:
-        """low, seconds, high; raise EstimateError, with the reasons, where they are not known."""
+        """low, seconds, high; raise EstimateError, with the reasons, if they are not known."""
         if self.low is None or self.seconds is None or self.high is None:
             raise EstimateError(f"how long it takes is not known: {'; '.join(self.reasons)}")
         return self.low, self.seconds, self.high
 
     @property
     def ratio(self) -> float | None:
-        """Times as fast as the baseline, above 1 if faster; None where one of both is not known or takes no time."""
+        """Speedup over the baseline, above 1 if faster; None if either time is unknown or zero."""
         if self.baseline is None or not self.seconds:
             return None
         return self.baseline.seconds / self.seconds

@@ -1,4 +1,4 @@
-"""What nodes have and what of it is held: cores, memory, devices in thousandths; whether a request fits, and where."""
+"""Hardware of nodes and shares held of it: cores, memory, devices in thousandths; fitting of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes and what is held of each, as one immutable value."""
+"""Nodes and the shares held of each, as one immutable value."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from controller.cluster.hardware.values import NOTHING, Node, Shares
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes by name, and what is held of those of which anything is; methods return new values.
+    """Nodes by name, and the shares held of them; methods return new values.
 
-    HardwareError for a node that is not there, and for more than a node has.
+    HardwareError for an unknown node, and for more than a node has.
     """
 
     nodes: Mapping[str, Node]
@@ -28,7 +28,7 @@ class Cluster:
 
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> Cluster:
-        """Return a cluster of which nothing is held; raise HardwareError for a name that is there twice."""
+        """Return a cluster with nothing held; raise HardwareError for a duplicate name."""
         found: dict[str, Node] = {}
         for node in nodes:
             if node.name in found:
@@ -43,19 +43,19 @@ class Cluster:
         return node
 
     def held_of(self, name: str) -> Shares:
-        """Return what is held of a node."""
+        """Return the shares held of a node."""
         return self.held.get(self.node(name).name, NOTHING)
 
     def fits(self, name: str, request: Request) -> Refusal | None:
-        """Return why a request does not fit on what is free of a node, None if it fits."""
+        """Return why a request does not fit on a node's free resources, None if it fits."""
         return fits(self.node(name), self.held_of(name), request)
 
     def choose(self, name: str, request: Request) -> Shares:
-        """Return the shares that a request would get of a node; take nothing."""
+        """Return the shares that a request would get of a node, without taking them."""
         return choose(self.node(name), self.held_of(name), request)
 
     def take(self, name: str, shares: Shares) -> Cluster:
-        """Return the cluster in which these shares, too, are held of a node."""
+        """Return the cluster with these shares taken as well."""
         node = self.node(name)
         try:
             held = self.held_of(name) + shares
@@ -65,14 +65,14 @@ class Cluster:
         return self._with(name, held)
 
     def release(self, name: str, shares: Shares) -> Cluster:
-        """Return the cluster in which these shares are free again; raise HardwareError if they were not held."""
+        """Return the cluster with these shares released; raise HardwareError if they were not held."""
         held = self.held_of(name)
         if not held.contains(shares):
             raise HardwareError(f"{name}: {shares} are not held, only {held}")
         return self._with(name, held - shares)
 
     def _with(self, name: str, held: Shares) -> Cluster:
-        # What is passed on was checked when it was taken: only one node has changed.
+        # The rest was checked when it was taken: only one node has changed.
         changed = object.__new__(Cluster)
         object.__setattr__(changed, "nodes", self.nodes)
         object.__setattr__(changed, "held", {**self.held, name: held})

@@ -6,4 +6,4 @@ from controller.common.errors import ControllerError
 
 
 class HardwareError(ControllerError):
-    """A node, a request or what is held of a node is not what it can be; the text names the node and the resource."""
+    """An invalid node, request or share; the text names the node and the resource."""

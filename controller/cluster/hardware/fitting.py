@@ -1,9 +1,9 @@
-"""Whether a request fits on what is free of a node, and which devices it would get.
+"""Fit requests on the free resources of nodes, and choose devices.
 
-Devices are chosen so that the least is left of each: the one with the fewest free thousandths that will do, then the
-one with the least free memory, then the lowest number. Of a request for several kinds or models the one that most
-devices cannot serve chooses first. That finds a place whenever there is one for requests of one kind each; a request
-whose parts compete for the same devices in several sizes may be refused where a cleverer order would have served it.
+Devices are chosen to leave the least of each: the suitable one with the fewest free thousandths, then the one with the
+least free memory, then the lowest number. In a request for several kinds or models the one with the fewest suitable
+devices chooses first. That always finds a place for requests of one kind each if there is one; a request whose parts
+compete for the same devices in several sizes may be refused although another order would have fitted it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.cluster.hardware.values import Device, DeviceShare, Node, Shares
 
 
 def fits(node: Node, held: Shares, request: Request) -> Refusal | None:
-    """Return why a request does not fit beside what is held of a node, None if it fits."""
+    """Return why a request does not fit besides the held shares, None if it fits."""
     missing = [*_cores_and_memory(node, held, request)]
     if request.devices:
         found = _devices(node, held, request)
@@ -25,7 +25,7 @@ def fits(node: Node, held: Shares, request: Request) -> Refusal | None:
 
 
 def choose(node: Node, held: Shares, request: Request) -> Shares:
-    """Return the shares that a request gets beside what is held of a node; raise HardwareError if it does not fit."""
+    """Return the shares that a request gets besides the held ones; raise HardwareError if it does not fit."""
     if (refusal := fits(node, held, request)) is not None:
         raise HardwareError(str(refusal))
     found = _devices(node, held, request)
@@ -43,7 +43,7 @@ def _cores_and_memory(node: Node, held: Shares, request: Request) -> list[Missin
 
 
 def _devices(node: Node, held: Shares, request: Request) -> tuple[DeviceShare, ...] | Missing:
-    """Return the shares of devices, else the first that is missing."""
+    """Return the shares of devices, or the first resource that is missing."""
     free = {device.number: [WHOLE, device.memory_bytes or 0] for device in node.devices}
     for share in held.devices:
         if share.number not in free:
@@ -76,7 +76,7 @@ def _serves(free: list[int], wanted: DeviceRequest) -> bool:
 
 
 def _missing(candidates: list[Device], free: dict[int, list[int]], wanted: DeviceRequest, good: int) -> Missing:
-    """Say what is short: devices that are there at all, their free thousandths, or their free memory."""
+    """Return what is short: matching devices, their free thousandths, or their free memory."""
     enough = [device for device in candidates if free[device.number][0] >= wanted.thousandths]
     if len(enough) >= wanted.count:
         most = max(free[device.number][1] for device in enough)

@@ -1,7 +1,8 @@
-"""How much of what is free of a node's devices is of no use to work of a kind: fragments.
+"""Fragments: free parts of a node's devices that work of a kind cannot use.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
-USENIX ATC 2023. The expected fragments over a mix of typical requests are the sum of `fragments` by their shares.
+USENIX ATC 2023. The expected fragments over a mix of typical requests are the sum of `fragments` weighted by their
+shares.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from controller.cluster.hardware.values import Node, Shares
 def fragments(node: Node, held: Shares, request: Request) -> int:
     """Return the free thousandths of a node's devices that a request of this form cannot use.
 
-    All of them if it does not fit, or asks for no device; else those on devices that have less free than it asks of
-    each, or are of no kind or model that it takes.
+    All of them if it does not fit, or requests no device; else those on devices with less free than it requests of
+    each, or of a kind or model that it does not accept.
     """
     free = {device.number: WHOLE - held.of(device.number).thousandths for device in node.devices}
     if not request.devices or fits(node, held, request) is not None:

@@ -1,4 +1,4 @@
-"""Nodes: of a topology's hosts, and of machines that were discovered."""
+"""Nodes from a topology's hosts and from discovered machines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dataplane.topology.values import DeviceKind, HostNode, Topology
 
 
 def nodes_of(topology: Topology) -> tuple[Node, ...]:
-    """Return the hosts of which the topology says cores, memory or devices, in its order."""
+    """Return the hosts with cores, memory or devices in the topology, in its order."""
     return tuple(node_of(host) for host in topology.hosts if host.cores or host.memory or host.devices)
 
 
 def node_of(host: HostNode, labels: Mapping[str, str] | None = None) -> Node:
-    """Return a host as a node; cores that nobody said are none, so that nothing is placed on a guess."""
+    """Return a host as a node; unspecified cores count as none, so that nothing is placed on a guess."""
     return Node(
         name=host.name,
         cpu_milli=(host.cores or 0) * WHOLE,
@@ -29,7 +29,7 @@ def node_of(host: HostNode, labels: Mapping[str, str] | None = None) -> Node:
 
 
 def node_of_machine(name: str, machine: Machine, labels: Mapping[str, str] | None = None) -> Node:
-    """Return a machine that was discovered as a node: what control groups leave to the process that looked."""
+    """Return a discovered machine as a node, with what control groups grant to the discovering process."""
     grouped = machine.grouped_devices
     return Node(
         name=name,

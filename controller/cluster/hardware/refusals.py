@@ -1,4 +1,4 @@
-"""Why a node cannot take a request: what is missing, and how much."""
+"""Reasons why a node cannot take a request: the missing resources and amounts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A resource of which a node has too little: `wanted` of `unit`, and the `free` that there are."""
+    """A resource that a node lacks: `wanted` of `unit`, of which `free` are available."""
 
     resource: str
     wanted: int
@@ -20,7 +20,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request does not fit, each resource that is short; never empty."""
+    """The reasons why a request does not fit, one per short resource; never empty."""
 
     node: str
     missing: tuple[Missing, ...]

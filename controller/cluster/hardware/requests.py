@@ -1,4 +1,4 @@
-"""What work asks a node for."""
+"""Requests of work to a node."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from controller.cluster.hardware.errors import HardwareError
 from dataplane.topology.values import DeviceKind
 
 WHOLE: Final = 1000
-"""A whole device, in thousandths; a whole core, too."""
+"""A whole device, or a whole core, in thousandths."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """Devices of a kind: `count` of them, of each so many thousandths; less than a whole one only of one device.
+    """Devices of a kind: `count` of them, with some thousandths each; parts of a device only with a count of one.
 
-    `models` are those that will do, all if there are none. `memory_bytes` is of each device; a request that does not
-    say how much it needs (0) is admitted by its thousandths alone. Cores are asked for by `Request.cpu_milli`.
+    `models` are the acceptable ones, empty: all. `memory_bytes` is per device; a request without memory (0) is admitted
+    by its thousandths alone. Cores are requested by `Request.cpu_milli`.
     """
 
     kind: DeviceKind
@@ -35,7 +35,7 @@ class DeviceRequest:
             raise HardwareError("cores are asked for in thousandths of cores, not as devices of kind cpu")
 
     def accepts(self, kind: DeviceKind, model: str) -> bool:
-        """Return whether a device of this kind and model will do."""
+        """Return whether a device of this kind and model is acceptable."""
         return kind is self.kind and (not self.models or model in self.models)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What work holds of one node while it runs: thousandths of cores, memory, devices."""
+    """Resources that work holds of one node while it runs: thousandths of cores, memory, devices."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0
@@ -56,11 +56,11 @@ class Request:
             raise HardwareError(f"{self.cpu_milli} thousandths of cores and {self.memory_bytes} bytes cannot be")
 
     def __add__(self, other: Request) -> Request:
-        """Return what both together ask of one node."""
+        """Return the combined request to one node."""
         return Request(
             self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes, self.devices + other.devices
         )
 
     def times(self, count: int) -> Request:
-        """Return what `count` equal ones ask of one node together."""
+        """Return the combined request of `count` equal ones to one node."""
         return Request(self.cpu_milli * count, self.memory_bytes * count, self.devices * count)

@@ -1,4 +1,4 @@
-"""Nodes as schedulers see them, and what is held of one: integers throughout, so that sums are exact."""
+"""Nodes in the schedulers' form, and shares of them: integers throughout, so that sums are exact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One physical device; `number` counts the node's devices from 0, `memory_bytes` is None where nobody said."""
+    """One physical device; `number` counts the node's devices from 0, `memory_bytes` is None if unknown."""
 
     number: int
     kind: DeviceKind
@@ -26,13 +26,13 @@ class Device:
     rates: tuple[PeakRate, ...] = ()
 
     def peak_ops_per_s(self, number_format: NumberFormat) -> int | None:
-        """Return the most operations a second in a number format, None if nobody said."""
+        """Return the peak operations a second in a number format, None if unknown."""
         return next((rate.ops_per_s for rate in self.rates if rate.format is number_format), None)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceShare:
-    """Of the device with this number so many thousandths and so much of its memory."""
+    """Share of one device: thousandths and memory."""
 
     number: int
     thousandths: int
@@ -41,7 +41,7 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What is held of a node, by one pod or by all of them; one share a device, none empty, in order of number."""
+    """Shares of a node, of one pod or of all; one share per device, none empty, in order of number."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0
@@ -63,11 +63,11 @@ class Shares:
             before = share.number
 
     def __add__(self, other: Shares) -> Shares:
-        """Return what both are together; raise HardwareError where that is more than a device."""
+        """Return the sum; raise HardwareError if it exceeds a device."""
         return self._combined(other, add)
 
     def __sub__(self, other: Shares) -> Shares:
-        """Return what is left without `other`; raise HardwareError where it is not in there."""
+        """Return what is left without `other`; raise HardwareError if it is not contained."""
         return self._combined(other, sub)
 
     def _combined(self, other: Shares, sign: Callable[[int, int], int]) -> Shares:
@@ -85,7 +85,7 @@ class Shares:
         return Shares(sign(self.cpu_milli, other.cpu_milli), sign(self.memory_bytes, other.memory_bytes), devices)
 
     def contains(self, other: Shares) -> bool:
-        """Return whether all of `other` is in here."""
+        """Return whether all of `other` is contained."""
         return (
             other.cpu_milli <= self.cpu_milli
             and other.memory_bytes <= self.memory_bytes
@@ -105,7 +105,7 @@ class Shares:
         return ", ".join(parts)
 
     def of(self, number: int) -> DeviceShare:
-        """Return what is held of a device."""
+        """Return the share of a device."""
         return next((share for share in self.devices if share.number == number), DeviceShare(number, 0))
 
 
@@ -113,7 +113,7 @@ NOTHING: Final = Shares()
 
 
 def in_order(shares: Iterable[DeviceShare]) -> tuple[DeviceShare, ...]:
-    """Return those shares that are of anything, in order of number, as `Shares` has them."""
+    """Return the non-empty shares, in order of number, as `Shares` requires."""
     kept = (share for share in shares if share.thousandths or share.memory_bytes)
     return tuple(sorted(kept, key=lambda share: share.number))
 
@@ -122,8 +122,8 @@ def in_order(shares: Iterable[DeviceShare]) -> tuple[DeviceShare, ...]:
 class Node:
     """A host that can run work, by its name in the topology.
 
-    `devices` are what is handed out in thousandths, in order of their numbers; `processors` say what the cores are,
-    and are not handed out. Memory that is handed out is DRAM (`memory_bytes`); slower media are listed beside it.
+    `devices` are allocated in thousandths, in order of their numbers; `processors` describe the cores, and are not
+    allocated as devices. Allocated memory is DRAM (`memory_bytes`); slower media are listed as well.
     """
 
     name: str
@@ -143,11 +143,11 @@ class Node:
 
     @property
     def memory_bytes(self) -> int:
-        """The DRAM that is handed out."""
+        """Allocatable memory (DRAM)."""
         return sum(medium.capacity_bytes for medium in self.memory if medium.kind is MediumKind.DRAM)
 
     def check(self, held: Shares) -> None:
-        """Raise HardwareError, naming node and resource, where more is held than the node has."""
+        """Raise HardwareError, naming node and resource, if more is held than the node has."""
         for what, some, most in (
             ("thousandths of cores", held.cpu_milli, self.cpu_milli),
             ("bytes of memory", held.memory_bytes, self.memory_bytes),

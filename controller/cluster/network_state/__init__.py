@@ -1,1 +1,1 @@
-"""The network's state as deciders in other processes follow it: one subscription, immutable cost maps, their age."""
+"""The network's state for schedulers in other processes: one subscription, immutable cost maps, their age."""

@@ -1,7 +1,7 @@
-"""Cost maps of now for whoever decides: followed from the collector's feed and the path server's routes.
+"""Current cost maps for schedulers: followed from the collector's feed and the path server's routes.
 
-Both come back after restarts of the other side. While the path server is away its last routes stay in force, as they do
-in switches; while the collector is away the last map grows old and is then refused.
+Both reconnect after restarts of the other side. While the path server is down its last routes stay in force, as they do
+in switches; while the collector is down the last map grows old and is then refused.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from dataplane.topology.values import Topology
 
 LOGGER: Final = logging.getLogger("millrace.network_state")
 _AGAIN_S: Final = 5.0
-"""After an answer that the other side's version explains, it is asked again so much later."""
+"""Delay before retrying after an error due to the other side's version."""
 
 
 class SnapshotFeed(Protocol):
-    """Where snapshots come from: `collectors.feed.client.FeedClient`."""
+    """Source of snapshots: `collectors.feed.client.FeedClient`."""
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
-        """Yield a snapshot at every interval, over restarts."""
+        """Yield a snapshot at every interval, reconnecting after restarts."""
         ...
 
 
 class RouteFeed(Protocol):
-    """Where routes come from: `controller.network.paths.service.client.RouteClient`."""
+    """Source of routes: `controller.network.paths.service.client.RouteClient`."""
 
     def routes(self) -> AsyncIterator[RouteSet]:
-        """Yield the routes in force, then each newer set, over restarts."""
+        """Yield the current routes, then each newer set, reconnecting after restarts."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerStatus:
-    """How following goes: the age of the newest state (ns), None before the first, and what is being waited for."""
+    """Status of a follower: the age of the newest state (ns), None before the first, and what it waits for."""
 
     age_ns: int | None
     version: int
@@ -62,9 +62,9 @@ class FollowerStatus:
 
 
 class CostMapFollower:
-    """Follows the network's state for as long as `run` does; one subscription serves all who ask.
+    """Follows the network's state while `run` runs; one subscription serves all callers.
 
-    `current` and `status` may be called at any time in the event loop of `run`; maps are immutable and may go anywhere.
+    `current` and `status` may be called at any time in the event loop of `run`; maps are immutable and may be shared.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CostMapFollower:
         self._problems: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Follow until cancelled; whatever the other sides do is a problem in `status`, never the end."""
+        """Follow until cancelled; failures of the other sides show up as problems in `status` and never end it."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep("feed", self._watch_feed))
@@ -96,7 +96,7 @@ class CostMapFollower:
             raise
 
     def current(self) -> LiveCosts:
-        """Return the newest map; raise CostMapError, in one line, where there is none that can be believed."""
+        """Return the newest map; raise CostMapError, in one line, if there is none, or none recent enough."""
         try:
             return self._keeper.current(self._clock.now_ns())
         except CostMapError as error:
@@ -104,7 +104,7 @@ class CostMapFollower:
             raise CostMapError(f"{error}; {reasons}" if reasons else str(error)) from None
 
     async def first(self, patience_s: float) -> LiveCosts:
-        """Return a map as soon as there is one to be believed; raise CostMapError after so long without."""
+        """Return a map as soon as one is usable; raise CostMapError after waiting this long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 async with aclosing(self.maps()) as maps:
@@ -113,7 +113,7 @@ class CostMapFollower:
         return self.current()
 
     async def maps(self) -> AsyncGenerator[LiveCosts, None]:
-        """Yield the map in force, if there is one, then each newer one; whoever reads slowly gets the newest only."""
+        """Yield the current map, if there is one, then each newer one; a slow reader gets only the newest."""
         version = 0
         while True:
             changed = self._changed
@@ -126,7 +126,7 @@ class CostMapFollower:
 
     @property
     def status(self) -> FollowerStatus:
-        """How following goes now."""
+        """Current status of the follower."""
         newest = self._keeper.newest
         return FollowerStatus(
             age_ns=self._keeper.age_ns(self._clock.now_ns()),
@@ -137,11 +137,11 @@ class CostMapFollower:
         )
 
     def take_host_links(self, states: Iterable[HostLinkState]) -> None:
-        """Take what hosts have just measured of their own links; PathError for a host that is not there."""
+        """Accept hosts' latest measurements of their own links; PathError for an unknown host."""
         self._keeper.take_host_links(states, self._clock.now_ns())
 
     def note_problem(self, what: str, line: str) -> None:
-        """Take note that `feed` or `routes` are being waited for, and why."""
+        """Record that `feed` or `routes` are being waited for, and why."""
         if what not in self._problems:
             LOGGER.warning("%s", line)
         self._problems[what] = line
@@ -154,7 +154,7 @@ class CostMapFollower:
         return True
 
     async def _keep(self, what: str, watch: Callable[[], Awaitable[None]]) -> None:
-        """Watch for ever: what speaks another version now may be replaced by one that does not."""
+        """Retry forever: a peer with an incompatible version may be replaced by a compatible one."""
         while True:
             try:
                 await watch()
@@ -174,7 +174,7 @@ class CostMapFollower:
             await self._work("routes", partial(self._keeper.take_routes, routes))
 
     async def _work(self, what: str, call: Callable[[], None]) -> None:
-        """Make a map beside the event loop, one at a time, and tell those who wait."""
+        """Build a map outside the event loop, one at a time, and notify those who wait."""
         async with self._working:
             await asyncio.to_thread(call)
         if self._problems.pop(what, None) is not None:
@@ -187,9 +187,9 @@ class CostMapFollower:
 async def follow(
     topology: Topology | CostModel, settings: NetworkStateSettings, *, clock: Clock | None = None
 ) -> AsyncIterator[CostMapFollower]:
-    """Follow the network's state while the block runs; nothing has to be there yet.
+    """Follow the network's state while the block runs; the other sides may come up later.
 
-    Raise FeedError and PathError for addresses that cannot be.
+    Raise FeedError and PathError for invalid addresses.
     """
     model = topology if isinstance(topology, CostModel) else CostModel(topology)
     keeper = CostMapKeeper(model, wants_routes=settings.path_server is not None, stale_after_ns=settings.stale_after_ns)
@@ -215,9 +215,9 @@ async def follow(
 
 
 async def ask(topology: Topology | CostModel, settings: NetworkStateSettings, *, patience_s: float = 10.0) -> LiveCosts:
-    """Return the cost map of now from sides that are there: who is not is an error at once, not waited for.
+    """Return the current cost map from sides that are up: one that is down is an error at once, without waiting.
 
-    Raise FeedError, PathError, or CostMapError for what does not fit the topology.
+    Raise FeedError, PathError, or CostMapError for data that does not fit the topology.
     """
     model = topology if isinstance(topology, CostModel) else CostModel(topology)
     keeper = CostMapKeeper(model, wants_routes=settings.path_server is not None, stale_after_ns=settings.stale_after_ns)
@@ -229,7 +229,7 @@ async def ask(topology: Topology | CostModel, settings: NetworkStateSettings, *,
             asyncio.timeout(patience_s),
             FeedClient(FeedClientSettings(address=settings.feed, tls=settings.tls)) as feed,
         ):
-            await feed.status()  # which, unlike a stream, fails at once when nobody is there
+            await feed.status()  # unlike a stream, this fails at once if the collector is down
             async with aclosing(feed.snapshots(settings.interval_ns)) as snapshots:
                 keeper.observe(await anext(snapshots), 0)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Settings of who follows the network's state."""
+"""Settings for following the network's state."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dataplane.rpc.access.settings import TlsSettings
 
 
 class NetworkStateSettings(Strict, frozen=True):
-    """Where the network's state comes from, and how old it may be."""
+    """Source of the network's state, and its maximum age."""
 
     feed: str = FeedClientSettings().address
     """The collector's feed: unix:PATH or HOST:PORT."""
     path_server: str | None = ADDRESS
-    """The path server: unix:PATH or HOST:PORT; null: there is none, and all packets follow base routes."""
+    """The path server: unix:PATH or HOST:PORT; null: none, all packets follow base routes."""
     tls: TlsSettings | None = None
-    """Certificates for HOST:PORT of both; null: those that the environment names."""
+    """Certificates for HOST:PORT of both; null: those named in the environment."""
     interval_ns: Annotated[int, msgspec.Meta(ge=10_000_000)] = 1_000_000_000
-    """How often a snapshot is taken."""
+    """Interval between snapshots."""
     stale_after_ns: Positive = 10_000_000_000
-    """A figure older than this is not believed, and neither is a cost map when no newer state comes."""
+    """Older figures are ignored, and a cost map is refused if no newer state arrives for this long."""

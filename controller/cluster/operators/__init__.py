@@ -1,6 +1,6 @@
-"""Operators: what a program computes, as a graph of operations with shapes, counts and the data that flows on.
+"""Operators: a program's computation as a graph of operations with shapes, counts and data flows.
 
-Probe tasks are built from such graphs, and the acceleration model places their operators one by one.
+Probe tasks are built from such graphs, and the acceleration model places their operators individually.
 """
 
 from __future__ import annotations

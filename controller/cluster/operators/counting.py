@@ -1,4 +1,4 @@
-"""What is counted of an operator: its work, and what a kind of operators says of it."""
+"""Work of operators: counts, and the definition of operator kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Sizes = Mapping[str, int]
 
 
 class Counting(StrEnum):
-    """What a count of operations is: that of the definition, a convention, or what no algorithm gets below."""
+    """Meaning of a count of operations: by definition, by convention, or a lower bound for any algorithm."""
 
     EXACT = "exact"
     NOMINAL = "nominal"
@@ -19,9 +19,9 @@ class Counting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an execution takes: operations of a unit ("flop", on integers "op", "comparison", ...), bytes read, written.
+    """Work of one execution: operations of a unit ("flop", on integers "op", "comparison", ...), bytes read, written.
 
-    `operations` is None where their number depends on the algorithm, `counting` says what number it is else.
+    `operations` is None if their number depends on the algorithm; otherwise `counting` says what the number means.
     """
 
     operations: int | None
@@ -32,18 +32,18 @@ class Work:
 
     @property
     def intensity(self) -> float | None:
-        """Operations a byte of compulsory traffic (Williams et al., Roofline, CACM 2009), None if not known."""
+        """Operations per byte of compulsory traffic (Williams et al., Roofline, CACM 2009), None if unknown."""
         nbytes = self.read_bytes + self.written_bytes
         return None if self.operations is None or nbytes == 0 else self.operations / nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A known kind: what it computes, the sizes that its shape has, and its work as functions of these.
+    """A known kind: its computation, the sizes in its shape, and its work as functions of these.
 
     `traffic` returns bytes read and written; its second argument is the width of a number in bytes (4 bits are half a
-    byte). `optional` are sizes that a shape may leave out, with what they are then. `source` says where the count is
-    from; kinds that work on rows of tables or on bytes (`of_bytes`) need no number format.
+    byte). `optional` are sizes that a shape may omit, with their defaults. `source` is the reference of the count;
+    kinds that work on rows of tables or on bytes (`of_bytes`) need no number format.
     """
 
     meaning: str

@@ -6,9 +6,9 @@ from controller.common.errors import ControllerError
 
 
 class OperatorError(ControllerError):
-    """An operator or a graph of them is not what it can be; the text names graph and operator.
+    """An invalid operator or graph; the text names graph and operator.
 
-    `at` is where in the graph that is, as a file's path says it (`operators[2].shape`), '' where nobody knows.
+    `at` is the location in the graph as a path in a file (`operators[2].shape`), '' if unknown.
     """
 
     def __init__(self, problem: str, *, at: str = "") -> None:

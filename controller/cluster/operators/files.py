@@ -1,4 +1,4 @@
-"""Files of operator graphs, YAML or JSON: strict, each error with file, line and key; and back."""
+"""Files of operator graphs, YAML or JSON: strict, each error with file, line and key; reading and writing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dataplane.topology.values import NumberFormat
 
 
 class OperatorSpec(Strict, frozen=True):
-    """An operator; `shape` are sizes by name, bytes are whole numbers, `code` is a normalised syntax tree."""
+    """An operator; `shape` are sizes by name, bytes are integers, `code` is a normalised syntax tree."""
 
     name: str
     kind: str
@@ -32,7 +32,7 @@ class OperatorSpec(Strict, frozen=True):
 
 
 class FlowSpec(Strict, frozen=True):
-    """Output of one operator that another one reads, bytes an execution of the reader."""
+    """Output of one operator that another one reads, in bytes per execution of the reader."""
 
     src: str
     dst: str
@@ -40,7 +40,7 @@ class FlowSpec(Strict, frozen=True):
 
 
 class GraphSpec(Strict, frozen=True):
-    """A file; `millrace` is the version of the format."""
+    """A file; `millrace` is the format version."""
 
     millrace: Literal[1]
     name: str
@@ -60,7 +60,7 @@ def loads(text: str, *, file: str = "<text>") -> OperatorGraph:
 
 
 def dumps(graph: OperatorGraph, *, as_json: bool = False) -> str:
-    """Return the graph as text that `loads` reads back as an equal value."""
+    """Return the graph as text that `loads` parses into an equal value."""
     document: dict[str, Any] = {"millrace": 1, "name": graph.name}
     if graph.category:
         document["category"] = graph.category
@@ -72,7 +72,7 @@ def dumps(graph: OperatorGraph, *, as_json: bool = False) -> str:
 
 
 def resolved(name: str, specs: Sequence[OperatorSpec], flows: Sequence[FlowSpec], category: str = "") -> OperatorGraph:
-    """Return the graph that specs describe; raise OperatorError with where among them a value is wrong."""
+    """Return the graph that specs describe; raise OperatorError with the location of an invalid value."""
     operators = []
     for index, operator in enumerate(specs):
         try:

@@ -1,8 +1,8 @@
-"""Known kinds of operators: the sizes that they have, and how much work they are, where that is well defined.
+"""Known operator kinds: their sizes, and their work where that is well defined.
 
-Bytes are the compulsory ones: each operand read once and each result written once, as if caches held all else. Counts
-of operations follow the source that each kind names; where a count depends on the algorithm it is said to be nominal,
-or a lower bound, or there is none.
+Bytes are the compulsory ones: each operand read once and each result written once, as if caches held everything else.
+Counts of operations follow the source that each kind names; a count that depends on the algorithm is marked as nominal,
+or as a lower bound, or omitted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _BITS: Final = {
     known: int("".join(filter(str.isdecimal, known.value))) if known is not NumberFormat.TF32 else 32
     for known in NumberFormat
 }
-"""As they lie in memory: TF32 numbers do in 32 bits."""
+"""Bits in memory: TF32 numbers take 32."""
 
 KINDS: Final[Mapping[str, Kind]] = ALL
-"""Kinds by name; an operator of another one is allowed, and its work is not known."""
+"""Kinds by name; other kinds of operators are allowed, and their work is unknown."""
 
 
 def work_of(operator: Operator) -> Work | None:
-    """Return what one execution of an operator takes, None for a kind that is not known.
+    """Return the work of one execution of an operator, None for an unknown kind.
 
-    Raises OperatorError for sizes that its kind lacks or does not have, and for numbers without a format.
+    Raises OperatorError for missing or unknown sizes, and for numbers without a format.
     """
     if (kind := KINDS.get(operator.kind)) is None:
         return None
@@ -48,12 +48,12 @@ def work_of(operator: Operator) -> Work | None:
 
 @lru_cache(maxsize=256)
 def _needed(kind: str) -> frozenset[str] | None:
-    """Return the sizes of a kind that has these and no others, None for one whose shape may leave some out."""
+    """Return the sizes of a kind if they are exactly these, None if a shape may omit some."""
     return None if KINDS[kind].optional else frozenset(KINDS[kind].sizes)
 
 
 def _unit(operator: Operator, kind: Kind) -> str:
-    """Return what is counted: what is a floating-point operation else is an integer one on integers."""
+    """Return the unit of the count: on integers, floating-point operations count as integer ones."""
     is_integer = operator.number_format is not None and operator.number_format.value.startswith("int")
     return "op" if is_integer and kind.unit == "flop" else kind.unit
 

@@ -1,8 +1,8 @@
-"""Whether two graphs compute the same, whatever their operators are called and in whatever order they stand.
+"""Equality of graphs by their computation, regardless of names and order of operators.
 
-Operators are told apart by colour: a digest of what they compute and how often, refined by the colours of what they
-read of and what reads of them until nothing more is told apart (Weisfeiler and Leman, 1968). Equal graphs have equal
-signatures; graphs whose colours agree though they differ are possible, and `is_same` tells these apart, too.
+Operators get colours: a digest of their computation and count, refined by the colours of their inputs and readers until
+nothing changes (Weisfeiler and Leman, 1968). Equal graphs have equal signatures; different graphs with equal colours
+are possible, and `is_same` tells these apart, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def signature(graph: OperatorGraph) -> str:
-    """Return a digest of what a graph computes: of kinds, shapes, formats, counts and flows, not of names."""
+    """Return a digest of a graph's kinds, shapes, formats, counts and flows; names do not matter."""
     colours = sorted(_colours(graph).values())
     return _digest(graph.category, *colours)
 
@@ -27,8 +27,8 @@ def signature(graph: OperatorGraph) -> str:
 def canonical(graph: OperatorGraph) -> OperatorGraph:
     """Return the graph with operators named by kind and number, in an order that does not depend on names.
 
-    Equal graphs have equal canonical forms as long as operators of the same colour are interchangeable. They are in
-    nearly all graphs; `is_same` is right for the others, too.
+    Equal graphs have equal canonical forms if operators of the same colour are interchangeable. That holds for nearly
+    all graphs; `is_same` is correct for the others, too.
     """
     colours = _individual(graph)
     counts: dict[str, int] = defaultdict(int)
@@ -48,7 +48,7 @@ def is_same(one: OperatorGraph, other: OperatorGraph) -> bool:
     """Return whether two graphs compute the same: exact, by search among operators of equal colour (VF2)."""
     if signature(one) != signature(other):
         return False
-    import networkx  # noqa: PLC0415 - half a second, which few need
+    import networkx  # noqa: PLC0415 - takes half a second, and few need it
 
     matcher = networkx.algorithms.isomorphism.DiGraphMatcher(
         _coloured(one),
@@ -69,7 +69,7 @@ def _colours(graph: OperatorGraph) -> dict[str, str]:
 
 
 def _refined(graph: OperatorGraph, colours: dict[str, str]) -> dict[str, str]:
-    """Return colours that tell apart as much as neighbours' colours do."""
+    """Return colours refined by those of neighbours."""
     classes = len(set(colours.values()))
     while True:
         colours = {
@@ -88,7 +88,7 @@ def _refined(graph: OperatorGraph, colours: dict[str, str]) -> dict[str, str]:
 
 
 def _individual(graph: OperatorGraph) -> dict[str, str]:
-    """Return colours that tell all operators apart: of those that look alike, one after the other is singled out."""
+    """Return a distinct colour for each operator: ties are broken by singling out one at a time."""
     colours = _colours(graph)
     while True:
         alike: dict[str, list[str]] = defaultdict(list)
@@ -103,7 +103,7 @@ def _individual(graph: OperatorGraph) -> dict[str, str]:
 
 
 def _are_twins(graph: OperatorGraph, names: list[str]) -> bool:
-    """Return whether operators of one colour read of the same ones and are read by the same ones."""
+    """Return whether operators of one colour have the same inputs and readers."""
     around = {
         (
             frozenset((flow.src, flow.nbytes) for flow in graph.into[name]),
@@ -115,7 +115,7 @@ def _are_twins(graph: OperatorGraph, names: list[str]) -> bool:
 
 
 def _depth(graph: OperatorGraph) -> dict[str, int]:
-    """Return how many operators lie before each on the longest way."""
+    """Return the length of the longest path to each operator."""
     found: dict[str, int] = {}
     for name in graph.order:
         found[name] = max((found[flow.src] + 1 for flow in graph.into[name]), default=0)

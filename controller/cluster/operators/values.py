@@ -1,4 +1,4 @@
-"""Operators and graphs of them, as frozen values."""
+"""Operators and graphs of them, as immutable values."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dataplane.topology.values import NumberFormat
 
 _WORD: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 MAX_SIZE: Final = 1 << 62
-"""The most of anything that is counted: what a JSON reader, or a C program, still reads exactly as an integer."""
+"""Limit of all counts: JSON readers and C programs still represent it exactly as an integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operation of a program, which it executes `executions` times on operands of the same shape.
+    """An operation that a program executes `executions` times on operands of the same shape.
 
     `kind` is one of `controller.cluster.operators.KINDS` or any other word (letters, digits, - and _). `shape` are
     sizes by name, sorted: make it with `Operator.of`. `input_bytes` are read from outside the graph and `output_bytes`
-    written there, an execution; None for what nobody said. `code` is the normalised syntax tree of a user's own
-    function (`controller.cluster.operators.tracing.normalised`), '' for an operation of a library. `library` is what
-    the program does it with (numpy, scipy, torch, duckdb, python), '' where nobody said: no part of what is computed.
+    written there, per execution; None if unknown. `code` is the normalised syntax tree of a user's own function
+    (`controller.cluster.operators.tracing.normalised`), '' for a library's operation. `library` is the implementation
+    (numpy, scipy, torch, duckdb, python), '' if unknown; it is not part of the computation.
     """
 
     name: str
@@ -62,19 +62,19 @@ class Operator:
         number_format: NumberFormat | None = None,
         executions: int = 1,
     ) -> Operator:
-        """Return an operator of sizes by name, in any order."""
+        """Return an operator with sizes by name, in any order."""
         return cls(name, kind, tuple(sorted(shape.items())), number_format, executions)
 
     @property
     def signature(self) -> str:
-        """What it computes, without its name and how often: equal for operators that do the same work."""
+        """The computation, without name and count: equal for operators that do the same work."""
         sizes = (f"{name}={size}" for name, size in self.shape)
         return " ".join((self.kind, *([self.number_format.value] if self.number_format else ()), *sizes))
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Output of one operator that another one reads, `nbytes` an execution of the reader; None where nobody said."""
+    """Output of one operator that another one reads, `nbytes` per execution of the reader; None if unknown."""
 
     src: str
     dst: str
@@ -83,10 +83,10 @@ class Flow:
 
 @dataclass(frozen=True)
 class OperatorGraph:
-    """A program's operators and the data between them, without circles; OperatorError for one that is not so.
+    """A program's operators and the data between them, without cycles; raises OperatorError if invalid.
 
-    `category` is the class of programs that it belongs to (hpc, ai, sql, ...), '' where nobody said. Between two
-    operators there is at most one flow.
+    `category` is its class of programs (hpc, ai, sql, ...), '' if unknown. Between two operators there is at most one
+    flow.
     """
 
     name: str
@@ -120,12 +120,12 @@ class OperatorGraph:
 
     @cached_property
     def into(self) -> dict[str, tuple[Flow, ...]]:
-        """What each operator reads of others."""
+        """Inputs of each operator from others."""
         return self._flows_by("dst")
 
     @cached_property
     def out_of(self) -> dict[str, tuple[Flow, ...]]:
-        """What others read of each operator."""
+        """Outputs of each operator to others."""
         return self._flows_by("src")
 
     def _flows_by(self, side: str) -> dict[str, tuple[Flow, ...]]:
@@ -136,7 +136,7 @@ class OperatorGraph:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The operators, each after all that it reads of, else in the graph's order; those in a circle are left out."""
+        """Topological order of the operators, ties in the graph's order; those in a cycle are left out."""
         waiting = {name: len(flows) for name, flows in self.into.items()}
         found = [name for name, count in waiting.items() if count == 0]
         for name in found:
@@ -149,7 +149,7 @@ class OperatorGraph:
 
 @lru_cache(maxsize=1024)
 def _is_word(name: str) -> bool:
-    """Return whether a text is a word; the same few stand in all graphs."""
+    """Return whether a text is a word; cached, as all graphs use the same few."""
     return _WORD.fullmatch(name) is not None
 
 

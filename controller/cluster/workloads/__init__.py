@@ -1,1 +1,1 @@
-"""Work: tasks, task graphs, requests for blocks, measured runs; read from published traces or drawn by a seed."""
+"""Work: tasks, task graphs, block requests, measured runs; read from published traces or generated from a seed."""

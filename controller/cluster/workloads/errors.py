@@ -6,4 +6,4 @@ from controller.common.errors import ControllerError
 
 
 class WorkloadError(ControllerError):
-    """A workload is not what it should be; the text names the file and the line, where there is one."""
+    """An invalid workload; the text names the file and the line, if there is one."""

@@ -1,4 +1,4 @@
-"""Workloads drawn by a seed: batches of tasks that arrive by chance, and layered task graphs; the same seed, the same.
+"""Generated workloads: batches of tasks with random arrivals, and layered task graphs; reproducible by seed.
 
 Durations are log-normal, as those of real clusters nearly are; arrivals are a Poisson process.
 """
@@ -23,7 +23,7 @@ _SPREAD: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tasks that arrive at `rate_hz`, run `mean_s` on the average, and of which a share asks for part of a GPU."""
+    """Tasks that arrive at `rate_hz`, run `mean_s` on average, and of which a share requests part of a GPU."""
 
     tasks: int
     rate_hz: float = 1.0
@@ -54,7 +54,7 @@ def batch(family: Batch, seed: int) -> tuple[Task, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """A task graph of layers: each task waits for 1 to `most_before` of the layer before, and reads bytes of each."""
+    """A layered task graph: each task waits for 1 to `most_before` tasks of the previous layer and reads from each."""
 
     layers: int = 4
     width: int = 8
@@ -70,7 +70,7 @@ class Layers:
 
 
 def layered_graph(family: Layers, seed: int) -> TaskGraph:
-    """Return a graph of tasks that can run on a CPU and, most of them, quicker on a GPU."""
+    """Return a graph of tasks that can run on a CPU and, most of them, faster on a GPU."""
     rng = random.Random(f"layers/{seed}")
     tasks, edges = [], []
     before: list[str] = []
@@ -90,5 +90,5 @@ def layered_graph(family: Layers, seed: int) -> TaskGraph:
 
 
 def _duration_ns(rng: random.Random, mean_s: float) -> int:
-    """Draw a duration whose mean is that given."""
+    """Draw a duration with the given mean."""
     return max(1, round(_NS_PER_S * rng.lognormvariate(math.log(mean_s) - _SPREAD**2 / 2, _SPREAD)))

@@ -1,8 +1,8 @@
-"""Readers of the traces that others have published; each names file and line of what it cannot read.
+"""Readers of published traces; errors name file and line.
 
-`openb` is the cluster trace of Alibaba with shared GPUs (2023), its nodes and its pods, `swf` the Standard Workload
-Format of parallel batch systems, `blocks` the block requests of CloudPhysics as libCacheSim has them, `spotri` task
-graphs with CPU and GPU times, `azure_runs` a benchmark's runs on virtual machines, `duty_cycles` how busy devices were.
+`openb` is Alibaba's cluster trace with shared GPUs (2023), its nodes and its pods, `swf` the Standard Workload
+Format of parallel batch systems, `blocks` the block requests of CloudPhysics in libCacheSim's format, `spotri` task
+graphs with CPU and GPU times, `azure_runs` a benchmark's runs on virtual machines, `duty_cycles` the load of devices.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _SPOTRI: Final = ("task", "cpu_s", "gpu_s", "predecessors")
 _RUNS: Final = ("value", "runtime", "starttime", "VM_id")
 _DUTY: Final = ("device", "time_s", "busy")
 _UNKNOWN: Final = -1
-"""What SWF and spotri write for what they do not know."""
+"""Marker of unknown values in SWF and spotri."""
 
 
 def openb_nodes(path: Path) -> Iterator[Node]:
-    """Yield the nodes of an openb list in its order; how much memory their GPUs have is not in it."""
+    """Yield the nodes of an openb list in its order; it does not give their GPUs' memory."""
     for record in read_csv(path, _OPENB_NODES):
         count, model = record.integer("gpu"), record.fields["model"]
         if bool(count) != bool(model):
@@ -57,7 +57,7 @@ def openb_nodes(path: Path) -> Iterator[Node]:
 
 
 def openb_pods(path: Path) -> Iterator[Task]:
-    """Yield the pods of an openb list in its order; times are from the first one's creation."""
+    """Yield the pods of an openb list in its order; times are relative to the first one's creation."""
     first: int | None = None
     for record in read_csv(path, _OPENB):
         created_s = record.integer("creation_time")
@@ -94,10 +94,9 @@ def _openb_request(record: Record) -> Request:
 
 
 def swf_jobs(path: Path) -> Iterator[Task]:
-    """Yield the jobs of a file in the Standard Workload Format; a job's processors are cores, one an instance.
+    """Yield the jobs of a file in the Standard Workload Format; a job's processors are cores, one per instance.
 
-    Jobs whose run time or processors are unknown (-1) are refused, as nothing could be done with them; a requested
-    time that is unknown is None.
+    Jobs with unknown run time or processors (-1) are refused, as they are useless; an unknown requested time is None.
     """
     for record in read_words(path, _SWF, comment=";"):
         processors = record.integer("processors", _UNKNOWN)
@@ -122,7 +121,7 @@ def _at_least_one(record: Record, processors: int) -> int:
 
 
 def block_requests(path: Path) -> Iterator[BlockRequest]:
-    """Yield the requests of a block trace; times are from the first one, by its stamps of whole seconds."""
+    """Yield the requests of a block trace; times are relative to the first one, from timestamps in whole seconds."""
     first: int | None = None
     before = 0
     for record in read_csv(path, _BLOCKS):
@@ -141,7 +140,7 @@ def block_requests(path: Path) -> Iterator[BlockRequest]:
 def spotri_graph(path: Path) -> TaskGraph:
     """Return a task graph: a task's id, CPU seconds, GPU seconds (-1: no GPU can run it) and predecessors by id.
 
-    A line without predecessors may lack the last field. Sizes of edges are not in the file.
+    A line without predecessors may lack the last field. The file has no sizes of edges.
     """
     tasks, edges = [], []
     for record in read_words(path, _SPOTRI, optional=1):
@@ -171,7 +170,7 @@ def azure_runs(path: Path) -> Iterator[Run]:
 
 
 def duty_cycles(path: Path) -> tuple[DutyCycle, ...]:
-    """Return how busy devices were: a CSV file of device, seconds from the beginning, and share of time busy."""
+    """Return the load of devices: a CSV file of device, seconds from the start, and share of time busy."""
     found: dict[str, tuple[list[int], list[float]]] = {}
     for record in read_csv(path, _DUTY):
         times, busy = found.setdefault(record.text("device"), ([], []))

@@ -1,4 +1,4 @@
-"""Text files of records, line by line: every field checked, every error with its file and line."""
+"""Text files of records, line by line: every field is checked, every error names file and line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST: Final = 1e18
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A line's fields by name, and where it stands."""
+    """A line's fields by name, and its location."""
 
     file: str
     line: int
@@ -33,17 +33,17 @@ class Record:
         return WorkloadError(f"{self.file}:{self.line}: {problem}")
 
     def text(self, name: str) -> str:
-        """Return a field that must not be empty."""
+        """Return a non-empty field."""
         if not (value := self.fields[name]):
             raise self.error(f"{name} is empty")
         return value
 
     def integer(self, name: str, least: int = 0) -> int:
-        """Return a whole number that is not less than `least`."""
+        """Return an integer of at least `least`."""
         return self._number(name, int, least)
 
     def real(self, name: str, least: float = 0.0) -> float:
-        """Return a number that is not less than `least`, nor more than 1e18: times in ns of it are numbers still."""
+        """Return a number from `least` to 1e18, so that times in ns are still finite."""
         if (value := self._number(name, float, least)) > MOST:
             raise self.error(f"{name} is {self.fields[name]}, more than {MOST:g}")
         return value
@@ -76,9 +76,9 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
 
 
 def read_words(path: Path, columns: tuple[str, ...], *, optional: int = 0, comment: str = "#") -> Iterator[Record]:
-    """Yield the lines of a file of words between blanks, of which the last `optional` may be missing (and are '').
+    """Yield the lines of a file of blank-separated words, of which the last `optional` may be missing (and are '').
 
-    Empty lines, and those that begin with `comment`, are left out.
+    Empty lines, and those that begin with `comment`, are skipped.
     """
     with _opened(path) as lines:
         for number, line in enumerate(lines, 1):

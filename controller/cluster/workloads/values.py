@@ -1,4 +1,4 @@
-"""Work as schedulers see it, whatever file it came from: what it asks for, when, how long, and what it waits for."""
+"""Work in the schedulers' form, independent of file formats: requests, arrival, duration and dependencies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dataplane.topology.values import DeviceKind
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A piece of work that runs in one place from beginning to end.
+    """A piece of work that runs in one place from start to end.
 
-    `arrival_ns` counts from the workload's beginning. `duration_ns` is how long it runs once it has what it asks for,
-    by kind of device that can run it; None where a file does not say. `limit_ns` is what its user said that it takes
-    at most, `instances` how many equal parts run at the same time.
+    `arrival_ns` counts from the workload's start. `duration_ns` is its run time with the requested resources, by kind
+    of device that can run it; None if a file does not give it. `limit_ns` is the user's time limit, `instances` the
+    number of equal parts that run at the same time.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One task waits for another one, whose output of `nbytes` it reads; None where a file does not say how much."""
+    """A task's dependency on another one, whose output of `nbytes` it reads; None if a file does not give the size."""
 
     src: str
     dst: str
@@ -41,7 +41,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class TaskGraph:
-    """Tasks that wait for one another, without circles; WorkloadError for one that is not so."""
+    """Tasks with dependencies, without cycles; raises WorkloadError if invalid."""
 
     name: str
     tasks: tuple[Task, ...]
@@ -65,7 +65,7 @@ class TaskGraph:
 
     @cached_property
     def before(self) -> dict[str, tuple[Edge, ...]]:
-        """What each task waits for."""
+        """Dependencies of each task."""
         found: dict[str, list[Edge]] = {task.name: [] for task in self.tasks}
         for edge in self.edges:
             found[edge.dst].append(edge)
@@ -73,7 +73,7 @@ class TaskGraph:
 
     @cached_property
     def after(self) -> dict[str, tuple[Edge, ...]]:
-        """What waits for each task."""
+        """Dependents of each task."""
         found: dict[str, list[Edge]] = {task.name: [] for task in self.tasks}
         for edge in self.edges:
             found[edge.src].append(edge)
@@ -81,7 +81,7 @@ class TaskGraph:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The tasks, each after all that it waits for, else in the graph's order; those in a circle are left out."""
+        """Topological order of the tasks, ties in the graph's order; those in a cycle are left out."""
         waiting = {name: len(edges) for name, edges in self.before.items()}
         found = [name for name, count in waiting.items() if count == 0]
         for name in found:
@@ -94,7 +94,7 @@ class TaskGraph:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Tasks that land on one host together and run there at the same time: containers of one script."""
+    """Tasks that run together on one host at the same time: containers of one manifest."""
 
     name: str
     tasks: tuple[Task, ...]
@@ -108,13 +108,13 @@ class Pod:
 
     @property
     def request(self) -> Request:
-        """What all its tasks, with all their instances, hold of the host together."""
+        """Combined request of all its tasks, with all their instances, to the host."""
         return sum((task.request.times(task.instances) for task in self.tasks), Request())
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Pods of which at least `least` have to run at the same time, or none: a gang, such as workers that train."""
+    """Pods of which at least `least` have to run at the same time, or none: a gang, such as training workers."""
 
     name: str
     pods: tuple[Pod, ...]
@@ -128,7 +128,7 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True)
 class BlockRequest:
-    """A request for blocks of a store: at `time_ns` from the beginning, `nbytes` from block `block` on."""
+    """A request for blocks of a store: at `time_ns` from the start, `nbytes` from block `block` on."""
 
     time_ns: int
     block: int
@@ -138,7 +138,7 @@ class BlockRequest:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A measured run of a benchmark on a machine: when it began (ns since 1970), how long it took, what it scored."""
+    """A measured run of a benchmark on a machine: start (ns since 1970), duration and score."""
 
     machine: str
     start_ns: int
@@ -148,7 +148,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class DutyCycle:
-    """How busy a device was: from each of `times_ns` on, the share of time in `busy` (0 to 1), until the next one."""
+    """Load of a device: from each of `times_ns` on, the share of time in `busy` (0 to 1), until the next one."""
 
     name: str
     times_ns: tuple[int, ...]

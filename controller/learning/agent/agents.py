@@ -36,7 +36,7 @@ from dataplane.blas_threads import tell_loaded
 
 View = TypeVar("View")
 Where = Literal["none", "inline", "thread", "process"]
-"""Where an agent trains: not at all, while it decides, beside it in a thread, or in a process."""
+"""Execution mode of training: off, inline with decisions, in a background thread, or in a process."""
 
 _SAVE_WITHIN_S: Final = 60.0
 
@@ -51,7 +51,7 @@ class Agent(Generic[View]):
 
     @property
     def settings(self) -> AgentSettings:
-        """What it was made by."""
+        """Settings that the agent was created with."""
         return self._checkpoint.settings
 
     @property
@@ -61,7 +61,7 @@ class Agent(Generic[View]):
 
     @property
     def status(self) -> Status:
-        """How training stands."""
+        """Status of training."""
         return self.training.status
 
     def decide(self, observation: Observation, view: View) -> Decision:
@@ -108,7 +108,7 @@ class Agent(Generic[View]):
 
 
 class NoTraining:
-    """Weights that stay as they are; experience is not kept."""
+    """Fixed weights; experience is discarded."""
 
     def __init__(self, published: Published) -> None:
         self.published = published
@@ -175,7 +175,7 @@ def _use_one_thread(*, with_torch: bool) -> None:
 
 
 def training_of(checkpoint: Checkpoint, where: Where) -> Training:
-    """Return what trains a checkpoint's network where it is told; LearningError where PyTorch is needed."""
+    """Return the training back end of a checkpoint for this mode; raise LearningError if PyTorch is missing."""
 
     def prepare(weights: WeightSet) -> Inference:
         return inference_of(weights, checkpoint.settings.decisions)

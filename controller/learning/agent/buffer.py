@@ -35,13 +35,13 @@ class Buffer:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.duplicates = 0
-        """How many were dropped because another was the same."""
+        """Number of experiences dropped as duplicates."""
         self._held: OrderedDict[int, _Entry] = OrderedDict()
         self._next = 0
         self._fresh: list[int] = []
         """Those that were not yet compared with the others."""
         self._first: dict[_Identity, int] = {}
-        """Of those that were compared, the number by what makes them the same."""
+        """Number of each compared experience, keyed by what identifies duplicates."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -51,7 +51,7 @@ class Buffer:
 
     @property
     def is_full(self) -> bool:
-        """Whether training may start."""
+        """True once training may start."""
         return len(self._held) == self.capacity
 
     def add(self, experience: Experience) -> None:

@@ -21,9 +21,10 @@ Reason = Literal["", "untrained", "late", "not finite", "does not fit", "close"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was chosen, by whom, why not by the network, by which version, and each action's value where known.
+    """A choice, its source, the reason to bypass the network, the weights' version, and each action's value if known.
 
-    `asked` says whether the fallback was asked of all candidates, `near` of which few it was: it may remember both.
+    `asked` says whether the fallback chose among all candidates, `near` among which near-best ones: it may remember
+    both.
     """
 
     action: int

@@ -1,7 +1,7 @@
-"""What learns: the training network, its optimiser and the buffer, one experience after another.
+"""The learner: training network, optimiser and buffer, fed one experience at a time.
 
 A learner is deterministic under its seed, on one processor with one number of threads: the same experiences in the same
-order give the same weights. Random numbers of PyTorch (dropout) are the learner's own and leave the process's alone.
+order give the same weights. The learner has its own PyTorch random state (dropout) and leaves the process's untouched.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Tensor = Any
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one training step did: after how many decisions, on how many experiences, at which mean loss and error."""
+    """Result of one training step: decisions so far, experiences used, mean loss and mean error."""
 
     decisions: int
     steps: int
@@ -42,7 +42,7 @@ class Progress:
 
 
 class Learner:
-    """Trains on experience; what is published is a copy of the weights, every so many decisions."""
+    """Trains on experience; publishes a copy of the weights every so many decisions."""
 
     def __init__(self, settings: AgentSettings, start: WeightSet, device: str = "cpu") -> None:
         settings.check()
@@ -69,7 +69,7 @@ class Learner:
         self.torch_state = torch.Generator().manual_seed(settings.seed).get_state()
 
     def take(self, experience: Experience) -> WeightSet | None:
-        """Take an experience, train if it is time, and return what is to be published after this decision, if anything.
+        """Take an experience, train if it is time, and return the weights to publish after this decision, if any.
 
         An experience with figures that are not finite, or of observations that do not fit the network, is counted in
         `refused` and not learned from; it is a decision still.

@@ -1,4 +1,4 @@
-"""What an error costs: the specification's, and those that depart from it. Errors are predicted less measured."""
+"""Loss functions: the specification's, and those that depart from it. Errors are predicted minus measured."""
 
 from __future__ import annotations
 

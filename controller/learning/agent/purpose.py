@@ -1,4 +1,4 @@
-"""What an agent was made for: figures of other things have the same form, and mean something else."""
+"""Purpose of an agent: observations for another purpose have the same shape but another meaning."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from controller.learning.errors import LearningError
 from controller.learning.values import Observation
 
 Kind = Literal["nodes", "jobs", "pods", "tasks"]
-"""What is chosen: one of a pool's nodes, of a queue's jobs, of the cluster's nodes for a pod, of centres for a task."""
+"""Kind of action: one of a pool's nodes, of a queue's jobs, of the cluster's nodes for a pod, of centres for a task."""
 
 _NAMES: Final = {"nodes": "nodes of a pool", "jobs": "jobs of a queue", "pods": "pods", "tasks": "tasks"}
 
 
 class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an agent decides, and which figures of an action it is shown beside those that are always there.
+    """Purpose of an agent, and the optional features of an action that it observes.
 
-    `network` are delay and bandwidth, of jobs their waits and sizes; `load` are queues, engines and ports.
+    `network` adds delay and bandwidth, for jobs their waits and sizes; `load` adds queues, engines and ports.
     """
 
     kind: Kind

@@ -48,7 +48,7 @@ class HeldRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class LearnerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a learner goes on from."""
+    """State from which a learner resumes."""
 
     decisions: int
     steps: int
@@ -63,18 +63,19 @@ class LearnerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeciderRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a decider goes on from."""
+    """State from which a decider resumes."""
 
     generator: bytes
     counts: dict[str, int]
 
 
 class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a run of training was: so many episodes had ended, and of the next one these decisions had been taken.
+    """Position of a training run: the number of finished episodes, and the decisions taken so far in the current one.
 
-    `actions` are numbers of 32 bits. `asked` says of each with a byte whether the fallback was asked of all candidates
-    (1), of few (2) or of both (3); `near` has these few, each time a bit an action in whole bytes. `expects` is a
-    checksum of what was seen next: where another thing is seen after the same actions, the input is another one.
+    `actions` are 32-bit numbers. `asked` holds one byte per decision: the fallback was asked to choose among all
+    candidates (1), a few (2) or both (3); `near` holds these few as a bit per action, padded to whole bytes each time.
+    `expects` is a checksum of the next observation: a different one after the same actions means that the input has
+    changed.
     """
 
     input: str
@@ -171,7 +172,7 @@ def checkpoint_from_bytes(data: bytes | memoryview, name: str) -> Checkpoint:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in one step: whoever reads finds the old or the new one."""
+    """Write a checkpoint atomically: readers find the old or the new one."""
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             try:

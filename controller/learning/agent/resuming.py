@@ -22,7 +22,7 @@ from controller.learning.errors import LearningError
 
 
 def learner_record(learner: Learner) -> LearnerRecord:
-    """Return all that a learner goes on from, beside its settings and what it published."""
+    """Return the state from which a learner resumes, besides its settings and published weights."""
     return LearnerRecord(
         learner.decisions,
         learner.steps,

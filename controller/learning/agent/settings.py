@@ -12,7 +12,7 @@ Loss = Literal["criticality", "criticality-through", "huber", "squared"]
 
 
 class NetworkSettings(Strict, frozen=True):
-    """What a network is made of."""
+    """Architecture of a network."""
 
     form: Form = "flat"
     """`flat`: the whole observation one token; `tokens`: a token an action; `dense`: fully connected, to compare."""
@@ -25,13 +25,13 @@ class NetworkSettings(Strict, frozen=True):
     deviation: float = 0.02
     """Standard deviation of the Gaussian that weights start from; biases start at 0, gains of normalisation at 1."""
     quantiles: int = 1
-    """How many quantiles of the value are learned for an action; more than 1 departs: distributional learning."""
+    """Number of quantiles learned for an action's value; more than 1 departs: distributional learning."""
     dense_layers: int = 3
     """Hidden layers of `dense`; their width gives it as many weights as `flat` has with these settings."""
 
 
 class TrainingSettings(Strict, frozen=True):
-    """How a network learns."""
+    """Training of a network."""
 
     discount: float = 0.9
     discount_time_ns: int = 0
@@ -57,41 +57,41 @@ class TrainingSettings(Strict, frozen=True):
     half_steps: int = 0
     """Training steps after which the learning rate is half of what it was; 0: it stays."""
     momentum: float = 0.0
-    """Of SGD."""
+    """Momentum of SGD."""
     clip: float = 0.0
     """Greatest norm of a gradient; 0: none."""
     double: bool = False
-    """Whether the training network chooses the action whose value the published one tells: double DQN."""
+    """Double DQN: the training network picks the action, and the published one supplies its value."""
     prioritised: float = 0.0
     """Power of the last error that an experience is sampled by; 0: all alike."""
     importance: float = 0.4
     """Power of the weights that make up for sampling by error."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of products of matrices in training; bfloat16 departs: where a processor multiplies it; others have float32."""
+    """Precision of matrix products in training; bfloat16 departs and needs processor support, else float32 is used."""
     device: str = "cpu"
-    """Where the training network is, in PyTorch's words; decisions are always taken on a processor."""
+    """PyTorch device of the training network; decisions always run on a CPU."""
     threads: int = 1
-    """Of PyTorch in a process that trains."""
+    """PyTorch threads of a training process."""
     nice: int = 10
-    """How far a process that trains steps back behind others."""
+    """Nice value of a training process."""
     backlog: int = 8192
-    """How many experiences may wait for training; the newest are dropped then, and counted."""
+    """Maximum number of experiences waiting for training; beyond it, new ones are dropped and counted."""
 
 
 class DecisionSettings(Strict, frozen=True):
-    """How decisions are taken."""
+    """Settings of decisions."""
 
     exploration: float = 0.05
     """Probability of a random other candidate than the best one."""
     deadline_ns: int = 3_000_000
-    """When a network's answer is too late and the fallback decides."""
+    """Deadline of the network's answer; after it the fallback decides."""
     margin: float = 0.0
-    """Where the best value is less above that of the fallback's choice, that choice stands: a departure; 0: never."""
+    """The fallback's choice stands unless the best value exceeds its value by this much: a departure; 0: never."""
     tolerance: float = 0.0
     """Among candidates whose values are at most so much below the best one's the fallback chooses: a departure; 0: the
     best one is taken."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Of weights in products of more than 128 hidden; of `tokens` where the processor multiplies bfloat16."""
+    """Precision of weights in products of more than 128 hidden; for `tokens` only if the CPU supports bfloat16."""
 
 
 class AgentSettings(Strict, frozen=True):

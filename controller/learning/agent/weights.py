@@ -52,11 +52,11 @@ class Shape:
 
     @property
     def outputs(self) -> int:
-        """How many numbers come out of a token."""
+        """Number of outputs per token."""
         return self.actions * self.quantiles
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """Return the size of every weight by its name, in the order that they are told in."""
+        """Return the size of every weight by its name, in serialisation order."""
         return _dense_parameters(self) if self.form == "dense" else _transformer_parameters(self)
 
     def fits(self, observation: Observation) -> bool:
@@ -153,7 +153,7 @@ class WeightSet:
 
     @property
     def is_finite(self) -> bool:
-        """Whether every weight is a finite number."""
+        """True if every weight is finite."""
         return all(np.isfinite(array).all() for array in self.arrays.values())
 
     def to_bytes(self) -> bytes:

@@ -36,7 +36,7 @@ class GymEnvironment(Env[Floats, np.int64]):
         self.observation_space = Box(0.0, 1.0, environment.start(0).row.shape, np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
-        """Begin anew; the seed draws where data is, and without one Gymnasium's generator draws the seed."""
+        """Restart; the seed draws where data is, and without one Gymnasium's generator draws the seed."""
         super().reset(seed=seed)
         if options:
             raise LearningError(f"options {sorted(options)} mean nothing here")

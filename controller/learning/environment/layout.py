@@ -1,4 +1,4 @@
-"""A model in the memory that kernels work on: constants, and beside them all that changes in one block."""
+"""A model in the memory that kernels work on: constants, and all mutable state in one block."""
 
 from __future__ import annotations
 

@@ -26,23 +26,23 @@ from controller.learning.errors import LearningError
 from controller.learning.values import Floats
 
 NOWHERE: Final = 0xFFFF_FFFF
-"""The store of an object that nobody has."""
+"""Store of an object that exists nowhere."""
 MOST_SECONDS: Final = 1 << 17
-"""What takes longer, 36 hours, is refused in a system and unreachable in a network: sums of times stay in 63 bits."""
+"""Limit of 36 hours on times: longer is refused in a system, unreachable in a network; sums of times fit 63 bits."""
 LAST_NS: Final = 2 * MOST_TIME_NS
 """No task may end later."""
 BACKLOG_UNIT_NS: Final = 1024
 MOST_BACKLOG_NS: Final = 1 << 34
 """Times for which ports and slots are taken are squared in these units, 17 s at most: sums stay in 63 bits."""
 MOST_LEFT: Final = 1 << 40
-"""What squares grow by is foretold up to so much, the square of a second; prices have `PRICE_BITS` behind the point."""
+"""Maximum predicted growth of squares, the square of a second; prices have `PRICE_BITS` fractional bits."""
 PRICE_BITS: Final = 10
 MOST_PRICE: Final = 1 << 21
 LOAD_UNIT_NS: Final = 1024
 LOAD_BITS: Final = 24
 """A time of the load's features is log2(1 + time / unit) over these bits, 1 from 17 s on; bytes alike."""
 QUEUE_BITS: Final = 8
-"""What is queued is log2(1 + tasks / slots) over these bits."""
+"""Divisor of the queue feature, which is log2(1 + tasks / slots) over these bits."""
 _NS_PER_S: Final = 1_000_000_000
 _LOG_BITS: Final = 64
 """A logarithmic feature is log2(1 + figure) over this."""
@@ -59,11 +59,12 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """What never changes in an episode; nobody writes to it.
+    """Constants of an episode; read-only.
 
-    `stores` are all memories, node by node, each node's fast one first: `fast` has their numbers. In `network` what
-    nothing gets through in time is unreachable. `task_features` are operations, size and is_write of each task,
-    `delay_features` and `bandwidth_features` those of [time, source, destination]. `data_bytes` is all a task uses.
+    `stores` are all memories, node by node, each node's fast one first: `fast` has their numbers. Destinations in
+    `network` that nothing reaches in time are unreachable. `task_features` are operations, size and is_write of each
+    task, `delay_features` and `bandwidth_features` are indexed by [time, source, destination]. `data_bytes` is all data
+    that a task uses.
     """
 
     system: System
@@ -79,7 +80,7 @@ class Model:
 
     @classmethod
     def of(cls, system: System, workload: Workload, settings: PoolSettings) -> Self:
-        """Return the model; raise LearningError for data without room, and for what would take for ever."""
+        """Return the model; raise LearningError for data without room, and for tasks that would never end."""
         workload.check()
         data_bytes = _data_bytes(workload)
         stores, fast = _stores(system)
@@ -124,12 +125,12 @@ class Model:
 
     @property
     def cores(self) -> int:
-        """How many cores of compute units there are."""
+        """Number of compute cores."""
         return sum(engine.cores for node in self.system.nodes for engine in node.engines)
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once at most."""
+        """Maximum number of concurrent tasks."""
         return sum(engine.slots for node in self.system.nodes for engine in node.engines)
 
 

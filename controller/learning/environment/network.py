@@ -1,4 +1,4 @@
-"""What lies between nodes, from cost maps: one, several by time, or flow by flow under matrices of demands."""
+"""Network between nodes, from cost maps: one, several over time, or flow by flow under demand matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.scheduling.simulation.units import MOST_BITS, MOST_BPS, ONE
 from dataplane.topology.demands import DemandMatrix
 
 LEAST_BPS: Final = 1_000_000
-"""What a transfer gets where nothing is free: others make room for it, though not much."""
+"""Minimum rate of a transfer where nothing is free: others make a little room for it."""
 
 
 def of_costs(hosts: Sequence[str], costs: Mapping[int, CostMap], *, least_bps: int = LEAST_BPS) -> Network:

@@ -45,16 +45,16 @@ class PlainPool:
 
     @property
     def actions(self) -> int:
-        """How many nodes have engines."""
+        """Number of nodes with engines."""
         return self.model.system.actions
 
     @property
     def view(self) -> PlainPool:
-        """What heuristics may read: the pool itself."""
+        """State for heuristics: the pool itself."""
         return self
 
     def start(self, seed: int) -> Observation:
-        """Begin anew with the homes that the seed draws; raise LearningError where no task can run at all."""
+        """Restart with the homes that the seed draws; raise LearningError where no task can run at all."""
         self._begin(seed)
         if not self._advance():
             raise nothing_runs(self.refusals)
@@ -343,7 +343,7 @@ class PlainPool:
         return self._squared(plan.forecast.end_ns) - self._squared(slot_ns)
 
     def _foretold_ns(self, action: int, plan: Plan) -> int:
-        """Return what the task is foretold to cost on a node: its response, and what others wait for then."""
+        """Return the predicted cost of the task on a node: its response, and the resulting waits of others."""
         left = self._squared(plan.in_free_ns) - self._squared(self._nodes[action].in_free_ns)
         for node, free_ns in zip(self._nodes, plan.out_free_ns, strict=True):
             left += self._squared(free_ns) - self._squared(node.out_free_ns)
@@ -423,7 +423,7 @@ class PlainPool:
 
     @property
     def candidates(self) -> tuple[bool, ...]:
-        """Which nodes can run the task."""
+        """Nodes that can run the task."""
         return tuple(self._obstacle(node, self.task) is None for node in range(self.actions))
 
     def _way_features(self, action: int) -> tuple[float, float]:

@@ -11,12 +11,12 @@ _SHARE_BITS = 16
 
 
 def transfer_ns(amount: int, per_s: int) -> int:
-    """Return how long so many bits or operations take at so many a second, in ns rounded up."""
+    """Return the time for some bits or operations at a rate per second, in ns rounded up."""
     return -(-amount * _NS_PER_S // per_s)
 
 
 def serving_ns(memory: Memory, bits: int, *, is_write: bool) -> int:
-    """Return how long a memory takes to give or take so many bits."""
+    """Return the time that a memory takes to read or write this many bits."""
     if is_write:
         return memory.write_ns + transfer_ns(bits, memory.write_bps)
     return memory.read_ns + transfer_ns(bits, memory.read_bps)

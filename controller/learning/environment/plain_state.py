@@ -1,4 +1,4 @@
-"""What the plain twin of the pool remembers and plans."""
+"""State and planning of the plain twin of the pool."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a task would run on a node."""
+    """Predicted execution of a task on a node."""
 
     forecast: Forecast
     fetched_ns: int

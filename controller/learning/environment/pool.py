@@ -42,16 +42,16 @@ class Pool:
 
     @property
     def actions(self) -> int:
-        """How many nodes have engines."""
+        """Number of nodes with engines."""
         return self.model.system.actions
 
     @property
     def view(self) -> Pool:
-        """What heuristics may read: the pool itself."""
+        """State for heuristics: the pool itself."""
         return self
 
     def start(self, seed: int) -> Observation:
-        """Begin anew with the homes that the seed draws; raise LearningError where no task can run at all."""
+        """Restart with the homes that the seed draws; raise LearningError where no task can run at all."""
         if self._begun[0] != seed:
             self._begun = (seed, initial(self.model, seed, self._layout))
         self._layout.restore(self._begun[1])
@@ -118,7 +118,7 @@ class Pool:
 
     @property
     def candidates(self) -> tuple[bool, ...]:
-        """Which nodes can run the task."""
+        """Nodes that can run the task."""
         return tuple(self._layout.candidates.tolist())
 
     @property

@@ -1,4 +1,4 @@
-"""What a decision is worth."""
+"""Compute the reward of a decision."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataplane.config import Strict
 
 
 class Placing(StrEnum):
-    """Which of the pool's memories is home of which object."""
+    """Assignment of objects to the pool's memories as their home."""
 
     STRIPED = "striped"
     """One memory after another in turn, the objects in their order."""
@@ -23,30 +23,30 @@ class Placing(StrEnum):
 
 
 class Gain(StrEnum):
-    """What is rewarded."""
+    """Reward function."""
 
     SPECIFICATION = "specification"
     """lambda U + 1 / L, with what is evicted taken off: the specification's."""
     RESPONSE = "response"
     """A departure: minus the response time, which adds up to what mean response is judged by."""
     LOG_RESPONSE = "log-response"
-    """A departure: minus log2(1 + response time), which tells short ones apart beside long ones."""
+    """A departure: minus log2(1 + response time), which keeps short ones distinguishable next to long ones."""
 
 
 class PoolSettings(Strict, frozen=True):
-    """How the pool is used, seen and rewarded; the reward is `rewarding.reward`.
+    """Use, observation and reward of the pool; the reward is `rewarding.reward`.
 
     `utilisation_weight` is the specification's lambda, `eviction_bound` its beta, from -1 to 0. Latencies of the reward
     and responses of `gain` count in `latency_unit_ns`. `network_features` switches the network's delay and bandwidth in
-    what is seen on or off. `load_features` switches seven more figures for every action on, a departure: tasks `queued`
-    over slots; how long the task would `wait` for a slot and `compute`, on the engine on which it would end first;
-    until when the node's ports are taken for what is `arriving` and `leaving`; when what the task misses would be
-    there, `fetching`; and how much must make room for it, `evicting`. With `port_hz` above 0, responses of `gain` have
-    with them what a decision's transfers leave others to wait for, were so many a second to come to each port; with
-    `slot_hz` above 0 what its hold on a slot does, were so many to come to each slot. `foretold` shows, behind the
-    load's figures and with them and the network's alone, what the task would cost by these prices, before evictions.
-    `page_bytes` is the unit of a request's size. With `await_arrival` who needs data that is on its way waits for it,
-    or takes it from where it comes from; without, data is at its new place from the decision that moves it.
+    the observation on or off. `load_features` switches on seven more features per action, a departure: tasks `queued`
+    over slots; how long the task would `wait` for a slot and `compute`, on the engine on which it would end first; how
+    long the node's ports are occupied for `arriving` and `leaving` data; when the task's missing data would be there,
+    `fetching`; and how much data must make room for it, `evicting`. With `port_hz` above 0, responses of `gain` include
+    the wait that a decision's transfers cause for others, at this arrival rate per port; with `slot_hz` above 0 the
+    wait caused by its hold on a slot, at this arrival rate per slot. `foretold` adds, after the load's features and
+    only with them and the network's, the predicted cost of the task by these prices, before evictions. `page_bytes` is
+    the unit of a request's size. With `await_arrival`, a task that needs data in transit waits for it, or reads it from
+    its source; without, data is at its new place from the decision that moves it.
     """
 
     placing: Placing = Placing.SCATTERED

@@ -26,7 +26,7 @@ MOST_TIME_NS: Final = 1 << 60
 
 
 class EngineKind(StrEnum):
-    """What computes; a task says which kinds can run it."""
+    """Compute engine; a task lists the kinds that can run it."""
 
     CPU = "cpu"
     GPU = "gpu"
@@ -43,7 +43,7 @@ ANY_ENGINE: Final = sum(kind.bit for kind in EngineKind)
 
 
 class Medium(StrEnum):
-    """What memory is made of."""
+    """Memory technology."""
 
     DRAM = "dram"
     SCM = "scm"
@@ -52,7 +52,7 @@ class Medium(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Compute units of one kind in a node, each with a chip's peak rates; so many tasks share a unit at most."""
+    """Compute units of one kind in a node, each with a chip's peak rates and a maximum number of concurrent tasks."""
 
     kind: EngineKind
     cores: int
@@ -62,7 +62,7 @@ class Engine:
 
     @property
     def slots(self) -> int:
-        """How many tasks run on it at once."""
+        """Number of concurrent tasks."""
         return self.cores * self.tasks_per_core
 
 
@@ -114,9 +114,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """What lies between nodes, by the time from which it holds: both figures are [time, source, destination].
+    """Network between nodes over time; both arrays are indexed by [time, source, destination].
 
-    Times begin at 0 and rise. A delay is `UNREACHABLE_NS` and a rate is 0 where nothing gets through.
+    Times begin at 0 and rise. Where nothing gets through, the delay is `UNREACHABLE_NS` and the rate 0.
     """
 
     times_ns: Longs
@@ -148,7 +148,7 @@ class System:
 
     @property
     def actions(self) -> int:
-        """How many nodes have engines."""
+        """Number of nodes with engines."""
         return sum(bool(node.engines) for node in self.nodes)
 
 

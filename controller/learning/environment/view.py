@@ -1,4 +1,4 @@
-"""What the environment lets be read of its state, and how it refuses."""
+"""Readable state of the environment, and its refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.learning.errors import LearningError
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When a task would start, have its data and end."""
+    """Predicted start, data arrival and end of a task."""
 
     start_ns: int
     served_ns: int
@@ -22,20 +22,20 @@ class Forecast:
 
 
 class Refusal(IntEnum):
-    """Why a task is never decided on: of all nodes the reason of the one that comes nearest to running it."""
+    """Reason why a task is never decided on: that of the node that comes nearest to running it."""
 
     NO_ENGINE = 1
     """No node that is there has an engine that can run it."""
     NO_DATA = 2
     """Nobody has what it reads, or nothing leads there."""
     NO_ROOM = 3
-    """What it uses does not fit into fast memory."""
+    """The task's data does not fit into fast memory."""
     AFTER_REFUSED = 4
     """A task that it comes after is refused."""
 
 
 class PoolView(Protocol):
-    """What heuristics and oracles may read; all of it is of now, and foretelling changes nothing."""
+    """Readable state for heuristics and oracles; always current, and predictions change nothing."""
 
     @property
     def model(self) -> Model:
@@ -49,12 +49,12 @@ class PoolView(Protocol):
 
     @property
     def now_ns(self) -> int:
-        """When: the task is ready now."""
+        """Current time; the task is ready now."""
         ...
 
     @property
     def candidates(self) -> tuple[bool, ...]:
-        """Which nodes can run the task."""
+        """Nodes that can run the task."""
         ...
 
     def foretell(self, action: int) -> Forecast:

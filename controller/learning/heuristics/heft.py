@@ -151,7 +151,7 @@ class _Ways:
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """Return the ways as they are at first; within a node nothing takes time, and a closed way for ever."""
+        """Return the initial paths; within a node nothing takes time, and a closed path takes forever."""
         network = model.network
         is_open = network.delay_ns[0] >= 0
         delay_ns = np.where(is_open, network.delay_ns[0], _CLOSED_NS).astype(np.float64)
@@ -162,7 +162,7 @@ class _Ways:
         return cls(delay_ns, ns_a_byte, float(delay_ns[is_open].sum()) / count, float(ns_a_byte.sum()) / count)
 
     def from_node(self, node: int, nbytes: int) -> Figures:
-        """Return how long so many bytes of a node are on their way to each node."""
+        """Return the transfer time of this many bytes from a node to each node."""
         found: Figures = self.delay_ns[node] + nbytes * self.ns_a_byte[node]
         return found
 

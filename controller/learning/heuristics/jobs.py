@@ -1,4 +1,4 @@
-"""Rules that choose which of the waiting jobs is next."""
+"""Rules that choose the next of the waiting jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.learning.values import Observation
 
 _NS_PER_S: Final = 1_000_000_000
 Priority = Callable[[Ordering, int], float]
-"""What a job, by its number, is chosen by: the least comes first."""
+"""Priority of a job, by its number; the lowest comes first."""
 
 
 class LeastFirst:

@@ -64,7 +64,7 @@ class LeastLoaded:
 
 
 class DataLocal:
-    """The node that has most of the task's data, on whatever medium; of equals the least loaded."""
+    """The node with most of the task's data, on any medium; among equals the least loaded."""
 
     def __init__(self) -> None:
         self._turns = Turns()
@@ -111,11 +111,11 @@ class EarliestFinish:
 
 
 class ForetoldLocal:
-    """Of the nodes on which a task is foretold to cost little more than the least, the one with most of its data.
+    """Choose the node with most of a task's data among those with nearly the least predicted cost.
 
-    What it costs is the last figure of `load_features` with `foretold`, and `eviction_ns` for each byte that has to
-    make room; up to `near` times the least is little more. Of nodes with as much of the data it takes the one that has
-    given out first what others wait for, of equals the next in turn. All of that is in what is seen.
+    The cost is the last of `load_features` with `foretold`, plus `eviction_ns` for each byte that has to make room; up
+    to `near` times the least counts as nearly the least. Ties on data go to the node whose outbound transfers end
+    first, remaining ties to the next node in turn. The observation contains all of it.
     """
 
     def __init__(self, near: float = 3.0, eviction_ns: float = 1.0) -> None:

@@ -21,12 +21,12 @@ _MOST_EXTENTS: Final = 4096
 
 
 class BlockSettings(Strict, frozen=True):
-    """How a trace becomes a workload.
+    """Conversion of a trace into a workload.
 
-    Stamps are of whole seconds: the requests of a second are spread evenly over it, in their order, and then time runs
-    `time_compression` times as fast. Data is kept and moves in extents of `extent_bytes`; a write replaces the extents
-    that it touches. Each byte of a request costs `operations_per_byte` int operations, such as a checksum's. `requests`
-    are taken from number `first` on, all that follow where it is 0.
+    Stamps are whole seconds: the requests of a second are spread evenly over it, in their order, and then time runs
+    `time_compression` times as fast. Data is stored and moved in extents of `extent_bytes`; a write replaces the
+    extents that it touches. Each byte of a request costs `operations_per_byte` int operations, such as a checksum's.
+    `requests` are taken from number `first` on; 0 takes all that follow.
     """
 
     time_compression: int = 100

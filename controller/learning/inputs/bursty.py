@@ -66,7 +66,7 @@ def bursty_input(seed: int, settings: BurstySettings | None = None) -> PoolInput
 
 
 def _arrivals_ns(rng: random.Random, settings: BurstySettings) -> list[int]:
-    """Return times of a Markov-modulated Poisson process; what is left of a gap when the rate changes is drawn anew."""
+    """Return times of a Markov-modulated Poisson process; the rest of a gap is redrawn when the rate changes."""
     found: list[int] = []
     now_s, is_burst = 0.0, False
     change_s = rng.expovariate(1 / settings.quiet_s)

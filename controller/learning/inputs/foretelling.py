@@ -1,4 +1,4 @@
-"""What jobs will yet wait, if the shortest of those that fit always goes first, by estimates."""
+"""Predict the remaining waits of jobs if the shortest job that fits always goes first, by estimates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 Job = tuple[int, int]
-"""How long a job is thought to run, in ns, and on how many processors."""
+"""Estimated run time of a job, in ns, and its processors."""
 
 
 def foretold_waits_ns(
@@ -59,12 +59,12 @@ def foretold_waits_ns(
 
 
 def _length(job: Job) -> int:
-    """Of equals the oldest goes first, as rules have it."""
+    """Return the estimate; among equals the oldest job goes first, as in the rules."""
     return job[0]
 
 
 def _shadow(free: int, ends: Sequence[tuple[int, int]], needed: int) -> tuple[int, int]:
-    """Return when so many processors are free, and how many more are then."""
+    """Return when this many processors are free, and how many more are free then."""
     for end_ns, processors in sorted(ends):
         free += processors
         if free >= needed:

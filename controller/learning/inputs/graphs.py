@@ -32,13 +32,13 @@ _MOST_NS: Final = 50_000_000_000_000
 
 
 class GraphSettings(Strict, frozen=True):
-    """How a graph becomes a system and a workload.
+    """Conversion of a graph into a system and a workload.
 
-    Its times are divided by `time_compression`. What a task hands on is one object of `edge_bytes`, which all that come
-    after it read, each size times a log-normal factor of mean 1 where `edge_spread`, the standard deviation of its
-    logarithm, is above 0. Tasks without predecessors read an object of that size from the pool. `copies` of the graph
-    arrive as a Poisson process, `interval_ns` apart on the average. Nodes have `cores` of a CPU; every
-    `gpu_every`-th, the first included, has a GPU too.
+    The graph's times are divided by `time_compression`. A task hands on one object of `edge_bytes`, which all its
+    successors read; where `edge_spread`, the standard deviation of the size's logarithm, is above 0, each size is
+    multiplied by a log-normal factor of mean 1. Tasks without predecessors read an object of that size from the pool.
+    `copies` of the graph arrive as a Poisson process, `interval_ns` apart on average. Nodes have `cores` of a CPU;
+    every `gpu_every`-th, the first included, also has a GPU.
     """
 
     time_compression: int = 1000
@@ -107,11 +107,11 @@ def _sized(sizes: list[int], rng: random.Random, settings: GraphSettings) -> int
 
 @dataclass(frozen=True, slots=True)
 class Speedups:
-    """How much faster than a CPU's core a GPU is: with float operations the most, with int operations the least.
+    """Speedups of a GPU over a CPU core: highest with float operations, lowest with int operations.
 
-    Files give a task two times and no operations. Two kinds of operations, of which the GPU is faster at one by the
-    greatest factor between the two times of any task and at the other by the least, can be mixed for each task so that
-    both times come out. A task that no GPU runs has int operations only.
+    Files give a task two times and no operations. The GPU is faster at one kind of operation by the largest ratio of
+    any task's two times, and at the other by the smallest; mixing both kinds for each task then reproduces both its
+    times. A task that no GPU runs has int operations only.
     """
 
     floats: float

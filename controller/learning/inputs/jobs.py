@@ -20,12 +20,11 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class JobSettings(Strict, frozen=True):
-    """How a log becomes jobs on `processors`.
+    """Conversion of a log into jobs on `processors`.
 
-    What a job's user asked for, where the log says it, is its estimate, or its run time if that is longer. Where the
-    log does not say it, the estimate is the run time times a factor drawn evenly from 1 to `estimate_factor`: the
-    f-model, at 1 exact. A run time of 0 counts as 1 s. `jobs` are taken from number `first` on, all that follow where
-    it is 0.
+    The estimate of a job is the run time that its user requested, if the log has it, or the actual run time if longer.
+    Otherwise the estimate is the run time times a factor drawn evenly from 1 to `estimate_factor`: the f-model, exact
+    at 1. A run time of 0 counts as 1 s. `jobs` are taken from number `first` on; 0 takes all that follow.
     """
 
     processors: int = 256

@@ -1,4 +1,4 @@
-"""The environment of batch logs: which of the jobs that wait is next, on processors of one kind, in virtual time."""
+"""The environment of batch logs: choose the next waiting job, on processors of one kind, in virtual time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOG_S: Final = 24
 
 
 class Gain(StrEnum):
-    """What is rewarded."""
+    """Reward function."""
 
     SLOWDOWN = "slowdown"
     """lambda U + 1 / L, the specification's, with L the foretold slowdown: response over run time, of 10 s at least."""
@@ -42,18 +42,17 @@ class Gain(StrEnum):
 
 
 class OrderingSettings(Strict, frozen=True):
-    """How jobs are ordered: `window` of those waiting, the oldest, can be chosen.
+    """Ordering of jobs: the oldest `window` waiting jobs can be chosen.
 
-    With `backfilling`, jobs that fit may go before one that was chosen and waits for processors, as long as that one
-    is not delayed by what estimates say: EASY's rule. With `early` a job is chosen as soon as one waits, and reserved
-    for where none fits; without, decisions fall only when some job of the window fits. With `episode` a run is not the
-    whole log but so many jobs in succession, drawn by its seed; with `at_once` all are submitted at its time 0.
-    `waits_and_sizes` switches the two features that stand in the places of the network's on or off, `job_features` six
-    more in the places of those of the load, and with `foretold`, which needs these, a seventh: by how much all waits
-    together would become longer or shorter. Without `empty_places` there are no more actions than jobs that wait.
-    `utilisation_weight` is lambda; `gain_hours` is how many hours of the other gains count as 1. With
-    `foresight` what is foretold has the jobs that will come in the episode, too, so that nothing but the choice changes
-    it: a reward to learn from, of which what is seen tells nothing.
+    With `backfilling`, jobs that fit may overtake a chosen job that waits for processors, as long as the estimates say
+    that it is not delayed: EASY's rule. With `early` a job is chosen as soon as one waits, and processors are reserved
+    for it if it does not fit; without, decisions fall only when some job of the window fits. With `episode` a run is
+    not the whole log but so many consecutive jobs, drawn by its seed; with `at_once` all are submitted at its time 0.
+    `waits_and_sizes` switches the two features in the network's positions on or off, `job_features` six more in the
+    load's positions, and with `foretold`, which needs these, a seventh: the change in the sum of all waits. Without
+    `empty_places` there are no more actions than waiting jobs. `utilisation_weight` is lambda; `gain_hours` is the
+    number of hours of the other gains that count as 1. With `foresight`, predictions include the jobs yet to come in
+    the episode, so that only the choice changes them: a reward to learn from that the observation does not reveal.
     """
 
     window: int = 128
@@ -86,7 +85,7 @@ class OrderingSettings(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of all jobs: means, and used processor time over all that there was until the end."""
+    """Results over all jobs: means, and processor time used out of the total until the end."""
 
     mean_wait_ns: float
     mean_response_ns: float
@@ -110,12 +109,12 @@ class Ordering:
 
     @property
     def actions(self) -> int:
-        """How many places the window has."""
+        """Size of the window."""
         return self.settings.window
 
     @property
     def view(self) -> Ordering:
-        """What heuristics may read: the environment itself, but not how long jobs really run."""
+        """State for heuristics: the environment itself, without real run times."""
         return self
 
     @property
@@ -125,11 +124,11 @@ class Ordering:
 
     @property
     def places(self) -> Sequence[int]:
-        """Which actions are possible now."""
+        """Actions possible now."""
         return self._places
 
     def start(self, seed: int) -> Observation:
-        """Begin anew, with the jobs that the seed draws where an episode is not the whole log."""
+        """Restart, with the jobs that the seed draws where an episode is not the whole log."""
         self._take(self._drawn(seed))
         self._begin()
         self._advance()

@@ -47,7 +47,7 @@ class Racks(Strict, frozen=True):
     far_bps: int = 10_000_000_000
 
     def network(self, nodes: int) -> Network:
-        """Return the network between so many nodes."""
+        """Return the network between this many nodes."""
         racks = np.arange(nodes) // self.nodes_a_rack
         is_near = racks[:, None] == racks[None, :]
         delay_ns = np.where(is_near, self.near_ns, self.far_ns).astype(np.int64)

@@ -26,7 +26,7 @@ class PoolInput:
 
     @property
     def has_graph(self) -> bool:
-        """Whether tasks wait for others, so that HEFT has something to rank."""
+        """True if tasks wait for others, so that HEFT has something to rank."""
         return bool(self.workload.predecessors.any())
 
     def window(self, first: int, count: int) -> PoolInput:
@@ -74,9 +74,9 @@ def _predecessors(workload: Workload, numbers: range) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graphs:
-    """What was submitted: the graph that each task is of, by its number, and when each graph was.
+    """Submitted graphs: each task's graph, by task number, and each graph's submission time.
 
-    Tasks are of one graph where they come after one another; one that does with none is a graph of its own.
+    Tasks that depend on one another belong to one graph; an independent task is a graph by itself.
     """
 
     of_task: Longs

@@ -1,1 +1,1 @@
-"""What could have been gained by who knows the future: `searching` for decisions, `belady` for evictions alone."""
+"""Upper bounds with knowledge of the future: `searching` for decisions, `belady` for evictions alone."""

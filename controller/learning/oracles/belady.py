@@ -20,7 +20,7 @@ _NEVER: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What fast memories did not have when a task used it, and what was evicted, in one run."""
+    """Misses of fast memories when tasks used data, and bytes evicted, in one run."""
 
     misses: int
     evicted_bytes: int
@@ -76,7 +76,7 @@ def _following(accesses: Sequence[tuple[int, list[int]]]) -> list[list[int]]:
 
 
 class _Cache(Protocol):
-    """What one node's fast memory holds, and which of it goes first."""
+    """Contents of one node's fast memory, and its eviction order."""
 
     def use(self, number: int, following: int) -> None:
         """Note that an object is used, and when next."""

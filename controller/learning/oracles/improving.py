@@ -26,10 +26,10 @@ from dataplane.native import pointer_to
 Figures = npt.NDArray[np.float64]
 
 _PRICES: Final = len(EngineKind) + 2
-"""Of the time for which each kind of engine is held, and ports take in and give out."""
+"""Prices on the time for which each kind of engine is held, and ports take in and give out data."""
 _MOST_PRICE: Final = 256.0
 _WARM, _COLD = 0.01, 0.0003
-"""How much longer a run may be, as a part of the best one, to be gone on from: at first and at last."""
+"""Excess over the best run up to which the search continues from a run, as a fraction: at first and at last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Plays:
-    """How many runs each part of a search plays."""
+    """Number of runs per part of a search."""
 
     prices: int = 2000
     priced: int = 2000
@@ -133,7 +133,7 @@ class _Runs:
 
 
 def _priced(runs: _Runs, plays: int, generator: np.random.Generator) -> _Run:
-    """Return the best run by prices: drawn anew, or near the best ones so far."""
+    """Return the best run by prices: fresh draws, or near the best ones so far."""
     free = np.full(len(runs.pool.model.workload), NONE, np.int64)
     best = runs.play(free, np.zeros(_PRICES))
     for _ in range(plays):

@@ -40,7 +40,7 @@ class Rewindable(Protocol[SavedT]):
 
 
 class Objective(Enum):
-    """What is to be least: all response times together, or the end of the last task."""
+    """Minimised quantity: the sum of all response times, or the end of the last task."""
 
     RESPONSE = "response"
     MAKESPAN = "makespan"
@@ -210,7 +210,7 @@ def _stepped(environment: Rewindable[SavedT], way: _Way[SavedT], action: int) ->
 def replay(
     environment: Rewindable[SavedT], seen: Observation, tasks: int, choose: Callable[[Observation], int]
 ) -> tuple[int, int]:
-    """Return what a rule costs for so many tasks from here on: all responses together, and the last end, in ns."""
+    """Return the cost of a rule for this many tasks from here on: the sum of responses, and the last end, in ns."""
     responses_ns = end_ns = 0
     following: Observation | None = seen
     for _ in range(tasks):

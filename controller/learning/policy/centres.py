@@ -1,4 +1,4 @@
-"""What an agent sees of a task that waits and of compute centres: the pool's six features, and more; a centre each."""
+"""Observation of a waiting task and the compute centres: the pool's six features and more, per centre."""
 
 from __future__ import annotations
 

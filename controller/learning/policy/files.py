@@ -15,7 +15,7 @@ _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def load_own(path: Path) -> Checkpoint:
-    """Return the checkpoint in a file that nobody else can change; raise LearningError, with the file, for others."""
+    """Return the checkpoint in a file that nobody else can change; raise LearningError, naming the file, otherwise."""
     if path.exists():
         _check(path, path, path.stat())
     return load_checkpoint(path)

@@ -1,4 +1,4 @@
-"""What the policies `learned` of pods and of tasks have in common: a network, and how it learns."""
+"""Common part of the `learned` policies of pods and tasks: a network, and its training."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class LearningPolicy:
 
     @property
     def is_learning(self) -> bool:
-        """Whether it wants to be told what comes of decisions."""
+        """True if the policy wants to hear about the results of decisions."""
         return self.settings.learn is not None
 
     @property
     def save_every_s(self) -> float:
-        """How often it is to be saved."""
+        """Interval between saves."""
         return self._learn.save_every_s
 
     @property
     def longest_start_s(self) -> float:
-        """What has not started after so long counts as never started."""
+        """Time after which anything not started counts as never started."""
         return self._learn.longest_start_s
 
     @property
     def awaits_end(self) -> bool:
-        """Whether what is to be learned is known at the end only."""
+        """True if the reward is known only at the end."""
         return self._learn.gain is not Gain.SPECIFICATION
 
     @property
     def standing(self) -> Standing:
-        """How it stands."""
+        """Status of the policy."""
         return self.network.standing
 
     def open(self) -> None:

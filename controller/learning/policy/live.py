@@ -38,22 +38,22 @@ LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS_PER_S: Final = 1_000_000_000
 _SAVE_WITHIN_S: Final = 30.0
 _CLOSE_WITHIN_S: Final = 3.0
-"""Who stops a daemon does not wait for long: what is not told by then stays as it was saved last."""
+"""Time limit for the last save when a daemon stops; if exceeded, the previous save remains."""
 _KEPT: Final = 64
 """Answers: tasks that wait alike are asked about over and over."""
 _MOST_LEFT_OUT: Final = 1024
-"""Of a network that was late once more, twice as many answers are left out as before, up to so many."""
+"""Maximum number of answers to skip: each further late answer of a network doubles the number."""
 Problem = Literal["", "untrained", "late", "not finite", "does not fit"]
 Usual = Callable[[Floats, Bools], int]
-"""What a fallback would choose of some candidates, of equals that of the highest value."""
+"""The fallback's choice among some candidates; among equals, the one of the highest value."""
 
 
 class LearnSettings(Strict, frozen=True):
-    """How a live scheduler learns: what a new agent is, how often it is saved, and what a decision is worth.
+    """Learning in a live scheduler: settings of a new agent, the save interval, and the reward.
 
     The reward is `utilisation_weight` times the utilisation plus `latency_unit_ns` over the time from the request to
-    the start; another `gain` is a departure, by the time to the end. What has not started after `longest_start_s`
-    counts as never started. `network_features` and `load_features` say what else a new agent is shown.
+    the start; another `gain` departs and uses the time to the end. Anything not started after `longest_start_s` counts
+    as never started. `network_features` and `load_features` select further features for a new agent.
     """
 
     agent: AgentSettings = AgentSettings(network=NetworkSettings(form="tokens"))
@@ -105,7 +105,7 @@ class LiveSettings(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What a network says: the value of every action, None where it says nothing, for the problem."""
+    """Answer of a network: the value of every action, or None because of the problem."""
 
     observation: Observation
     version: int
@@ -125,7 +125,7 @@ class Answer:
 
     @property
     def wanted(self) -> int | None:
-        """What the fallback chose, of all or of those that are nearly as good as the best one; None: neither counts."""
+        """The fallback's choice, among all or among near-best candidates; None where neither applies."""
         return self.near if self.usual is None else self.usual
 
     @property
@@ -188,12 +188,12 @@ class LiveNetwork:
 
     @property
     def training(self) -> Training | None:
-        """What trains it, None before it is opened and after it is closed."""
+        """Training back end; None before opening and after closing."""
         return self._training
 
     @property
     def asks_fallback(self) -> bool:
-        """Whether it has to know what the fallback would choose."""
+        """True if the policy needs the fallback's choice."""
         decisions = self._checkpoint.settings.decisions
         return max(decisions.margin, decisions.tolerance) > 0
 
@@ -265,7 +265,7 @@ class LiveNetwork:
         }.get(answer.problem, "")
 
     def decided(self, key: str, answer: Answer, action: int) -> None:
-        """Take note that an action was chosen, by whoever it was: it is compared, and what comes of it is awaited."""
+        """Note that an action was chosen, no matter by whom: compare it, and await its outcome."""
         self._decisions[self._who(answer, action)] += 1
         if answer.problem:
             self._unanswered[answer.problem] += 1
@@ -300,7 +300,7 @@ class LiveNetwork:
 
     @property
     def standing(self) -> Standing:
-        """How it stands; figures of training are those that it told last."""
+        """Status of the policy; training figures are the last ones reported."""
         training = self._training
         status = self._status if training is None else training.status
         version = self._inference.version if training is None else training.published.weights.version
@@ -369,7 +369,7 @@ class LiveNetwork:
 
     @property
     def made_for(self) -> MadeFor:
-        """What it decides, and what it is shown beside the six features."""
+        """Kind of decision, and the features observed besides the six."""
         return self._checkpoint.made_for
 
     def _loaded(self) -> Checkpoint:

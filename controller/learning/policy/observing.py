@@ -1,4 +1,4 @@
-"""What an agent sees of a pod that waits and of the cluster: the pool's six features, and the network's two."""
+"""Observation of a waiting pod and the cluster: the pool's six features, and the network's two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controller.scheduling.framework.values import PendingPod
 from dataplane.topology.values import NumberFormat
 
 _UNKNOWN_BPS: Final = 1_000_000_000
-"""What data is taken to come at where nothing is known of the network."""
+"""Assumed data rate where nothing is known about the network."""
 
 
 def observe(
@@ -87,7 +87,7 @@ def _loads(
 
 @lru_cache(maxsize=4096)
 def _peak(node: Node) -> int:
-    """Return the most operations a second of a node's processors in single precision, 0 where nobody said."""
+    """Return the peak operations per second of a node's processors in single precision, 0 if unknown."""
     return sum(one.peak_ops_per_s(NumberFormat.FP32) or 0 for one in node.processors)
 
 
@@ -107,7 +107,7 @@ class _Stated:
 
 
 def operations_of(operators: tuple[OperatorCount, ...]) -> int:
-    """Return how many operations stated operators take together; 0 for those whose work nobody can count."""
+    """Return the total number of operations of stated operators; those with uncountable work count as 0."""
     return _operations(_Stated(operators)) if operators else 0
 
 

@@ -63,7 +63,7 @@ class Learned(LearningPolicy):
         return reasons_of(self.network, answer, nodes)
 
     def decided(self, key: str, pod: PendingPod, snapshot: Snapshot, nodes: Ids, node: int) -> None:
-        """Take note of which of some nodes a pod got."""
+        """Note the node that a pod got."""
         self.network.decided(key, self._answer(pod, snapshot, nodes), node)
 
     def _answer(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Answer:

@@ -29,7 +29,7 @@ def points_of(answer: Answer, actions: Ids) -> Longs:
 
 
 def usual_of(points: Longs, actions: Ids) -> Usual:
-    """Return what says which of some actions has the most points, of equals that of the highest value."""
+    """Return a function that picks the action with the most points, among equals the one of the highest value."""
     return partial(_usual, points, actions)
 
 

@@ -14,7 +14,7 @@ _LOG_BITS: Final = 64
 _SHARE_BITS: Final = 8
 _TIME_UNIT_NS: Final = 1024
 _TIME_BITS: Final = 36
-"""Times of up to 19 hours are told apart."""
+"""Times up to 19 hours are distinguishable."""
 
 
 def logarithmic(figures: npt.ArrayLike) -> Floats:

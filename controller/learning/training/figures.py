@@ -1,4 +1,4 @@
-"""What came of the decisions of one run of an input."""
+"""Results of the decisions of one run of an input."""
 
 from __future__ import annotations
 

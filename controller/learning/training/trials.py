@@ -91,7 +91,7 @@ class Run(Generic[View]):
 
     @property
     def record(self) -> RunRecord:
-        """Where it is."""
+        """Current position."""
         expects = 0 if self._seen is None else crc32(self._seen.row.tobytes())
         return RunRecord(
             self._given.name,
@@ -106,7 +106,7 @@ class Run(Generic[View]):
         )
 
     def go_on(self, record: RunRecord) -> bool:
-        """Go on where a run was; return False where its episode is not one of this input, and begins anew."""
+        """Resume a run; return False where its episode is not one of this input and starts over."""
         self._episodes, self._decisions = record.episodes, record.decisions
         if not record.actions:
             return True
@@ -254,7 +254,7 @@ class Timed:
         return found
 
     def percentile_ns(self, percent: float) -> float:
-        """Return how long so many in a hundred decisions took at most."""
+        """Return a percentile of the decision times."""
         return float(np.percentile(self.took_ns, percent))
 
 

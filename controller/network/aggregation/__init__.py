@@ -1,1 +1,1 @@
-"""Which switches add up which job, in which of their cells."""
+"""In-network aggregation: assignment of jobs to switches and their cells."""

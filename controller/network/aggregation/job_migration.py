@@ -1,7 +1,7 @@
-"""When a job's tree should be another one, by what the network is like now; and which links nothing crosses any more.
+"""Migration of jobs: when the state of the network calls for another tree, and which links nothing crosses any more.
 
-Pure, and slow to change its mind: another tree must be better by a share, in some rounds one after the other, and a job
-that was asked to move is left alone for a while.
+Pure, and slow to change its mind: another tree must be better by a share, in several consecutive rounds, and a job that
+was asked to move is left alone for a while.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def better_tree(
     taken: Mapping[str, Collection[Block]],
     banned: Collection[str] = (),
 ) -> BetterTree | None:
-    """Return the best tree for a job's members if that costs less than what they have; None where it does not.
+    """Return the best tree for a job's members if it costs less than the present one, else None.
 
-    `taken` has the job's own blocks, too: the tree must be there beside the present one.
+    `taken` includes the job's own blocks: the new tree must fit next to the present one.
     """
     hosts = [worker.host for worker in job.placed.job.workers if worker.host in job.members.workers]
     cells = next(iter(job.placed.blocks.values())).cells
@@ -70,7 +70,7 @@ def better_tree(
 
 
 def dead_links(topology: Topology, snapshot: Snapshot, settings: MoveSettings) -> frozenset[LinkKey]:
-    """Return the links between switches that telemetry says nothing crosses any more, in the direction that is dead."""
+    """Return the links between switches that nothing crosses any more according to telemetry, in the dead direction."""
     found = set()
     for key, link in snapshot.links.items():
         is_silent = settings.dead_link_after_ns is not None and (link.age_ns or 0) > settings.dead_link_after_ns
@@ -95,7 +95,7 @@ class MigrationPolicy:
         self._next = 0
 
     def judged(self, running: Sequence[RunningJob]) -> list[RunningJob]:
-        """Return the jobs that are to be judged in this round: some of them at a time, all of them in turn."""
+        """Return the jobs to judge in this round: some at a time, all of them in turn."""
         numbers = {job.number for job in running}
         self._rounds = {number: rounds for number, rounds in self._rounds.items() if number in numbers}
         self._asked_ns = {number: asked_ns for number, asked_ns in self._asked_ns.items() if number in numbers}
@@ -129,7 +129,7 @@ class MigrationPolicy:
 
 
 def _without_absent(tree: AggregationTree, members: Members) -> AggregationTree:
-    """Return a tree without the places of those who have left."""
+    """Return a tree without the places of workers that have left."""
     children: list[str | Leaf] = []
     for child in tree.children:
         if isinstance(child, Leaf):

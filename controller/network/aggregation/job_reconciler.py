@@ -1,8 +1,8 @@
-"""Reconciles the switches with the jobs that are wanted; a job is installed when the call returns.
+"""Reconciles the switches with the desired jobs; a job is installed when the call returns.
 
-Every call returns when all switches concerned have acknowledged what it wants, and raises ControllerError, which names
-switch and entry, when they have not in time. What a switch refuses is taken back everywhere. A job ends by itself, and
-listeners hear why, when one of its switches stays away too long, or comes back and has no place for it.
+Every call returns when all switches concerned have acknowledged the change, and raises ControllerError, which names
+switch and entry, if they have not in time. A change that a switch refuses is undone everywhere. A job ends by itself,
+and listeners get the reason, when one of its switches stays away too long, or returns without room for it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ LOGGER = logging.getLogger("millrace.jobs")
 
 _LEAST_PATIENCE_NS: Final = 1_000_000_000
 _MISSED_INTERVALS: Final = 3
-"""A state of the network is old after so many intervals without a newer one, and no sooner than after a second."""
+"""Number of intervals without an update after which a state of the network is stale, but at least a second."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class Switches(Protocol):
-    """Who writes to the switches: what is wanted of `AggregationTables`, sooner or later."""
+    """Writer of switches, which get what `AggregationTables` wants sooner or later."""
 
     @property
     def live(self) -> frozenset[str]:
@@ -52,7 +52,7 @@ class Switches(Protocol):
         ...
 
     def problem(self, switch: str) -> str:
-        """Return why a switch is not right, '' if nobody knows."""
+        """Return why a switch is not reconciled, '' if unknown."""
         ...
 
 
@@ -103,7 +103,7 @@ class JobReconciler:
         self._listeners.append(listener)
 
     def aggregator(self, number: int, host: str) -> IPv4Address:
-        """Return where a worker of a job sends to; raise ControllerError for a stranger."""
+        """Return the address that a worker of a job sends to; raise ControllerError for an unknown worker."""
         switch = parent_of(self._jobs.job(number).placed.tree, host)
         return switch_ipv4(self.tables.topology.switch[switch].node_id)
 
@@ -127,9 +127,9 @@ class JobReconciler:
         return job
 
     async def leave(self, number: int, host: str) -> RunningJob:
-        """Return a job that all its switches hold without a member.
+        """Return a job once all its switches hold it without a member.
 
-        ControllerError at the deadline: the change stays wanted, as the others must go on without that worker.
+        ControllerError at the deadline: the change stays wanted, as the others must continue without that worker.
         """
         async with self._lock(number):
             job = self._jobs.leave(number, host)
@@ -144,10 +144,10 @@ class JobReconciler:
             return job
 
     async def move(self, number: int) -> RunningJob:
-        """Return a job of the same members where it is best now, under a number of its own; the one before has ended.
+        """Return a job of the same members at the best place, under a new number; the previous one has ended.
 
-        The same job if it is best where it is. To be called while no worker waits for a result. ControllerError, and
-        the job stays, if it cannot be moved.
+        The same job if its place is best. To be called while no worker waits for a result. ControllerError, and the job
+        stays, if it cannot be moved.
         """
         async with self._lock(number):
             job = self._jobs.job(number)
@@ -233,12 +233,12 @@ class JobReconciler:
             await self._wait_for_progress(progress, min(waits, default=None))
 
     def confirmed(self, switch: str) -> None:
-        """Note that a switch holds what is wanted, as far as it is known."""
+        """Note that a switch holds what is wanted, as far as is known."""
         self._away_since_ns.pop(switch, None)
         self._progressed()
 
     def lost(self, switch: str) -> None:
-        """Note that a switch is gone, or that nobody knows what it holds."""
+        """Note that a switch is gone, or that its contents are unknown."""
         if switch not in self._away_since_ns:
             self._away_since_ns[switch] = self._clock.now_ns()
             self._progressed()
@@ -270,7 +270,7 @@ class JobReconciler:
         return None
 
     async def _until_written(self, job: RunningJob, undo: Callable[[], None] | None = None) -> None:
-        """Return when all switches of a job have it as it is; whatever else happens, `undo` what is wanted."""
+        """Return when all switches hold a job as it is; on any failure, `undo` the change."""
         switches = switches_of(job.placed.tree)
         if undo is not None:
             self._undo[job.number] = undo

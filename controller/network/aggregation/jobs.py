@@ -1,8 +1,8 @@
-"""The jobs that are added up now: what every switch is to hold of them, and which cells are to be cleared before.
+"""Current jobs: the entries that every switch is to hold for them, and the cells to clear first.
 
-Pure bookkeeping: the writer of switches clears what `to_clear` names, says so, asks for `entities`, writes what
-differs, and says by `held` what a switch holds then. A worker that goes keeps its place in the tree until another one
-needs it.
+Pure bookkeeping: the writer of switches clears what `to_clear` names, reports it, asks for `entities`, writes the
+differences, and reports by `held` what a switch then holds. A worker that leaves keeps its place in the tree until
+another one needs it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NONCE_BITS = 64
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job in the switches, and who is in it."""
+    """A job in the switches, and its members."""
 
     placed: PlacedJob
     members: Members
@@ -53,7 +53,7 @@ class Jobs:
         self._running: dict[int, RunningJob] = {}
         self._entities: dict[int, dict[str, Entities]] = {}
         self._leaving: dict[tuple[int, str], str] = {}
-        """Who has left, by job and host, and the switch that may still count him."""
+        """Switch that may still count a worker that has left, by job and host."""
 
     @property
     def running(self) -> tuple[RunningJob, ...]:
@@ -62,7 +62,7 @@ class Jobs:
 
     @property
     def has_repeated_numbers(self) -> bool:
-        """Whether numbers of jobs that have ended have been given to others."""
+        """Return whether numbers of ended jobs have been given to others."""
         return self._registry.given >= NUMBERS
 
     def job(self, number: int) -> RunningJob:
@@ -147,11 +147,11 @@ class Jobs:
             self._entities[number] = job_entities(self._topology, ways, job.placed, job.members)
 
     def taken(self) -> dict[str, list[Block]]:
-        """Return each switch's cells that nobody else can have."""
+        """Return each switch's cells that are taken."""
         return {node.name: self._registry.taken(node.name) for node in self._topology.switches}
 
     def to_clear(self, switch: str) -> dict[int, Block]:
-        """Return the cells in a switch that are to be cleared before it may hold their jobs, by job."""
+        """Return the cells to be cleared in a switch before it may hold their jobs, by job."""
         dirty = (held for held in self._registry.reservations if not held.ended and switch in held.dirty)
         return {held.number: held.blocks[switch] for held in dirty}
 
@@ -165,7 +165,7 @@ class Jobs:
         self._registry.avoid({number for key in held if (number := number_of(key)) is not None} - known)
 
     def held(self, switch: str, held: Entities) -> None:
-        """Note what a switch is known to hold: who is not there leaves cells and places to others."""
+        """Note what a switch is known to hold: absent jobs and workers free their cells and places."""
         counted = {(number_of(key), dict(key.match)["src_addr"]) for key in held if key.table == "aggregation_peers"}
         for (number, host), parent in tuple(self._leaving.items()):
             if parent == switch and (number, int(self._topology.host[host].ipv4)) not in counted:
@@ -184,7 +184,7 @@ class Jobs:
 
 
 def number_of(key: EntityKey) -> int | None:
-    """Return the number of the job that an entry is about, None for anything else."""
+    """Return the number of the job that an entry belongs to, None for anything else."""
     number = dict(key.match).get("job")
     return number if isinstance(number, int) else None
 
@@ -211,7 +211,7 @@ def _with_free_leaf(topology: Topology, job: RunningJob, worker: Worker, leaving
 
 
 def _seated(tree: AggregationTree, host: str, edge: str, vacant: Sequence[str]) -> tuple[AggregationTree, str | None]:
-    """Return a tree with a host in it, at its own switch if that is a leaf, and whose place it has."""
+    """Return a tree that includes a host, at its own switch if that is a leaf, and the previous holder of its place."""
     parent = edge if edge in switches_of(tree) else tree.root
     gone = next((name for name in vacant if parent_of(tree, name) == parent), None)
 

@@ -1,9 +1,9 @@
-"""Where a job is added up: at the root from which its children are near, over links that are not busy.
+"""Placement of a job's sums: at the root closest to its children, over links that are not busy.
 
-Where two workers or more hang on a switch that has room, it is a leaf and sends on one vector instead of many; the
-other workers contribute to the root directly. The best root has the least sum, over its children, of the ways there and
-back; each link counts with its mean delay over the share of it that is free. A root all of whose cells are taken but
-the job's counts twice, so that jobs spread.
+A switch that has room and at least two attached workers becomes a leaf and sends on one vector instead of many; the
+other workers contribute to the root directly. The best root has the least sum, over its children, of the paths there
+and back; each link counts with its mean delay over its free share. A root whose cells are all taken except the job's
+own counts twice, so that jobs spread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataplane.topology.values import Endpoint, LinkKey, Topology
 
 _MOST_SHOWN = 4
 _LEAST_FREE = 0.05
-"""A link that is full counts 20 times its delay, not for ever."""
+"""Smallest free share of a link that counts, so that a full one has 20 times its delay, not an infinite one."""
 
 
 def place(

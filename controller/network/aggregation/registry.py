@@ -1,8 +1,8 @@
-"""Numbers and cells of jobs: who has which, and which cells must be cleared before a switch may know the job.
+"""Registry of jobs' numbers and cells, and of the cells to clear before a switch may get the job.
 
-A switch takes a packet of a job for old or answered by what it remembers under the job's number. Cells are cleared when
-they are assigned, because it is not known what those before did; and they stay taken until the switch is known to hold
-nothing of the job that had them.
+A switch judges whether a packet of a job is old or answered by what it remembers under the job's number. Cells are
+cleared when they are assigned, because their previous contents are unknown; they stay taken until the switch is known
+to hold nothing of the job that had them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.network.aggregation.cells import cells_for, free_block
 from controller.network.tables.aggregation import CELLS, MAX_JOBS, Block
 
 NUMBERS = 0xFFFF
-"""Of jobs, from 1."""
+"""Highest job number; the first is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Registry:
         self._newest = newest
         self._strange: set[int] = set()
         self.given = 0
-        """How many numbers have been given, also those that were withdrawn."""
+        """Number of job numbers given out, including those withdrawn."""
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
@@ -45,7 +45,7 @@ class Registry:
         return tuple(self._held.values())
 
     def taken(self, switch: str) -> list[Block]:
-        """Return a switch's blocks that nobody else can have."""
+        """Return the blocks of a switch that are taken."""
         return [held.blocks[switch] for held in self._held.values() if switch in held.blocks]
 
     def reserve(self, switches: Sequence[str], window: int) -> Reservation:

@@ -17,14 +17,14 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class MoveSettings(Strict, frozen=True):
-    """When a job should be added up elsewhere, and which links are dead."""
+    """Conditions for moving a job to another tree, and for treating links as dead."""
 
     gain: Share = 0.25
     """Another tree must cost less by this share: its links' delays, each over the share of the link that is free."""
     confirm_rounds: Annotated[int, msgspec.Meta(ge=1)] = 3
-    """In so many rounds one after the other."""
+    """... in this many consecutive rounds."""
     hold_down_ns: Ns = 60_000_000_000
-    """For so long a job is not asked to move again."""
+    """A job is not asked to move again for this long."""
     dead_loss: Share = 0.9
     """A link that loses this share of its frames is dead."""
     dead_link_after_ns: Ns | None = None
@@ -32,24 +32,24 @@ class MoveSettings(Strict, frozen=True):
 
 
 class AggregationSettings(Strict, frozen=True):
-    """How switches add up for jobs, and how long the controller waits for them."""
+    """Settings of aggregation in switches, and how long the controller waits for them."""
 
     mark_from_frames: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """From how many frames in a queue on a switch marks packets as congested (ECN); left out, a quarter of its shortest
     queue."""
     report_every: Count = 16
-    """Each switch of a job reports of one in so many items, a power of two, to the collector; 0: of none."""
+    """Each switch of a job reports one item in this many, a power of two, to the collector; 0: none."""
     report_slow_us: Count = 0
     """Also of items for which more time passed between the first contribution and the last; 0: not because of that."""
     deadline_ns: Ns = 5_000_000_000
     """The longest time that switches may take to have a job, or a change of it."""
     dead_after_ns: Ns = 10_000_000_000
-    """A job ends, and its workers are notified, when one of its switches is away for so long."""
+    """A job ends, and its workers are notified, when one of its switches is away for this long."""
 
     interval_ns: Ns = 1_000_000_000
     """From one look at the network's state to the next."""
     moving: MoveSettings = MoveSettings()
-    """When a job should be added up elsewhere."""
+    """Moving of jobs to other trees."""
 
     def check(self) -> None:
         """Raise ControllerError for what no switch can do."""

@@ -1,6 +1,6 @@
-"""What switches hold for the sake of sums: their jobs, and what jobs need of a fabric.
+"""Table entries of switches for aggregation: their jobs, and what jobs need of a fabric.
 
-Ways to the addresses of other switches, no telemetry within packets of sums, marks of congestion, and reports of items.
+Routes to the addresses of other switches, no telemetry inside packets of sums, congestion marks, and item reports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AggregationTables:
         settings.check()
         self.topology, self.settings = topology, settings
         self.dead: frozenset[LinkKey] = frozenset()
-        """Links that nothing is sent over: those that switches say are down, and those that telemetry finds dead."""
+        """Links to avoid: those that switches report as down, and those that telemetry finds dead."""
         self._down: frozenset[LinkKey] = frozenset()
         self._measured: frozenset[LinkKey] = frozenset()
         hops: NextHops = next_hops(topology)
@@ -43,10 +43,10 @@ class AggregationTables:
         self._fixed: dict[str, Entities] = {}
 
     def avoid(self, *, down: Set[LinkKey] | None = None, measured: Set[LinkKey] | None = None) -> bool:
-        """Send nothing over dead links where there is another way; return whether that changes anything.
+        """Avoid dead links if there is another path; return whether that changes anything.
 
-        `down` are links that switches say are down, `measured` those that telemetry finds dead; what is left out stays.
-        Where there is no other way it stays as it was: a link may be taken for dead because nobody hears of it.
+        `down` are links that switches report as down, `measured` those that telemetry finds dead; an omitted one is
+        kept. Without another path routes are kept: a link may be taken for dead because nothing is heard of it.
         """
         self._down = self._down if down is None else frozenset(down)
         self._measured = self._measured if measured is None else frozenset(measured)
@@ -76,11 +76,11 @@ class AggregationTables:
         return {**self.fixed(switch), **jobs, **index(self._reports(jobs))}
 
     def owns(self, key: EntityKey) -> bool:
-        """Return whether nobody else writes an entity."""
+        """Return whether this owner alone writes an entity."""
         return key.table in _TABLES or key.table == CELLS_REGISTER or key.kind is Kind.MULTICAST or key in self._routes
 
     def lacking(self, number: int, switch: str, held: Entities) -> EntityKey | None:
-        """Return what a switch lacks of a job, or should not hold of it, the first of it; None if all is right."""
+        """Return the first difference between a switch and what a job needs there; None if there is none."""
         is_running = any(job.number == number for job in self.jobs.running)
         wanted = self.jobs.entities_of(number).get(switch, {}) if is_running else {}
         for key, entity in reversed([*wanted.items()]):

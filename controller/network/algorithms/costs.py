@@ -1,6 +1,6 @@
-"""What a link costs: 48 bits of delay (ns) and, below, 16 bits of hops, so that one comparison of integers does both.
+"""Link costs: 48 bits of delay (ns) and, below, 16 bits of hops, so that one comparison of integers does both.
 
-Every usable link costs at least one hop: costs are positive, and paths of least cost cannot hold a cycle.
+Every usable link costs at least one hop: costs are positive, so paths of least cost cannot contain a cycle.
 """
 
 from __future__ import annotations

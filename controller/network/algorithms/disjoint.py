@@ -25,7 +25,7 @@ class Backup:
 
     @property
     def disjoint(self) -> bool:
-        """Whether no cable is shared, in either direction: any one cable may break."""
+        """Return whether no cable is shared, in either direction, so that any one cable may break."""
         return self.shared_cables == 0
 
 
@@ -58,7 +58,7 @@ def reverse_rows(table: LinkTable, rows: Ids) -> Ids:
 def _penalised(table: LinkTable, costs: Costs, cables: Ids, inner: Ids, most_cables: int) -> Costs:
     """Return costs in which one shared cable weighs more than all switches, and one shared switch more than any path.
 
-    Where that leaves no room for the costs in 64 bits, their lowest bits go.
+    If that leaves no room for the costs in 64 bits, their lowest bits are dropped.
     """
     usable = costs != FORBIDDEN
     switches = len(table.switches)

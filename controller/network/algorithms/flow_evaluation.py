@@ -1,4 +1,4 @@
-"""Whether flows are well where they are: the kernels that ask it of many at a time, ready to be called."""
+"""Evaluation of many flows at once, whether better paths exist: a callable interface to the kernels."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from controller.network.algorithms.structures import FlowColumns, FlowEvaluation
 from dataplane.native import pointer_to
 
 OPTIMAL, IMPROVABLE, DEAD = 0, 1, 2
-"""What a flow's flag says: no path is better, one is, or the flow's path is dead."""
+"""Values of a flow's flag: no path is better, one is, or the flow's path is dead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluations:
-    """Of flows, by place: delay of the present path and of the best one with room (ns), rate, whether the path is dead.
+    """Results by flow: delay of the present path and of the best one with room (ns), rate, whether the path is dead.
 
-    `possible` is False where there is no such best path. A dead path has no delay, and its best one need not have room.
+    `possible` is False if there is no such best path. A dead path has no delay, and its best one need not have room.
     """
 
     present_ns: Longs

@@ -35,9 +35,9 @@ def shortest_paths(
 def _deviations(  # noqa: PLR0917 - one call, once
     search: PathSearch, costs: Costs, src: int, dst: int, beyond: Costs, found: list[Rows], left_at: int
 ) -> Iterator[tuple[int, Rows, int]]:
-    """Yield, for each place from `left_at` on of the path found last, the best new path that leaves it there.
+    """Yield, for each position from `left_at` on of the path found last, the best new path that leaves it there.
 
-    Up to `left_at` that path is one found before, whose deviations there wait already (Lawler 1972).
+    Up to `left_at` that path coincides with an earlier one, whose deviations there are already queued (Lawler 1972).
     """
     table, last = search.table, found[-1]
     open_costs = costs.copy()
@@ -51,7 +51,7 @@ def _deviations(  # noqa: PLR0917 - one call, once
             open_costs[taken] = kept
             if rest is not None:
                 yield begun + rest.cost, last[:place] + rest.rows, place
-        open_costs[table.entering(switch)] = FORBIDDEN  # nobody comes back to where the path has been
+        open_costs[table.entering(switch)] = FORBIDDEN  # the path may not revisit a switch
         begun += int(costs[row])
         switch = int(table.head[row])
 

@@ -1,4 +1,4 @@
-"""The directed links between a topology's switches as columns: what never changes, and what telemetry says of them."""
+"""The directed links between a topology's switches as columns: fixed properties, and live ones from telemetry."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LinkTable:
         )
 
     def copy(self) -> LinkTable:
-        """Return a table of the same links with live columns of its own."""
+        """Return a table of the same links with its own live columns."""
         live = {name: getattr(self, name).copy() for name in ("delay_ns", "available_bps", "alive")}
         return replace(self, **live)
 

@@ -1,4 +1,4 @@
-"""What the kernels of the path algorithms work on, in memory that Python shares."""
+"""Data structures of the path algorithms' kernels, in memory shared with Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.network.algorithms.link_table import LinkTable
 from dataplane.native import Array, Struct, i64, pointer_to, u8, u32, u64
 
 NO_ENTRY: Final = 0xFFFF_FFFF
-"""Ends a list of a radix heap's entries, and stands for no link."""
+"""Ends a list of a radix heap's entries, and means no link."""
 
 
 class Graph(Struct):
@@ -48,7 +48,7 @@ class Buckets(Struct):
 
 
 class Scratch(Struct):
-    """What one thread needs beside the graph: queues, a list of switches, a mark and a number for each."""
+    """Scratch memory of one thread beyond the graph: queues, a list of switches, a mark and a number for each."""
 
     heap: Heap
     queue: Buckets
@@ -95,7 +95,7 @@ class Workspace:
 
 
 class Changes(Struct):
-    """Links whose costs have changed, and what each cost before; a link stands here once."""
+    """Links whose costs have changed, each once, with their previous costs."""
 
     count: u64
     link: Array[u32]
@@ -103,7 +103,7 @@ class Changes(Struct):
 
 
 class Changed(Struct):
-    """Where repaired trees have changed: (destination, switch), as many as there is room for; `count` counts all."""
+    """Changes in repaired trees: (destination, switch), as many as there is room for; `count` counts all."""
 
     count: u64
     room: u64
@@ -112,9 +112,9 @@ class Changed(Struct):
 
 
 class LinkColumns(Struct):
-    """What a search asks of links: costs, and for searches that need room, loads and which links are the flow's own.
+    """Link data for a search: costs and, if it needs room, loads and which links are the flow's own.
 
-    `own` is scratch memory, all zero between two searches; a relieved link that is one's own costs `relieved_cost`.
+    `own` is scratch memory, all zero between two searches; a flow's own relieved link costs `relieved_cost`.
     Searches that need no room may leave all but `cost` null.
     """
 
@@ -141,7 +141,7 @@ class FlowColumns(Struct):
 
 
 class FlowEvaluations(Struct):
-    """What was found of each flow asked for: costs of its path and of the best with room, its rate, a dead link."""
+    """Results for each flow evaluated: costs of its path and of the best with room, its rate, a dead link."""
 
     present: Array[u64]
     best: Array[u64]

@@ -18,7 +18,7 @@ from controller.network.algorithms.structures import Changed, Changes, Workspace
 from dataplane.native import pointer_to
 
 REPAIR_SHARE = 0.05
-"""Where more of the links have changed than this, computing every tree is quicker than repairing them."""
+"""Share of changed links above which computing every tree is faster than repairing them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ class DestinationTrees:
         return tuple(rows)
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Stop the threads."""
         if self._pool is not None:
             self._pool.shutdown()
 

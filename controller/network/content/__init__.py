@@ -1,1 +1,1 @@
-"""What switches hold of named content."""
+"""Named content in switches."""

@@ -1,4 +1,4 @@
-"""Which names a switch holds copies of: those that were asked for most in the last interval."""
+"""Choice of the names that a switch caches: those requested most in the last interval."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from dataplane.store.names import HotName, Segment
 
 ADVANTAGE: Final = 1.25
-"""By how much more a name must be asked for than one that is held, to take its cell: else two of a kind take turns."""
+"""Factor by which a name must be more popular than a held one to take its cell; keeps equals from alternating."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class HeldName:
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """A name's new cell and the generation that goes with it."""
+    """A name's new cell and its generation."""
 
     segment: Segment
     cell: int
@@ -32,17 +32,16 @@ class Insertion:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What changes; what is evicted goes before what is inserted, which may get its cell."""
+    """Changes to make; evictions precede insertions, which may reuse their cells."""
 
     evicted: tuple[HeldName, ...] = ()
     inserted: tuple[Insertion, ...] = ()
 
 
 def choose(held: Collection[HeldName], hot: Collection[HotName], *, cells: Sequence[int], generation: int) -> Choice:
-    """Return who comes and who goes, the hottest first into what is free, then in place of the least asked for.
+    """Return the insertions and evictions, the hottest names first into free cells, then in place of the least popular.
 
-    `cells` are those that copies may have; `generation` is the first that was never given to anybody: each insertion
-    takes one.
+    `cells` are those that copies may have; `generation` is the first unused one: each insertion takes one.
     """
     there = {one.segment for one in held}
     wanted: dict[Segment, int] = {}

@@ -1,4 +1,4 @@
-"""Names that switches record, as those who ask for them see it: wanted, and there when the call returns."""
+"""Names that switches record, on behalf of callers: a requested name is in place when the call returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataplane.store.names import digest
 
 
 class StoreReconciler:
-    """The store of a fabric whose controller runs; use it on its event loop."""
+    """The store of a running controller's fabric; use it on its event loop."""
 
     def __init__(self, stores: Stores, sync: Callable[[Iterable[str]], None]) -> None:
         """`sync` has switches hold what is wanted now, and `confirmed` called when they do."""
@@ -36,9 +36,9 @@ class StoreReconciler:
         self._progress = asyncio.Event()
 
     async def record(self, wanted: RecordedSettings, *, deadline_s: float = 10.0) -> None:
-        """Return when the server's switch records a name; raise ControllerError, and want it no more, if it does not.
+        """Return when the server's switch records a name; raise ControllerError, and drop the request, if it does not.
 
-        Nobody remembers this over a restart of the controller: who wants it asks again.
+        The request does not survive a restart of the controller: the caller must repeat it.
         """
         switch = self._stores.switch_of(wanted)
         self._stores.record(wanted)

@@ -24,18 +24,18 @@ class RecordedSettings(Strict, frozen=True):
     server: str
     """The host that readers and writers send to: its switch has the name."""
     forward: bool = True
-    """Whether the server gets what is written, too, and acknowledges it; else the switch alone has it."""
+    """Forward writes to the server too, which acknowledges them; otherwise only the switch has them."""
 
 
 class StoreSettings(Strict, frozen=True):
-    """Which content switches hold."""
+    """Content that switches hold."""
 
     producers: Hosts = ()
     """The hosts that serve content: each one's switch keeps copies of what is asked for most."""
     recorded: tuple[RecordedSettings, ...] = ()
     """Names that are kept in switches themselves."""
     interval_ns: Annotated[int, msgspec.Meta(ge=10_000_000)] = 1_000_000_000
-    """How often it is decided which names have copies."""
+    """Interval at which the names to be copied are chosen."""
     threshold: Annotated[int, msgspec.Meta(ge=1, le=MAX_THRESHOLD)] = 2
     """Interests in an interval below which no name is worth a copy."""
     copies: Annotated[int, msgspec.Meta(ge=0, le=CELLS)] = CELLS

@@ -16,10 +16,10 @@ from dataplane.topology.values import Topology
 
 
 class Stores:
-    """What each switch is to hold: copies for the producers that are plugged in at it, and names that it records."""
+    """Desired content of each switch: copies for the producers attached to it, and the names that it records."""
 
     def __init__(self, topology: Topology, settings: StoreSettings) -> None:
-        """Want what settings say; raise ControllerError if they do not fit the topology."""
+        """Apply the settings; raise ControllerError if they do not fit the topology."""
         self.topology, self.settings = topology, settings
         producers: dict[str, dict[int, int]] = {node.name: {} for node in topology.switches}
         for host in settings.producers:

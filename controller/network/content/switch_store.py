@@ -1,7 +1,7 @@
-"""What one switch is to hold of named content, and what to write next; no session, no clock.
+"""Desired named content of one switch, and the next writes; no session, no clock.
 
-Level triggered as the rest of the controller: `connected` takes what the switch holds, `interval` what it has counted,
-`record` and `forget` what is wanted; each time `batches` is what is missing, to be sent in order.
+Level triggered like the rest of the controller: `connected` takes what the switch holds, `interval` what it has
+counted, `record` and `forget` what is wanted; each time `batches` is what is missing, to be sent in order.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Generations:
 
 @dataclass(frozen=True, slots=True)
 class RecordedName:
-    """A name that a switch records: its hash, how many segments, and who may write it."""
+    """A name that a switch records: its hash, number of segments, and permitted writers."""
 
     name: int
     segments: int
@@ -94,7 +94,7 @@ class SwitchStore:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the switch holds nothing of the store, and shall hold nothing."""
+        """Return whether the switch neither holds nor is to hold anything of the store."""
         return not self._producers and not self._names and self.held().placed == {}
 
     @property
@@ -158,7 +158,7 @@ class SwitchStore:
         self._begin(held.interval, now_ns)
 
     def report_hot(self, hot: HotName, now_ns: int) -> None:
-        """Take a name that the switch reports: it has reached the threshold now, and is taken to go on like that."""
+        """Take a reported name: it has just reached the threshold, and is assumed to stay that popular."""
         self._reports += 1
         if hot.producer not in self._producers or hot.segment == MARK:
             self.strangers += 1
@@ -170,7 +170,7 @@ class SwitchStore:
         self._hot[hot.segment] = replace(hot, requests=round(max(hot.requests - 1, 1) / part))
 
     def interval(self, counted: Mapping[Segment, int], now_ns: int) -> None:
-        """Take what the counters of the switch's names say at the end of an interval, and decide who stays."""
+        """Take the counters of the switch's names at the end of an interval, and choose the names to keep."""
         for segment in self._copies:
             now = counted.get(segment, 0) - self._counted.get(segment, 0)
             self.packets[segment] = round((self.packets.get(segment, now) + now) / 2)
@@ -194,10 +194,10 @@ class SwitchStore:
         return dict(self._wanted())
 
     def batches(self) -> list[Batch]:
-        """Return the updates that the switch needs, each to be sent when the one before is acknowledged.
+        """Return the updates that the switch needs, each to be sent when the previous one is acknowledged.
 
-        The mark first, so that no generation is in use that it does not know; then what goes, which may leave its cell
-        to what comes.
+        The mark comes first, so that it covers every generation in use; then removals, which may free cells for
+        insertions.
         """
         wanted = self.wanted()
         marks, goes, comes = list[Update](), list[Update](), list[Update]()
@@ -244,7 +244,7 @@ class SwitchStore:
         return range(min(self._settings.copies, CELLS - len(self._recorded)))
 
     def _place_recorded(self, held: StoreTables) -> None:
-        """Give each recorded segment a cell: the one that it has, else one from the end, whatever copy is there."""
+        """Give each recorded segment a cell: its present one, else one from the end, evicting any copy there."""
         before = {**{key: one for key, one in held.placed.items() if isinstance(one, Recorded)}, **self._recorded}
         self._recorded = {}
         taken = {before[segment].cell for segment in self._wanted_segments() if segment in before}

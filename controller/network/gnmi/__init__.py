@@ -1,1 +1,1 @@
-"""gNMI sessions towards switches: what their ports and hellos are like, and which hellos they say."""
+"""gNMI sessions to switches: the state of their ports and hellos, and the hellos to send."""

@@ -1,4 +1,4 @@
-"""A switch's ports over gRPC: one subscription, beside the P4Runtime session and on the same address.
+"""A switch's ports over gRPC: one subscription, alongside the P4Runtime session and at the same address.
 
 A session lives once: from `run` to its first failure. `PortWatcher` opens one after the other.
 """
@@ -35,14 +35,14 @@ WATCH: Final = "watch ports"
 UNIMPLEMENTED: Final = grpc.StatusCode.UNIMPLEMENTED.name
 
 _UNSERVED_WAIT_S: Final = 60.0
-"""How long a switch that serves no gNMI is left alone: another one may come to its address."""
+"""Wait before asking a switch without gNMI again: another one may take over its address."""
 _CONNECT_S: Final = 1.0
 _CONNECTS_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PortTarget:
-    """A switch as gNMI finds it, and what its ports' hellos are to be."""
+    """A switch's gNMI address, and the hellos wanted on its ports."""
 
     switch: str
     address: str
@@ -52,7 +52,7 @@ class PortTarget:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a session waits: for an answer, between two signs of life, and before hellos are set right again."""
+    """Waits of a session: for an answer, between two signs of life, and before hellos are corrected again."""
 
     timeout_s: float = 10.0
     probe_s: float = 2.0
@@ -169,14 +169,14 @@ class PortWatcher:
         turns: Turns | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Connect in turn with others who have the same `turns`."""
+        """Connect in turn with other users of the same `turns`."""
         self._turns = Turns(1, _CONNECT_S) if turns is None else turns
         self._target, self._observer, self._backoff = target, observer, backoff
         self._patience, self._sleep = patience, sleep
         self._problem = ""
 
     async def run(self) -> None:
-        """Watch until cancelled; a switch that cannot be watched is silent at once, and tried again."""
+        """Watch until cancelled; an unreachable switch counts as silent at once, and is tried again."""
         while True:
             session = PortSession(self._target, self._observer, self._patience, self._turns)
             try:
@@ -191,7 +191,7 @@ class PortWatcher:
                 await self._sleep(_UNSERVED_WAIT_S if error.code == UNIMPLEMENTED else wait_s)
 
     def _note(self, error: SessionError) -> None:
-        """Log a problem, once as long as it is the same."""
+        """Log a problem, once while it stays the same."""
         if error.code == UNIMPLEMENTED:
             problem = f"switch {error.switch}: it serves no gNMI: its ports and hellos are not watched"
         else:
@@ -202,7 +202,7 @@ class PortWatcher:
 
 
 def connection_turns() -> Turns:
-    """Return turns for the watchers of a fabric: all first calls at once would take more time than each has."""
+    """Return turns for the watchers of a fabric: all first calls together would take longer than their timeout."""
     return Turns(_CONNECTS_AT_ONCE, _CONNECT_S)
 
 

@@ -1,4 +1,4 @@
-"""A switch's ports as its gNMI notifications report them, and what is to be set so that their hellos are as wanted.
+"""A switch's ports as its gNMI notifications report them, and the settings that bring their hellos to the wanted ones.
 
 No session and no clock: the session's owner hands over notifications and sends requests.
 """
@@ -52,18 +52,18 @@ _PEER: Final = "bfd/interfaces/interface/peers/peer/state/"
 
 
 def subscription() -> gnmi.SubscribeRequest:
-    """Return the request for all that a mirror is made of: as it is, and each change."""
+    """Return the subscription to everything that a mirror needs: the current state, and each change."""
     wanted = [gnmi.Subscription(path=GNMIPath(path).path, mode=gnmi.SubscriptionMode.ON_CHANGE) for path in _PATHS]
     return gnmi.SubscribeRequest(subscribe=gnmi.SubscriptionList(subscription=wanted, encoding=gnmi.Encoding.PROTO))
 
 
 @dataclass(slots=True)
 class _Interface:
-    """What was reported of an interface: values by path without keys."""
+    """Reported state of an interface: values by path without keys."""
 
     values: dict[str, Value] = field(default_factory=dict)
     reported: PortState | None = None
-    """What this amounted to when it was asked for last."""
+    """Port state derived from the values at the last query."""
 
 
 class PortMirror:
@@ -75,7 +75,7 @@ class PortMirror:
     def take(self, notification: gnmi.Notification) -> list[PortState]:
         """Take a switch's notification; return the ports that have changed, in the order of their numbers.
 
-        Raises SwitchError for what no switch says.
+        Raises SwitchError for an invalid notification.
         """
         touched: set[str] = set()
         for path in notification.delete:
@@ -94,7 +94,7 @@ class PortMirror:
         return sorted(known, key=lambda state: state.port)
 
     def missing(self, wanted: Mapping[int, HelloSettings | None]) -> list[int]:
-        """Return the ports that are to say hello, but are not there."""
+        """Return the ports that should send hellos, but do not exist."""
         there = {state.port for state in self.states()}
         return sorted(port for port, settings in wanted.items() if settings is not None and port not in there)
 

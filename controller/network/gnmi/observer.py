@@ -11,11 +11,11 @@ class PortObserver(Protocol):
     """Gets the state of switches' ports, and each change; must not block."""
 
     def port_changed(self, switch: str, state: PortState) -> None:
-        """Take what a switch says of one of its ports; its times are nanoseconds since 1970."""
+        """Take a switch's report of one of its ports; its times are nanoseconds since 1970."""
         ...
 
     def reachable(self, switch: str) -> None:
-        """Note that a switch reports its ports: all of them at once, then each change."""
+        """Note that a switch reports its ports: first all of them, then each change."""
         ...
 
     def unreachable(self, switch: str) -> None:

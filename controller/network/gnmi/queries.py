@@ -1,4 +1,4 @@
-"""Questions to one switch about its ports, by gNMI: for people at a terminal, beside the controller."""
+"""Queries to one switch about its ports, by gNMI: for users at a terminal, independent of the controller."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def read_ports(address: str, tls: TlsSettings | None = None) -> list[PortS
 
 
 async def watch_ports(address: str, tls: TlsSettings | None = None) -> AsyncIterator[PortState]:
-    """Yield each port as it is, then each change until the switch ends it; raise ControllerError."""
+    """Yield each port's current state, then each change until the switch ends it; raise ControllerError."""
     async with _mirrored(address, tls) as (mirror, more):
         for state in mirror.states():
             yield state

@@ -15,7 +15,7 @@ from dataplane.topology.values import Topology
 
 
 class Hellos(Strict, frozen=True):
-    """How switches that are neighbours find out that the link between them is dead (BFD, RFC 5880)."""
+    """Settings of hellos, by which neighbouring switches detect that their link is dead (BFD, RFC 5880)."""
 
     enabled: bool = True
     """False: no hellos; a dead link that neither end's device reports is not detected."""
@@ -26,7 +26,7 @@ class Hellos(Strict, frozen=True):
 
     @property
     def of_a_port(self) -> HelloSettings | None:
-        """What a port between two switches is to be set to; raise ControllerError for an interval that cannot be."""
+        """Settings for a port between two switches; raises ControllerError for an impossible interval."""
         if not self.enabled:
             return None
         try:
@@ -36,7 +36,7 @@ class Hellos(Strict, frozen=True):
 
 
 def wanted_hellos(topology: Topology, hellos: Hellos) -> Mapping[str, Mapping[int, HelloSettings | None]]:
-    """Return what each switch's ports are to be set to: hellos between switches, none towards hosts."""
+    """Return the settings of each switch's ports: hellos between switches, none towards hosts."""
     settings = hellos.of_a_port
     return {
         node.name: {

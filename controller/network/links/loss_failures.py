@@ -1,9 +1,9 @@
-"""A link fails by loss in two rounds: what one report says, true or forged, empties no link.
+"""Link failures by loss, confirmed over two rounds: a single report, true or forged, takes no link out of use.
 
-A link whose loss reaches `dead_loss` is suspected. It is dead once the packets reported as lost since then, beside
-those that were measured on it, reach `dead_loss` by themselves; so it takes further reports, later on, and a link on
-which enough packets were measured meanwhile: of few, some drops are most. Until then deciders do not see its loss. It
-is dead until the loss is less.
+A link whose loss reaches `dead_loss` is suspected. It is dead once the packets reported as lost since then, relative to
+those measured on it, reach `dead_loss` by themselves; that takes further, later reports, and enough packets measured on
+the link in the meantime: of a few packets, some drops are already most. Until then deciders do not see its loss. It
+stays dead until the loss is lower.
 """
 
 from __future__ import annotations

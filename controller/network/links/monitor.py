@@ -1,4 +1,4 @@
-"""What the daemon does about links that die: ports and switches in; routes around dead links, and their status, out."""
+"""Handling of dead links by the daemon: ports and switches in; routes around dead links, and their status, out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LinkMonitor:
         self.publisher = LinkStatusPublisher(lambda: table.statuses(clock.now_ns()))
 
     def port_changed(self, switch: str, state: PortState) -> None:
-        """Take what a switch says of one of its ports."""
+        """Take a switch's report of one of its ports."""
         self._note(self._table.port_changed(switch, state, self._clock.now_ns()))
 
     def reachable(self, switch: str) -> None:
@@ -55,7 +55,7 @@ class LinkMonitor:
         self._note(self._table.reachable(switch, self._clock.now_ns()))
 
     def unreachable(self, switch: str) -> None:
-        """Note that a switch cannot be asked for its ports: it says nothing of its links, its neighbours do."""
+        """Note that a switch cannot be asked for its ports: its neighbours, not it, report on its links."""
         self._note(self._table.unreachable(switch, self._clock.now_ns()))
 
     async def run(self) -> None:

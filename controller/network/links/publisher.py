@@ -15,14 +15,14 @@ from dataplane.errors import MillraceError
 from dataplane.topology.values import LinkKey
 
 INTERVAL_S: Final = 2.0
-"""How often what is known is sent when nothing changes."""
+"""Interval at which the state is sent when nothing changes."""
 _PATIENCE_S: Final = 5.0
 
 Send = Callable[[Mapping[LinkKey, LinkStatus]], Awaitable[None]]
 
 
 def _nothing(_: str) -> None:
-    """Say nothing of what is well again."""
+    """Ignore a recovery."""
 
 
 class LinkStatusPublisher:
@@ -57,7 +57,7 @@ class LinkStatusPublisher:
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """Who gets the status of links, how, and who hears when that fails."""
+    """Recipient of link statuses: how to reach it, and callbacks for failures."""
 
     name: str
     send: Send

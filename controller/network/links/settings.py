@@ -1,4 +1,4 @@
-"""What a link's death by loss takes, for those who read settings and for those who judge links."""
+"""Conditions for a link's death by loss, shared by readers of settings and judges of links."""
 
 from __future__ import annotations
 

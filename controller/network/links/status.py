@@ -1,10 +1,10 @@
-"""Which links are dead, by what the switches at their ends say of ports and hellos; no session, no clock, no traffic.
+"""Dead links, as the switches at their ends report ports and hellos; no session, no clock, no traffic.
 
-A cable is down, both ways (as BFD has it, RFC 5880 section 6.2), as soon as one of its ends says so: the port is not
-up, or its neighbour was heard and is heard no longer. It is up when every end that can be asked says that it is; where
-nobody can be asked it stays as it was. A switch that does not answer says nothing: its neighbours' hellos show whether
-it still forwards. A cable that comes back is used again only when it has been up for a hold time, so that one that
-comes and goes moves traffic once.
+A cable is down, both ways (as in BFD, RFC 5880 section 6.2), as soon as one of its ends reports it: the port is not up,
+or its neighbour was heard and is heard no longer. It is up when every end that can be asked reports so; while none can
+be asked its state is kept. A switch that does not answer reports nothing: its neighbours' hellos show whether it still
+forwards. A cable that returns is used again only after it has been up for a hold time, so that a flapping one moves
+traffic once.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LinkStatusTable:
         )
 
     def statuses(self, now_ns: int) -> dict[LinkKey, LinkStatus]:
-        """Return what is known of every link; those that nobody has said anything of are absent."""
+        """Return the known state of every link; links without any report are absent."""
         found: dict[LinkKey, LinkStatus] = {}
         for cable in self._cables:
             if cable.condition is not None:
@@ -132,7 +132,7 @@ class LinkStatusTable:
         return end.switch not in self._silent and (end.switch, end.port) in self._states
 
     def _end_condition(self, end: CableEnd) -> tuple[LinkCondition | None, str]:
-        """Return what one end says of its cable, None where it cannot say, and why it is down."""
+        """Return the condition that one end reports of its cable, None if it cannot, and why it is down."""
         state = self._states.get((end.switch, end.port))
         if state is None or end.switch in self._silent:
             return None, ""
@@ -149,7 +149,7 @@ class LinkStatusTable:
         return (LinkCondition.DOWN, self._hello_problem(end, hello)) if hello.is_lost else (None, "")
 
     def _hello_problem(self, end: CableEnd, hello: HelloSession) -> str:
-        """Return why hellos say that a neighbour is gone."""
+        """Return why a neighbour is gone according to hellos."""
         if hello.state is HelloState.ADMIN_DOWN:
             return f"{end.switch} stops"
         if hello.remote_state is HelloState.ADMIN_DOWN:

@@ -1,1 +1,1 @@
-"""Who owns which tables of switches: one owner for each part of them, all behind one protocol (`base.Owner`)."""
+"""Owners of switches' tables: one for each part of them, all behind one protocol (`base.Owner`)."""

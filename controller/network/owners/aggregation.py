@@ -24,18 +24,18 @@ UNIMPLEMENTED: Final = "UNIMPLEMENTED"
 
 
 class JobListener(Protocol):
-    """The reconciler of jobs: without one nobody can take back what a switch refuses."""
+    """The reconciler of jobs, which alone can undo what a switch refuses."""
 
     def refuse(self, switch: str, updates: Iterable[Update], problem: str) -> bool:
         """Note that a switch refused updates; return whether all were about jobs, which it is now spared."""
         ...
 
     def confirmed(self, switch: str) -> None:
-        """Note that a switch holds what is wanted, as far as it is known."""
+        """Note that a switch holds what is wanted, as far as is known."""
         ...
 
     def lost(self, switch: str) -> None:
-        """Note that a switch is gone, or that nobody knows what it holds."""
+        """Note that a switch is gone, or that its contents are unknown."""
         ...
 
 
@@ -58,7 +58,7 @@ class AggregationOwner(Owner):
         return tuple(unwatched_entities())
 
     def owns(self, key: EntityKey) -> bool:
-        """Return whether nobody but jobs, or what they need, has an entity."""
+        """Return whether only jobs, or what they need, have an entity."""
         return self.tables.owns(key)
 
     def wanted(self, switch: str) -> Entities:
@@ -70,7 +70,7 @@ class AggregationOwner(Owner):
         return self.tables.everything()
 
     def installed(self, switch: str) -> None:
-        """Note that a switch's cells hold nothing of anybody before."""
+        """Note that a switch's cells are empty."""
         self._empty.add(switch)
 
     def found(self, switch: str, actual: Entities) -> None:
@@ -84,7 +84,7 @@ class AggregationOwner(Owner):
         return clears or own_batches(self, self.wanted(switch), known.held.get(switch, {}))
 
     def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:
-        """Note which cells are clear; a job whose cells all are may come into the switch."""
+        """Note which cells are clear; a job whose cells are all clear may enter the switch."""
         if not updates or updates[0].key.kind is not Kind.REGISTER:
             return
         last = updates[-1].key.number
@@ -123,7 +123,7 @@ class AggregationOwner(Owner):
             self.listener.lost(switch)
 
     def avoid(self, down: Set[LinkKey]) -> None:
-        """Send packets of jobs around dead links, as far as there is another way."""
+        """Send packets of jobs around dead links, if there is another path."""
         self.tables.avoid(down=down)
 
     def _begin_anew(self, switch: str) -> None:

@@ -1,11 +1,11 @@
-"""The protocol of owners of switches' tables; the coordinator and its drivers know owners by it alone.
+"""The protocol of owners of switches' tables, through which alone the coordinator and its drivers know owners.
 
-An owner says which entities nobody else writes (`owns`), what a switch is to hold (`wanted`) and what to write next:
-at one switch, as soon as it is known (`next_batches`), or over several, in the order that is safe (`plan`). It hears
-what was found in a switch, acknowledged, refused, and when a switch is lost. All of it is level triggered: what comes
-next follows from what is wanted and what is held now, whatever happened in between. No session and no clock in here.
+An owner declares the entities that only it writes (`owns`), what a switch is to hold (`wanted`) and what to write next:
+at one switch, as soon as it is known (`next_batches`), or over several, in a safe order (`plan`). It is notified of
+what was found in a switch, acknowledged or refused, and when a switch is lost. All of it is level triggered: the next
+write follows from the desired and the current state, whatever happened in between. No session and no clock in here.
 
-`TableOwner` does all of it for an owner whose tables are right whenever they hold what is wanted. `StagedOwner` and
+`TableOwner` does all of it for an owner whose tables need only match what is wanted. `StagedOwner` and
 `ListeningOwner` are extensions: changes that all switches make in stages, and decisions by what switches count and
 learn.
 """
@@ -29,21 +29,21 @@ LOGGER = logging.getLogger("millrace.controller")
 
 
 class Verdict(IntEnum):
-    """What follows from a refusal, the weightiest last: of several owners' verdicts that one counts."""
+    """Consequence of a refusal, in ascending severity: of several owners' verdicts the most severe applies."""
 
     DONE = 0
-    """It will do as it is: go on as if the updates were acknowledged."""
+    """Acceptable as it is: continue as if the updates were acknowledged."""
     LEFT = 1
-    """The owner does without for now, and asks for it no more until something happens: the rest goes on."""
+    """The owner drops them for now, and does not retry until something happens: the rest continues."""
     SPARED = 2
-    """The owner does without, or takes it back: the switch is read again, and the rest goes on."""
+    """The owner drops or reverts them: the switch is read again, and the rest continues."""
     INSISTS = 3
     """A switch without it cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Updates of one owner that a switch refused; `code` is gRPC's, `problem` the line that says so."""
+    """Updates of one owner that a switch refused; `code` is gRPC's, `problem` the error line."""
 
     switch: str
     updates: tuple[Update, ...]
@@ -53,9 +53,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of all switches: what each holds, absent for one never read, and who is read and can be written.
+    """Known state of all switches: what each holds, absent for one never read, and which are read and can be written.
 
-    Both change while an owner has it; each switch's entities are another object whenever they change.
+    Both change while an owner has it; each switch's entities are a new object whenever they change.
     """
 
     held: Mapping[str, Entities]
@@ -66,13 +66,13 @@ class Owner(ABC):
     """Owns tables of every switch of a fabric, or some of their entries."""
 
     name: str
-    """How logs and errors name it."""
+    """Name in logs and errors."""
     fill_order: tuple[str, ...] = ()
-    """Its tables in the order of filling, as far as they are not among those of the fabric's program."""
+    """Its tables in the order of filling, unless they are among those of the fabric's program."""
 
     @abstractmethod
     def owns(self, key: EntityKey) -> bool:
-        """Return whether nobody else writes an entity. Exactly one owner owns a key, or nobody wants it anywhere."""
+        """Return whether this owner alone writes an entity. Each key has exactly one owner, or is wanted nowhere."""
 
     @abstractmethod
     def wanted(self, switch: str) -> Entities:
@@ -83,44 +83,44 @@ class Owner(ABC):
         return self.wanted(switch).values()
 
     def installed(self, switch: str) -> None:
-        """Note that a switch has just got its program: it holds nothing of anybody before."""
+        """Note that a switch has just received its program and holds nothing."""
 
     def found(self, switch: str, actual: Entities) -> None:
-        """Note what was read from a switch, before anything else is asked about it."""
+        """Note what was read from a switch, before any other call about it."""
 
     def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return what a switch that was just read is to hold at once: of what is owned, the rest is removed.
+        """Return what a switch that was just read is to hold immediately: of what is owned, the rest is removed.
 
-        `known` still has what was believed of it before.
+        `known` still has the previous belief about it.
         """
         return self.wanted(switch)
 
     def next_batches(self, switch: str, known: Known) -> list[Batch]:
-        """Return what is to be written to one switch now, each when the one before is acknowledged; asked until empty.
+        """Return what to write to one switch now, each batch when the previous one is acknowledged; called until empty.
 
-        Registers are written so, too: they are acknowledged, and never read back.
+        Registers are written this way, too: they are acknowledged, and never read back.
         """
         return []
 
     def plan(self, known: Known) -> UpdatePlan:
-        """Return what is to be written in steps over several switches, given what each holds."""
+        """Return what to write in steps over several switches, given what each holds."""
         return NO_STEPS
 
     def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:
         """Note that updates, this owner's or others', took effect."""
 
     def confirmed(self, switch: str, held: Entities) -> None:
-        """Note that a switch, which holds this, has acknowledged all that `restored` and `next_batches` said."""
+        """Note that a switch, which holds this, has acknowledged everything from `restored` and `next_batches`."""
 
     def refused(self, refusal: Refusal) -> Verdict:
-        """Note that a switch refused updates of what is owned, and say what follows."""
+        """Note that a switch refused updates of what is owned, and return the consequence."""
         return Verdict.INSISTS
 
     def forgive(self) -> None:
         """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
 
     def lost(self, switch: str) -> None:
-        """Note that a switch is gone, or that nobody knows what it holds."""
+        """Note that a switch is gone, or that its contents are unknown."""
 
     def avoid(self, down: Set[LinkKey]) -> None:
         """Keep off dead links from now on."""
@@ -130,22 +130,22 @@ class StagedOwner(Owner):
     """An owner whose changes go through stages, each of which all switches reach before the next one begins."""
 
     number: int
-    """Grows with each stage: all switches are then to be read and made right again, or a pause is to be made."""
+    """Grows with each stage: then all switches are to be read and reconciled again, or a pause is due."""
 
     @property
     @abstractmethod
     def stage(self) -> str:
-        """Where the change stands, for the log."""
+        """Stage of the change, for the log."""
 
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether every switch has confirmed what is wanted."""
+        """Return whether every switch has confirmed what is wanted."""
 
     @property
     @abstractmethod
     def pause_ns(self) -> int | None:
-        """For how long nothing may change in this stage; None where switches are to be made right for it."""
+        """Time for which nothing may change in this stage; None if switches must be reconciled for it."""
 
     @abstractmethod
     def paused(self, number: int) -> None:
@@ -153,16 +153,16 @@ class StagedOwner(Owner):
 
 
 class ListeningOwner(Owner):
-    """An owner who decides by what switches count and learn; a switch that cannot report is left as it is."""
+    """An owner that decides by what switches count and learn; a switch that cannot report is left as it is."""
 
     interval_ns: int
-    """How often counters are read."""
+    """Interval at which counters are read."""
     digests: Mapping[str, Bundling]
     """The program's digests, and how they are bundled."""
 
     @abstractmethod
     def counter(self, switch: str) -> str | None:
-        """Return the direct counter that is to be read at a switch, None if that would say nothing."""
+        """Return the direct counter to read at a switch, None if it would show nothing."""
 
     @abstractmethod
     def counted(self, switch: str, packets: Mapping[EntityKey, int], now_ns: int) -> None:
@@ -181,7 +181,7 @@ MAX_STRIKES = 2
 
 
 class Strikes:
-    """How often each entity was refused, on whichever switches."""
+    """Number of times that each entity was refused, on any switch."""
 
     def __init__(self) -> None:
         self._counts: dict[EntityKey, int] = {}
@@ -197,12 +197,12 @@ class Strikes:
 
     @property
     def refused(self) -> Set[EntityKey]:
-        """What was refused: it is left out when a switch is read, and may be tried once more after that."""
+        """Refused entities: each is left out when a switch is read, and may be tried once more after that."""
         return self._counts.keys()
 
     @property
     def refused_twice(self) -> frozenset[EntityKey]:
-        """What was refused twice."""
+        """Entities that were refused twice."""
         return frozenset(key for key, count in self._counts.items() if count >= MAX_STRIKES)
 
 
@@ -217,9 +217,9 @@ def own_batches(owner: Owner, wanted: Entities, held: Entities) -> list[Batch]:
 
 
 class TableOwner(Owner):
-    """Owns whole tables, of which each switch has what is wanted as soon as it is known; a subclass says what.
+    """Owns whole tables, in which each switch gets what is wanted as soon as it is known; a subclass defines that.
 
-    What a switch refuses twice is left as it is there, until something else is wanted or a switch returns.
+    Entities that a switch refuses twice are left as they are there, until something else is wanted or a switch returns.
     """
 
     tables: frozenset[str]
@@ -256,7 +256,7 @@ class TableOwner(Owner):
         self._strikes.clear()
 
     def _allowed(self, switch: str, held: Entities, strikes: int) -> Entities:
-        """Return what is wanted, but what was refused so often as it is held."""
+        """Return what is wanted, with entities that were refused too often as they are held."""
         wanted, refused = self.wanted(switch), self._strikes.get(switch)
         if not refused:
             return wanted

@@ -39,10 +39,10 @@ class ChangeOrder:
         self.reaching[self.rows] = True
 
     def waves(self, due: _Mask, stuck: _Mask) -> NDArray[np.int64]:
-        """Return by row in which wave, counted from 1, each switch may change at the earliest.
+        """Return by row the wave, counted from 1, in which each switch may change at the earliest.
 
-        0 stands for a switch that is not `due`, with nothing ahead of it that is; -1 for one that has to wait, being
-        due and `stuck`, or sending to one that waits; and for one that does not reach the destination.
+        0 stands for a switch that is not `due`, with no due one ahead of it; -1 for one that has to wait, being due and
+        `stuck`, or sending to one that waits; and for one that does not reach the destination.
         """
         found = np.full(len(due) + 1, -1, dtype=np.int64)
         found[-1] = 0

@@ -1,7 +1,7 @@
-"""Named content that switches hold: copies of what is asked for most, and names that they record.
+"""Named content that switches hold: copies of the most requested names, and names that they record.
 
-A switch reports hot names by a digest and counts the packets of those that it holds; once an interval it is decided who
-comes and who goes (`controller/network/content/switch_store.py`). What a switch refuses is tried again after an
+A switch reports hot names by a digest and counts the packets of those that it holds; insertions and evictions are
+decided once an interval (`controller/network/content/switch_store.py`). What a switch refuses is tried again after an
 interval.
 """
 
@@ -35,7 +35,7 @@ class ContentOwner(ListeningOwner):
         self.on_change: Callable[[str, str], None] | None = None
         """Hears of each switch why it does not hold what it is to hold, '' when it does."""
         self._found: dict[str, Entities] = {}
-        """Of switches that were read and whose counters were not."""
+        """Store entities of switches that were read but whose counters were not."""
         self._begun: set[str] = set()
         self._refused: set[str] = set()
         self._read_again: set[str] = set()
@@ -59,11 +59,11 @@ class ContentOwner(ListeningOwner):
         self._found[switch] = {key: entity for key, entity in actual.items() if self.owns(key)}
 
     def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return what a switch has: what goes may leave its cell to what comes, so that the order is another one."""
+        """Return what a switch has: removals may free cells for insertions, so the order is another one."""
         return self._found[switch]
 
     def counter(self, switch: str) -> str | None:
-        """Return the counter of packets by name; None where nothing is held and nothing is to be."""
+        """Return the counter of packets by name; None if nothing is held or wanted."""
         return None if self.stores[switch].is_idle and not self._found.get(switch) else PACKETS
 
     def counted(self, switch: str, packets: Mapping[EntityKey, int], now_ns: int) -> None:
@@ -117,7 +117,7 @@ class ContentOwner(ListeningOwner):
         self._read_again.clear()
 
     def lost(self, switch: str) -> None:
-        """Note that nobody looks after a switch's store now."""
+        """Note that a switch's store is no longer managed."""
         self._begun.discard(switch)
         if switch not in self._refused:
             self._report(switch, "not connected")

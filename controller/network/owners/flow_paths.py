@@ -19,7 +19,7 @@ LOGGER = logging.getLogger("millrace.controller")
 
 
 class FlowPathsOwner(Owner):
-    """Owns the tables of explicit paths; what a switch refuses twice stays as it is, on every switch."""
+    """Owns the tables of explicit paths; entries that a switch refuses twice stay unchanged, on every switch."""
 
     name = "flow paths"
 
@@ -56,7 +56,7 @@ class FlowPathsOwner(Owner):
         return self._desired.get(switch, {})
 
     def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return the paths that a switch has, and those whose way onward is in place; the steps do the rest."""
+        """Return the paths that a switch has, and those whose next hops are in place; the steps do the rest."""
         onward = restorable(self.topology, switch, self._desired, self._of(known, known.live))
         refused = self.strikes.refused
         found = {key: entity for key, entity in actual.items() if self.owns(key)}
@@ -80,7 +80,7 @@ class FlowPathsOwner(Owner):
         self.strikes.clear()
 
     def avoid(self, down: Set[LinkKey]) -> None:
-        """Leave out paths over dead links: base routes lead around those, also while nobody decides."""
+        """Drop paths over dead links: base routes lead around those, even while no decider runs."""
         self._down = down
         if self.routes is not None:
             self._desired = self.tables_of(self.routes)

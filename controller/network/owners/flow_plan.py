@@ -50,7 +50,7 @@ def plan(
 def restorable(
     topology: Topology, switch: str, desired: Mapping[str, Entities], held: Mapping[str, Entities]
 ) -> dict[EntityKey, Entity]:
-    """Return the wanted flow entries of one switch whose way onward is already in place on the others."""
+    """Return the wanted flow entries of one switch whose next hops are already in place on the others."""
     found: dict[EntityKey, Entity] = {}
     for key, entity in desired.get(switch, {}).items():
         want, have = _by_switch(desired, key), _by_switch(held, key)
@@ -61,7 +61,7 @@ def restorable(
 
 
 def _changed(desired: Mapping[str, Entities], held: Mapping[str, Entities]) -> set[EntityKey]:
-    """Return the flows of which a switch holds something else than it should: of a thousand flows mostly few."""
+    """Return the flows for which a switch holds something other than wanted: usually few of a thousand."""
     found: set[EntityKey] = set()
     for switch in desired.keys() | held.keys():
         want, have = desired.get(switch, {}), held.get(switch, {})

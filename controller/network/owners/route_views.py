@@ -88,7 +88,7 @@ class RouteTables:
 
 
 class RouteView:
-    """What a switch is known to hold of routes, None if it was never read, and what it should hold."""
+    """Routes that a switch is known to hold, None if it was never read, and those it should hold."""
 
     def __init__(
         self, held: Entities | None, wanted: Entities, neighbours: Mapping[int, Endpoint], routes: Set[EntityKey]
@@ -99,7 +99,7 @@ class RouteView:
         self.wanted_tables = RouteTables(wanted, neighbours)
 
     def peers(self, key: EntityKey) -> frozenset[str]:
-        """Return where packets go by a route, as far as is known: of a switch never read, where they should go."""
+        """Return where packets go by a route, as far as is known: for a switch never read, where they should go."""
         return (self.wanted_tables if self.held is None else self.held_tables).peers(key)
 
     def is_due(self, key: EntityKey) -> bool:
@@ -135,7 +135,7 @@ class RouteView:
 
     @cached_property
     def unused(self) -> tuple[EntityKey, ...]:
-        """The groups and members that nobody wants and no route uses, in order."""
+        """The groups and members that are unwanted and unused by any route, in order."""
         held = self.held or {}
         spare = [key for key in held if key.kind is not Kind.ENTRY and key not in self.wanted and is_route_layer(key)]
         if not spare:

@@ -1,11 +1,11 @@
-"""Routes of all switches, and changing them: the order in which no packet turns in a circle or finds no way.
+"""Routes of all switches, and their changes: an order in which no packet loops or is left without a route.
 
 For each destination a switch changes when every switch that its new route sends to follows the new routes, and so do
 all behind those. A switch that has changed then sends to switches that have changed, up to the destination; one that
-has not follows the old routes until the destination or the first that has. Old and new routes have no circle, so no
-mixture has, and a packet in flight meets at most one change of routes. A change of weights is a change of group: a new
-group is made before the entry points to it, so each switch changes at once or not at all, and the old one goes when
-nobody uses it.
+has not follows the old routes until the destination or the first that has. Old and new routes are loop-free, so any
+mixture is too, and a packet in flight meets at most one change of routes. A change of weights is a change of group: a
+new group is made before the entry points to it, so each switch changes atomically, and the old one is removed when
+unused.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LOGGER = logging.getLogger("millrace.controller")
 class RoutesOwner(Owner):
     """Owns the routes to hosts, base and weighted, their groups and members, and each switch's hash.
 
-    Members are named after ports, and others lean on them, too: they stay as long as anybody does. A group that a
-    switch refuses twice leaves the routes that want it as they are.
+    Members are named after ports, and other owners use them, too: they stay as long as any does. If a switch refuses a
+    group twice, the routes that want it are left as they are.
     """
 
     name = "routes"
 
     def __init__(self, topology: Topology) -> None:
-        """Want base routes; leave what is there as it is until the weighted routes are known."""
+        """Want base routes; leave existing entries unchanged until the weighted routes are known."""
         self.topology = topology
         self.strikes = Strikes()
         self._has_routes = self._detours = False
@@ -59,7 +59,7 @@ class RoutesOwner(Owner):
         self._orders: dict[str, ChangeOrder] = {}
         self._views: dict[str, RouteView] = {}
         self._unheld = np.ones(len(self._names), dtype=bool)
-        """By row, the switches that hold nothing as far as is known."""
+        """By row, the switches that are not known to hold anything."""
         self._strays: dict[str, frozenset[EntityKey]] = {}
         self._stray_count: dict[EntityKey, int] = {}
 
@@ -135,9 +135,9 @@ class RoutesOwner(Owner):
         self.strikes.clear()
 
     def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
-        """Return what a switch that was just read may hold at once, given what others are known to hold.
+        """Return what a switch that was just read may hold immediately, given what others are known to hold.
 
-        Routes that it has stay; those that it lacks are put in where that makes no circle. The steps do the rest.
+        Its existing routes stay; missing ones are added if that makes no loop. The steps do the rest.
         """
         wanted = self._wanted[switch]
         missing = [key for key in wanted if key.kind is Kind.ENTRY and key not in actual]
@@ -156,7 +156,7 @@ class RoutesOwner(Owner):
     def _allowed(
         self, switch: str, missing: Sequence[EntityKey], circling: Set[EntityKey], held: Mapping[str, Entities]
     ) -> Iterator[tuple[EntityKey, Entity]]:
-        """Yield routes that a switch lacks and may have: the wanted one, else the base one, else none."""
+        """Yield the missing routes that a switch may have: the wanted one, else the base one, else none."""
         refused = self.strikes.refused
         wanted, base = (
             RouteTables(entities, self._ports(switch)) for entities in (self._wanted[switch], self._base[switch])
@@ -173,7 +173,7 @@ class RoutesOwner(Owner):
     def plan(self, known: Known) -> UpdatePlan:
         """Return the steps from what switches are known to hold to the wanted routes, and which routes must wait.
 
-        Before anybody has said which routes are wanted, only dead links are left.
+        Until wanted routes are known, only dead links are avoided.
         """
         if not (self._has_routes or self._detours):
             return NO_STEPS
@@ -262,7 +262,7 @@ class RoutesOwner(Owner):
         return self._orders[destination]
 
     def _arrows(self, destination: str) -> Arrows:
-        """Return who sends to whom for a destination by the wanted routes."""
+        """Return the forwarding pairs for a destination by the wanted routes."""
         base, row = self._hops.arrows(destination), self._row
         weighted = {name: spread[destination] for name, spread in self._spreads.items() if destination in spread}
         if not weighted:
@@ -278,7 +278,7 @@ class RoutesOwner(Owner):
         return self.topology.neighbours[switch]
 
     def _look(self, held: Mapping[str, Entities]) -> None:
-        """Have a view of every switch as it is held and wanted now."""
+        """Create a view of every switch as it is held and wanted now."""
         for name, wanted in self._wanted.items():
             view, own = self._views.get(name), held.get(name)
             if view is None or view.held is not own or view.wanted is not wanted:

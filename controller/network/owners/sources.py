@@ -1,4 +1,4 @@
-"""Which addresses may come in at hosts' ports beside their own: networks that hosts route, never those of switches."""
+"""Extra source addresses allowed at hosts' ports: networks that hosts route, never those of switches."""
 
 from __future__ import annotations
 

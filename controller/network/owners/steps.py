@@ -1,4 +1,4 @@
-"""Steps of a change that concerns several switches: what may go out together, and in which order."""
+"""Steps of a change that concerns several switches: which updates may be sent together, and in which order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.network.tables.entities import EntityKey, Update
 
 
 class Phase(StrEnum):
-    """Which half of make before break a step belongs to."""
+    """Half of make-before-break that a step belongs to."""
 
     MAKE = "make"
     BREAK = "break"
@@ -18,7 +18,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Updates by switch that may go out together, when every earlier step is acknowledged."""
+    """Updates by switch that may be sent together, when every earlier step is acknowledged."""
 
     phase: Phase
     updates: Mapping[str, tuple[Update, ...]]
@@ -36,7 +36,7 @@ NO_STEPS = UpdatePlan()
 
 
 def merged(plans: Sequence[UpdatePlan]) -> UpdatePlan:
-    """Return independent plans as one: their steps go together, all that is made before all that breaks."""
+    """Return independent plans as one: their steps are merged, everything that makes before everything that breaks."""
     steps: list[Step] = []
     for phase in Phase:
         sequences = [[step for step in plan.steps if step.phase is phase] for plan in plans]

@@ -1,10 +1,10 @@
-"""Telemetry of all switches, and how they get from one to another: in stages, where the mark of INT packets changes.
+"""Telemetry of all switches, and its changes: in stages, if the mark of INT packets changes.
 
-A sink that has another mark than a packet's source hands the packet on to its host with INT in it. So the mark changes
-only while no such packet is under way: first no switch lets any begin (quiet), then those on their way arrive (drain),
-then every switch gets the new mark (mark), and only then telemetry begins again (in force). A stage ends when every
-switch has confirmed it; one that is away holds the change up, because nobody knows what it does. What a switch refuses
-takes all of them back to what was in force before, by the same stages. No session, no clock.
+A sink whose mark differs from that of a packet's source passes the packet to its host with INT in it. So the mark
+changes only while no such packet is in flight: first no switch starts INT in packets (quiet), then those in flight
+arrive (drain), then every switch gets the new mark (mark), and only then telemetry restarts (in force). A stage ends
+when every switch has confirmed it; an absent one delays the change, because its behaviour is unknown. If a switch
+refuses the change, all return to the previous telemetry, by the same stages. No session, no clock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LONGEST_FRAME_BITS: Final = 9216 * 8
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What the switches are to measure and report, and how packets with telemetry are marked."""
+    """Measurements and reports wanted of the switches, and the marking of packets with telemetry."""
 
     watches: tuple[Watch, ...] = WATCH_ALL
     reporting: Reporting = NO_REPORTING
@@ -52,7 +52,7 @@ class Telemetry:
 
 
 class Stage(StrEnum):
-    """Where a change stands."""
+    """Stage of a change."""
 
     QUIET = "no packet begins to carry INT"
     DRAIN = "packets with INT arrive"
@@ -61,9 +61,9 @@ class Stage(StrEnum):
 
 
 class TelemetryOwner(StagedOwner):
-    """Owns who switches are, what they measure and what they report; what one refuses takes all back to what was.
+    """Owns switches' identity, measurements and reports; if one refuses a change, all return to the previous telemetry.
 
-    `number` grows whenever what switches should hold now changes: all of them are to be made right again then.
+    `number` grows whenever what switches should hold now changes: all of them must then be reconciled again.
     """
 
     name = "telemetry"
@@ -71,14 +71,14 @@ class TelemetryOwner(StagedOwner):
     def __init__(self, topology: Topology, wanted: Telemetry, beside: Sequence[Entity] = ()) -> None:
         """Begin with what is wanted; raise ControllerError if it does not fit the topology.
 
-        `beside` are rules of others in tables of telemetry, at switches with hosts: they are left room.
+        `beside` are others' rules in tables of telemetry, at switches with hosts: room is left for them.
         """
         self._topology, self._wanted = topology, wanted
         self._beside = index(beside)
         self._down: Set[LinkKey] = frozenset()
         self._report_routes: Mapping[str, Entities] = {}
         self.base = self._entities(wanted)
-        """Each switch's tables when all is in force."""
+        """Each switch's tables in the final stage."""
         self._stage, self.number = Stage.IN_FORCE, 0
         self._previous: Telemetry | None = None
         self._mark: Marking | None = wanted.domain.marking()
@@ -90,7 +90,7 @@ class TelemetryOwner(StagedOwner):
 
     @property
     def stage(self) -> Stage:
-        """Where a change stands."""
+        """Stage of the change."""
         return self._stage
 
     @property
@@ -100,20 +100,20 @@ class TelemetryOwner(StagedOwner):
 
     @property
     def is_settled(self) -> bool:
-        """Whether every switch has confirmed what is wanted."""
+        """Return whether every switch has confirmed what is wanted."""
         return self.stage is Stage.IN_FORCE and not self._missing
 
     @property
     def pause_ns(self) -> int | None:
-        """How long packets with INT may be under way, where the change waits for them."""
+        """Longest flight of packets with INT, while the change waits for them; None otherwise."""
         return longest_flight_ns(self._topology) if self.stage is Stage.DRAIN else None
 
     def owns(self, key: EntityKey) -> bool:
-        """Return whether an entity is of a table of telemetry, and nobody else's rule, or a session of reports."""
+        """Return whether an entity is in a table of telemetry and not another owner's rule, or a session of reports."""
         return key.kind is Kind.CLONE or (key.table in _TABLES and key not in self._beside)
 
     def wanted(self, switch: str) -> Entities:
-        """Return a switch's tables when all is in force."""
+        """Return a switch's tables in the final stage."""
         return self.base[switch]
 
     def want(self, wanted: Telemetry) -> None:
@@ -124,14 +124,14 @@ class TelemetryOwner(StagedOwner):
         self._previous = previous
 
     def refused(self, refusal: Refusal) -> Verdict:
-        """Take a change back on all switches; without the telemetry that was in force before, none can be used."""
+        """Revert a change on all switches; a switch that refuses the previous telemetry cannot be used."""
         if not self._roll_back():
             return Verdict.INSISTS
         LOGGER.warning("telemetry settings rolled back: %s", refusal.problem)
         return Verdict.SPARED
 
     def _roll_back(self) -> bool:
-        """Want again what was in force last, because a switch refused the change; return whether there was a change."""
+        """Restore the previous telemetry, because a switch refused the change; return whether there was a change."""
         if self._previous is None:
             return False
         self._take(self._previous, self._entities(self._previous))
@@ -153,7 +153,7 @@ class TelemetryOwner(StagedOwner):
     def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
         """Return what a switch that holds `actual`, and held what is known, should hold at this stage.
 
-        A switch met for the first time whose mark is another one begins a change: another controller left it.
+        A switch seen for the first time with a different mark, left by another controller, begins a change.
         """
         if switch not in self._met and _is_marked_otherwise(actual, self.base[switch]):
             self._mark = None
@@ -172,7 +172,7 @@ class TelemetryOwner(StagedOwner):
         return {**{key: entity for key, entity in calm.items() if key.table not in _DOMAIN}, **kept}
 
     def confirmed(self, switch: str, held: Entities) -> None:
-        """Note that a switch holds what `restored` said; the last one ends the stage."""
+        """Note that a switch holds what `restored` returned; the last one ends the stage."""
         if self._told.get(switch) != self.number:
             return
         self._missing.discard(switch)
@@ -228,14 +228,14 @@ def longest_flight_ns(topology: Topology) -> int:
 
 
 def _lets_travel(key: EntityKey, entity: Entity) -> bool:
-    """Whether an entry of a watchlist has INT begin to travel with packets."""
+    """Return whether a watchlist entry starts INT in packets."""
     if key.table not in _WATCHLISTS or not isinstance(entity, P4TableEntry):
         return False
     return not isinstance(entity.action, P4TableAction) or travels(entity.action)
 
 
 def _is_marked_otherwise(actual: Entities, wanted: Entities) -> bool:
-    """Whether a switch that is not new marks INT packets in another way than it should."""
+    """Return whether a switch that is not new marks INT packets differently from what is wanted."""
     if _is_empty(actual):
         return False
     held, right = (_marks(entities) for entities in (actual, wanted))
@@ -247,5 +247,5 @@ def _marks(entities: Entities) -> dict[EntityKey, Entity]:
 
 
 def _is_empty(actual: Entities) -> bool:
-    """Whether a switch has no node id yet."""
+    """Return whether a switch has no node id yet."""
     return all(key.table != "node" or is_reset(entity) for key, entity in actual.items())

@@ -1,4 +1,4 @@
-"""A switch's tables, counters and registers, whatever program it runs: for people, beside its controller."""
+"""A switch's tables, counters and registers, whatever program it runs: for users, alongside its controller."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dataplane.event_loop.deadlines import loop_timeout
 from dataplane.rpc.access.settings import TlsSettings
 
 BROWSER_ID = 1
-"""The election id of whoever only looks in: every controller has a higher one."""
+"""Election id of read-only clients: every controller has a higher one."""
 
 
 class _Program(msgspec.Struct, frozen=True):
-    """Of a bmv2 JSON only what it was compiled from."""
+    """Source program named in a bmv2 JSON; the rest is ignored."""
 
     program: str | None = None
 
@@ -29,8 +29,8 @@ class _Program(msgspec.Struct, frozen=True):
 class SwitchBrowser(GrpcSession):
     """A session with a switch that is asked which program it runs.
 
-    Reading disturbs nobody. Who writes has to become the primary: where another controller is, that is refused at once,
-    unless the election id is at least as high as that one's, which takes over from it.
+    Reading disturbs no other client. To write, it must become the primary: if there is another controller, that is
+    refused at once, unless the election id is at least as high as that one's, in which case it takes over.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class SwitchBrowser(GrpcSession):
         self._schema.set_p4runtime_version(version)
 
     async def source(self) -> str | None:
-        """Return the P4 file that the switch's program was compiled from; None if the program does not say.
+        """Return the P4 file that the switch's program was compiled from; None if the program does not name it.
 
-        The bmv2 JSON says it, under `program`; P4Info has a name only where the program's author gave it one.
+        The bmv2 JSON has it under `program`; P4Info has a name only if the program's author gave it one.
         """
         ask = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._target.device_id,
@@ -80,7 +80,7 @@ class SwitchBrowser(GrpcSession):
         return [decode_entity(message, self._schema) for answer in answers for message in answer.entities]
 
     async def primary(self) -> int | None:
-        """Return the election id of the switch's primary, None if there is none; asking makes nobody one."""
+        """Return the election id of the switch's primary, None if there is none; the query elects none."""
         update = p4r.MasterArbitrationUpdate(device_id=self._target.device_id)
         with self._failures("ask for the primary"):
             await self._client.send(p4r.StreamMessageRequest(arbitration=update))

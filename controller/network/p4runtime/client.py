@@ -1,4 +1,4 @@
-"""finsy's client with deadlines of our own: gRPC's clock would go on while this process does not look."""
+"""finsy's client with its own deadlines: gRPC's clock would continue while this process is not scheduled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SwitchClient(P4Client):
             return [answer async for answer in stub.Read(request)]
 
     async def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest, program: bytes) -> None:
-        """Send a program (`MessageCache.program`); the request says where to and what to do with it."""
+        """Send a program (`MessageCache.program`); the request has its target and the action."""
         operation = "SetForwardingPipelineConfig"
         async with self._calling(operation, request, max(_INSTALL_S, self._answer_s)):
             assert self._channel is not None, "open() comes first"
@@ -53,7 +53,7 @@ class SwitchClient(P4Client):
     async def pipeline(
         self, request: p4r.GetForwardingPipelineConfigRequest
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """Return what a switch says of its program."""
+        """Return a switch's report of its program."""
         async with self._calling("GetForwardingPipelineConfig", request, self._answer_s) as stub:
             return await stub.GetForwardingPipelineConfig(request)
 
@@ -67,7 +67,7 @@ class SwitchClient(P4Client):
     async def _calling(
         self, operation: str, request: PBMessage, answer_s: float
     ) -> AsyncIterator[p4r_grpc.P4RuntimeAsyncStub]:
-        """Sign a request where that is needed, and yield what sends it, for so long."""
+        """Sign a request if needed, and yield its sender, with a deadline."""
         if self._complete_request is not None:
             self._complete_request(request)
         self._log_msg(request)

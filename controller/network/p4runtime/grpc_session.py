@@ -114,7 +114,7 @@ class GrpcSession:
         self._listener = asyncio.create_task(self._listen())
 
     async def connect_to_read(self) -> None:
-        """Get ready to read, beside the switch's controller: nothing else can be done."""
+        """Prepare to read, alongside the switch's controller; no other operation is possible."""
         async with self._connecting(), loop_timeout(self._timeout_s):
             await self._client.open(schema=self._schema, complete_request=self._complete)
             await self._ask_version()
@@ -137,7 +137,7 @@ class GrpcSession:
         await self._client.close()
 
     async def install_pipeline(self) -> bool:
-        """Send the program unless the switch says that it runs it (same cookie); return whether it was sent."""
+        """Send the program unless the switch reports that it runs it (same cookie); return whether it was sent."""
         ask = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY
         )
@@ -260,7 +260,7 @@ class GrpcSession:
             raise SessionError(self.switch, "become primary", cause, code=error.code.name) from error
 
     async def _arbitration(self) -> p4r.MasterArbitrationUpdate:
-        """Return the next arbitration update; whatever else comes is counted."""
+        """Return the next arbitration update; any other message is counted."""
         while True:
             message = await self._client.receive()
             if message.WhichOneof("update") == "arbitration":

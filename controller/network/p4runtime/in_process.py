@@ -58,7 +58,7 @@ class InProcessSession:
         self._stream.close()
 
     def install_pipeline(self) -> bool:
-        """Send the program unless the switch says that it runs it (same cookie); return whether it was sent."""
+        """Send the program unless the switch reports that it runs it (same cookie); return whether it was sent."""
         ask = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._device_id, response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY
         )

@@ -1,7 +1,7 @@
 """Entities as bytes of messages and back, each translated once: most of a large fabric's entries are on many switches.
 
-finsy translates an entry in about 30 us. Entries of tables say the same in every version of P4Runtime, so that all
-sessions of one program share what was translated; groups, members and sessions are few, and translated every time.
+finsy translates an entry in about 30 us. Table entries are encoded alike in every version of P4Runtime, so all sessions
+of one program share the translations; groups, members and sessions are few, and translated every time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _TYPES: Final = {Verb.INSERT: p4r.Update.INSERT, Verb.MODIFY: p4r.Update.MODIFY,
 
 
 class MessageCache:
-    """What was translated of one program, and of its entries.
+    """Cache of translations between one program's entries and their messages.
 
-    Messages of one kind, one after the other, are one message that has the fields of all of them.
+    Concatenated messages of one kind are one message that has the fields of all of them.
     """
 
     def __init__(self, room: int = _ROOM) -> None:
@@ -35,7 +35,7 @@ class MessageCache:
         self._program: bytes | None = None
 
     def encode(self, schema: P4Schema, update: Update) -> bytes:
-        """Return an update as a WriteRequest of nothing else; raises ValueError or KeyError as finsy does."""
+        """Return an update as a WriteRequest with only that; raises ValueError or KeyError as finsy does."""
         if not isinstance(update.entity, P4TableEntry):
             return _encode(schema, update)
         name = id(update.entity), update.verb

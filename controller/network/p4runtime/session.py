@@ -1,4 +1,4 @@
-"""What a session to one switch can do, and the messages that both kinds of session exchange with it.
+"""Interface of a session to one switch, and the messages that both kinds of session exchange with it.
 
 `Session` is the synchronous kind (in one process, virtual time); `AsyncSession` the same over gRPC.
 """
@@ -35,7 +35,7 @@ from controller.network.tables.entities import Batch, Entity, EntityKey, Update,
 from dataplane.given import read_given
 
 ELECTION_ID = 10
-"""What a controller bids with unless settings say otherwise."""
+"""Default election id of a controller."""
 
 FABRIC = "fabric"
 FABRIC_AGGREGATION = "fabric_aggregation"
@@ -45,7 +45,7 @@ _INSTALLED = Path(dataplane.__file__).parent / "program" / "build"
 _SOURCE = Path(dataplane.__file__).parents[1] / "p4" / "build"
 
 _PROGRAMS_OWN = "NoAction"
-"""A table whose default action is still the program's own reads back with this one."""
+"""Action that a table reads back with while its default action is the program's own."""
 
 
 class Session(Protocol):
@@ -70,7 +70,7 @@ class Session(Protocol):
 
 
 class AsyncSession(Protocol):
-    """A `Session` whose answers take time."""
+    """A `Session` with asynchronous methods."""
 
     @property
     def switch(self) -> str:
@@ -88,7 +88,7 @@ class AsyncSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bundling:
-    """How a switch bundles the messages of a digest: at most so many, of at most so long."""
+    """Bundling of a digest's messages by a switch: the maximum number, and the maximum wait."""
 
     messages: int
     wait_ns: int
@@ -189,7 +189,7 @@ def read_request(schema: P4Schema, device_id: int) -> p4r.ReadRequest:
 
 
 def read_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, Entity]:
-    """Return what a switch answered by key, without what nobody can or did write; raise SessionError if unreadable."""
+    """Return a switch's answer by key, without unwritable or unwritten entities; raise SessionError if invalid."""
     cache, found = cache_of(schema.p4cookie), dict[EntityKey, Entity]()
     try:
         for answer in answers:

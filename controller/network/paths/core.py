@@ -46,7 +46,7 @@ RECENT_DECISIONS = 1000
 _EXPLAINED_MOVES = 10
 _REPLACED_EVERY_NS = 1_000_000_000
 _PREPARED_A_ROUND = 4
-"""Pairs of switches whose candidate paths a calm round works out, so that one that moves flows need not."""
+"""Pairs of switches whose candidate paths a calm round computes, so that a round that moves flows need not."""
 
 
 class PathServerCore:
@@ -96,18 +96,18 @@ class PathServerCore:
 
     @property
     def flows(self) -> int:
-        """How many flows are looked after."""
+        """Number of managed flows."""
         return len(self._managed)
 
     def outgrows(self, grown: Mapping[FlowKey, float]) -> bool:
-        """Return whether flows send so much more than the last round knew that a link cannot carry it.
+        """Return whether flows send so much more than in the last round that a link cannot carry it.
 
-        `grown` has so many measured packets a second more for each of them.
+        `grown` has the increase of each in measured packets per second.
         """
         return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
-        """Whether so many more measured packets a second make the load of a link on a flow's path exceed its rate."""
+        """Return whether so many more measured packets per second would push a link on a flow's path above its rate."""
         flow = self._seen.flow_of(key)
         path = None if flow is None else self._path(flow, None)
         if path is None or len(path) < 2 or is_probe(key):
@@ -118,7 +118,7 @@ class PathServerCore:
         return bool((beliefs.offered_bps[rows] + more_bps > beliefs.table.rate_bps[rows]).any())
 
     def step(self, snapshot: Snapshot, now_ns: int, *, out_of_turn: bool = False) -> RoundResult | None:
-        """Decide one round; return the new set of routes and what made it, None where it stays as it is.
+        """Decide one round; return the new set of routes and what made it, None if it is unchanged.
 
         A round out of turn (`out_of_turn`) confirms no wish: its snapshot is hardly newer than the last.
         """
@@ -149,9 +149,9 @@ class PathServerCore:
         return self._publish([*decisions, *more], changes)
 
     def link_changed(self, link: LinkKey, now_ns: int, *, up: bool) -> RoundResult | None:
-        """Note that a link went down or came back; return what leads around it, None if no route changes.
+        """Note that a link went down or came back; return the routes around it, None if no route changes.
 
-        Raise PathError for a link that is not one between switches. What goes down is down until it is said to be up.
+        Raise PathError for a link that is not between switches. A link that goes down stays so until it is reported up.
         """
         if link not in self.network.table.link_number:
             raise PathError(f"topology {self.network.topology.name} has no link {link} between switches")
@@ -162,10 +162,10 @@ class PathServerCore:
         return None if self._snapshot is None else self._leave_dead_links(self._snapshot, now_ns)
 
     def links_noted(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> RoundResult | None:
-        """Take what the controller says of all links; return what leads around those that went down.
+        """Take the controller's reports on all links; return the routes around those that went down.
 
-        None if no route changes; links that are not between switches of the topology are left out. What was said
-        holds until the next time.
+        None if no route changes; links that are not between switches of the topology are left out. The reports hold
+        until the next call.
         """
         self._is_reported = True
         went_down = self._reported.watch(statuses, self.network.table.link_number.keys())
@@ -191,10 +191,10 @@ class PathServerCore:
         return self._publish([decision])
 
     def release(self, flow: FlowSpec, now_ns: int) -> RoundResult:
-        """Give a flow back to the decider, which moves it when it finds better; raise PathError if it is not pinned.
+        """Return a flow to the decider, which moves it when it finds a better path; raise PathError if not pinned.
 
         It follows base or weighted routes at once if its path is one of the base paths, if traffic is engineered, and
-        if it is looked after for its pin only: it names ports, and the settings list no flows.
+        if it is managed only for its pin: it names ports, and the settings list no flows.
         """
         path = self._pins.release(flow)
         self._evacuation.forget(flow)
@@ -229,7 +229,7 @@ class PathServerCore:
             raise PathError(f"{self._max_flows} flows are looked after, the most at a time")
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
-        """Decide nothing else: what the last snapshot showed was weighed when it came."""
+        """Only leave dead links: the last snapshot was already evaluated when it arrived."""
         self._decider.observe(snapshot, self._reported.down)
         decisions = self._evacuate(snapshot, now_ns)
         if self.engineer is not None:
@@ -239,7 +239,7 @@ class PathServerCore:
         return self._publish(decisions, changes) if decisions or changes else None
 
     def _rebalance(self, snapshot: Snapshot, now_ns: int, *, moved: bool, confirming: bool) -> list[Rebalance]:
-        """Change weights of groups: off dead links at once, else where no flow moved that would have helped."""
+        """Change weights of groups: off dead links at once, otherwise where no flow moved that would have helped."""
         balancer, beliefs = self._balancer, self._decider.beliefs
         changes = balancer.avoid(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
         if self.settings.balance.enabled and not changes:
@@ -256,19 +256,19 @@ class PathServerCore:
         return changes
 
     def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
-        """Return what goes by weights and base routes: measured flows without an explicit path, and reports."""
+        """Return the traffic on weights and base routes: measured flows without an explicit path, and reports."""
         seen = self._seen.rows(snapshot)
         found = measured_flows(seen, self.network, ~self._explicit(seen), self.settings.stale_after_ns)
         watch = self.settings.watch
         return found if watch is None else [*found, *report_flows(seen, self.network, watch, forwarding.path)]
 
     def _explicit(self, seen: SeenRows) -> Flags:
-        """Return which 5-tuples have an explicit path, of their own or as one of their hosts' all."""
+        """Return which 5-tuples have an explicit path, their own or that of all traffic between their hosts."""
         explicit = [self._seen.code(flow) for flow in self._assigned]
         return np.isin(seen.pair, explicit) | np.isin(seen.code, explicit)
 
     def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
-        """Let a round of traffic engineering go on; return whether weights have changed."""
+        """Continue a round of traffic engineering; return whether weights have changed."""
         before = engineer.failed_rounds
         demands, pinned_bps = demands_of(snapshot, self.network.topology, self._explicit_path)
         done = engineer.step(demands, self._decider.dead_links(), now_ns, pinned_bps)
@@ -292,7 +292,7 @@ class PathServerCore:
         return decisions
 
     def _on_links(self, links: Set[LinkKey], snapshot: Snapshot, now_ns: int) -> Mapping[FlowSpec, Assignment]:
-        """Return those of our flows whose paths cross any of these links between switches."""
+        """Return the managed flows whose paths cross any of these links between switches."""
         if not links:
             return {}
         crossed = np.zeros(len(self.network.table.links), np.bool_)
@@ -319,7 +319,7 @@ class PathServerCore:
         return [*pinned, *(decision for decision, _ in back)]
 
     def _ours(self, current: Mapping[FlowSpec, Assignment]) -> Mapping[FlowSpec, Assignment]:
-        """Return the flows whose paths are decided about: where traffic is engineered, only those that are pinned."""
+        """Return the flows whose paths are decided here: if traffic is engineered, only those that are pinned."""
         if self.engineer is None:
             return current
         return {flow: assignment for flow, assignment in current.items() if flow in self._pins.paths}
@@ -339,7 +339,7 @@ class PathServerCore:
         return RouteSet(version, explicit_routes(self._assigned), weighted, explicit_routes(self._pins.paths))
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
-        """Return every flow looked after with the path that it is on, as far as anybody can know."""
+        """Return every managed flow with its current path, as far as it is known."""
         explicit = {flow: entry.path for flow, entry in self._assigned.items()}
         pins = {flow: entry.path for flow, entry in self._pins.paths.items()}
         seen, is_engineered = self._seen.rows(snapshot), self.engineer is not None
@@ -378,7 +378,7 @@ class PathServerCore:
         return f"{verdict.reason}; weights on its way: {met}" if met else verdict.reason
 
     def _why_not(self, flow: FlowSpec) -> str:
-        """Return why nothing can be said of a flow."""
+        """Return why a flow cannot be explained."""
         topology = self.network.topology
         for host in (flow.src_host, flow.dst_host):
             if host not in topology.host:
@@ -423,7 +423,7 @@ class PathServerCore:
                     raise PathError(f"flows: topology {self.network.topology.name} has no host {host!r}")
 
     def _restore(self, engineering: EngineeringSettings | None, clock: Clock | None) -> RouteSet:
-        """Take up what was saved and still fits, and begin engineering; return the routes to go on from."""
+        """Restore the saved state that still fits, and begin engineering; return the routes to continue from."""
         version, explicit, weighted, lost = 0, dict[FlowSpec, Assigned](), tuple[WeightedRoute, ...](), 0
         if self._store is not None:
             version, explicit, weighted = self._store.load()
@@ -442,7 +442,7 @@ class PathServerCore:
         served = self._route_set(version)
         dropped = len(explicit) - len(served.routes) + len(weighted) - len(served.weighted) + lost
         self.counters["saved_routes_dropped"] += dropped
-        # What is served may differ from what was saved, and a version never stands for two sets.
+        # The set served may differ from the saved one, and a version must never denote two sets.
         return served if dropped == 0 else self._route_set(version + 1)
 
     def _restore_paths(self, saved: Mapping[FlowSpec, Assigned]) -> None:
@@ -460,7 +460,7 @@ class PathServerCore:
         """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
         if self._rates:
             return
-        # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
+        # Restored: when it was last seen is unknown, and the collector may have just started, too.
         self._managed.add((*self._assigned, *self._pins.paths), now_ns)
         shown = seen.shown()
         numbers = self._managed.numbers(shown)
@@ -471,9 +471,9 @@ class PathServerCore:
         self._managed.add(map(self._seen.flow, new.tolist()), now_ns)
 
     def _admit(self, new: Longs, seen: SeenRows, room: int, now_ns: int) -> Longs:
-        """Return the codes of the newcomers that are looked after from now on, and let go of those they replace.
+        """Return the codes of the newcomers to manage from now on, and drop the flows they replace.
 
-        Flows are replaced once a second at most: what is known of all flows by number has to be made anew.
+        Flows are replaced once a second at most, as all state of flows by number must then be rebuilt.
         """
         may_replace = not 0 <= now_ns - self._replaced_ns < _REPLACED_EVERY_NS
         self._replaced_ns = now_ns if may_replace else self._replaced_ns
@@ -508,9 +508,9 @@ class PathServerCore:
         return bool(routed)
 
     def _path(self, flow: FlowSpec, seen: Path | None) -> Path | None:
-        """Return the assigned path, else the only base path, else the one it was seen on, else the first base path.
+        """Return the assigned path, else the only base path, else the last one seen, else the first base path.
 
-        Where traffic is engineered no base path is the only one. Of all flows at once `locate` says the same.
+        Where traffic is engineered no base path is the only one. `locate` does the same for all flows at once.
         """
         if flow in self._assigned:
             return self._assigned[flow].path

@@ -1,4 +1,4 @@
-"""Explicit paths as the routes of a set, in an order of their own."""
+"""Explicit paths as the routes of a set, in a canonical order."""
 
 from __future__ import annotations
 

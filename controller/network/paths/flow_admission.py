@@ -1,8 +1,8 @@
-"""Admission of flows to the path server: when there are more than it looks after, it keeps the heaviest.
+"""Admission of flows to the path server: when there are more than it can manage, it keeps the heaviest.
 
-Flows that a decision or a person put on a path stay; of the others those that send least make room for those that send
-clearly more. A newcomer has to send twice as much: a rate of few packets is uncertain, and a flow that comes and goes
-would lose what the decider knows of it.
+Flows that a decision or a person put on a path stay; of the others those with the lowest rates are replaced by those
+with clearly higher ones. A newcomer must send twice as much: a rate from few packets is uncertain, and a flow that
+alternates would lose the decider's state.
 """
 
 from __future__ import annotations

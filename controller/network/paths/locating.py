@@ -1,4 +1,4 @@
-"""Where the flows are that are looked after, and what they send, as far as anybody can know: all of them at once."""
+"""Positions and rates of the managed flows, as far as they are known: all flows at once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def locate(  # noqa: PLR0917 - what is known of flows, by what knows it
     *,
     is_engineered: bool,
 ) -> LocatedFlows:
-    """Return every flow with the path that it is on; those that have none, or stay within a switch, are left out.
+    """Return every flow with its current path; those without one, or within one switch, are left out.
 
-    It is the explicit path, else the only base path, else the one it was seen on, else the first base path; where
-    traffic is engineered no base path is the only one. `rates_bps` are known rates; others are measured.
+    It is the explicit path, else the only base path, else the last one seen, else the first base path; where traffic is
+    engineered no base path is the only one. `rates_bps` are known rates; others are measured.
     """
     count, book = len(managed), seen.book
     numbers = managed.numbers(seen.codes)

@@ -17,9 +17,9 @@ _NOT_MANAGED: Final = -1
 
 
 class ManagedFlows:
-    """Flows by number, and when each was seen last; a flow that goes lets those behind it move up.
+    """Flows by number, and when each was last seen; when a flow is removed, those behind it move up.
 
-    `code_of` returns a flow's code as `SeenFlows` has it.
+    `code_of` returns a flow's code as in `SeenFlows`.
     """
 
     def __init__(self, network: Network, code_of: Callable[[FlowSpec], int]) -> None:
@@ -99,7 +99,7 @@ class ManagedFlows:
         return (src, dst, NOWHERE, False) if base is None else (src, dst, book.number(base[0]), base[1])
 
     def kept(self, keep: Flags) -> FlowNames:
-        """Return the names of some of the flows; the same ones are the same object until flows come or go."""
+        """Return the names of some of the flows; the same ones are the same object until flows are added or removed."""
         if self._kept is None or not np.array_equal(self._kept[0], keep):
             names = [name for name, stays in zip(self.names, keep.tolist(), strict=True) if stays]
             self._kept = keep, FlowNames(names)

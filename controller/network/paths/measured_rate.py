@@ -1,6 +1,6 @@
-"""What telemetry says that flows send, with what is uncertain of it; the rates of several 5-tuples add up.
+"""Rates of flows as telemetry measures them, with their uncertainty; the rates of several 5-tuples add up.
 
-`MeasuredRate` is one flow's and the reference, `MeasuredRates` has many side by side.
+`MeasuredRate` is for one flow and serves as the reference, `MeasuredRates` has many side by side.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from controller.network.paths.deciding.located import UNKNOWN
 from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES
 
 _SILENT_GAPS: Final = 8
-"""A flow that was silent for so many of its gaps is over: of those with packets by chance, one in 3,000 is not."""
+"""A flow that was silent for this many of its gaps is over: of those with random packets, one in 3,000 is not."""
 _LEAST_SILENCE_NS: Final = 100_000_000
-"""Reports may be late by so much."""
+"""Silence shorter than this never ends a flow: reports may be this late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class MeasuredRate:
 
     @classmethod
     def of(cls, state: PathState) -> MeasuredRate | None:
-        """Return what a 5-tuple sends, None where nobody knows yet."""
+        """Return the rate of a 5-tuple, None if not known yet."""
         if state.rate_bps is None:
             return None
         gap_ns = state.gap_mean_ns
@@ -69,7 +69,7 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRates:
-    """`MeasuredRate` of many, side by side; where `rate_bps` is UNKNOWN the rest says nothing."""
+    """Columns of many `MeasuredRate`; where `rate_bps` is UNKNOWN the rest is meaningless."""
 
     rate_bps: Longs
     nbytes: Longs

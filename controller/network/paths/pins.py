@@ -1,4 +1,4 @@
-"""Flows that somebody holds on a path: they stay until they are released, except while a link of it is dead."""
+"""Flows pinned to a path by hand: they stay until they are released, except while a link of it is dead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.topology.values import LinkKey, Topology
 
 
 class Pins:
-    """Which flows are pinned, to which paths, and since when; where each of them is now, others know."""
+    """Pinned flows, with their paths and since when; others track the flows' current paths."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -28,11 +28,11 @@ class Pins:
         return len(saved) - len(kept)
 
     def holds(self, flow: FlowSpec, path: Path) -> bool:
-        """Whether a flow is pinned to just this path."""
+        """Return whether a flow is pinned to exactly this path."""
         return flow in self.paths and self.paths[flow].path == path
 
     def is_path(self, flow: FlowSpec, path: Path) -> bool:
-        """Whether the topology has this path, between the switches of the flow's hosts."""
+        """Return whether the topology has this path, between the switches of the flow's hosts."""
         try:
             check(self._topology, Route(flow, path))
         except ControllerError:
@@ -68,7 +68,7 @@ class Pins:
                 yield Decision(now_ns, flow, path, pin.path, (), reason)
 
     def told(self, flow: FlowSpec, reason: str) -> str:
-        """Return why a flow goes elsewhere, and where it is to return if it is pinned."""
+        """Return why a flow goes elsewhere, and where it will return if it is pinned."""
         if flow not in self.paths:
             return reason
         return f"{reason}; pinned to {'-'.join(self.paths[flow].path)}, it returns when that is alive"

@@ -1,4 +1,4 @@
-"""What one round of the path server comes to."""
+"""Result of one round of the path server."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What telemetry shows of the flows that are looked after: which 5-tuple belongs to which, where they are, their rates.
+"""Telemetry of the managed flows: which 5-tuple belongs to which flow, their positions, their rates.
 
-A flow is all traffic between two hosts, or what of it names its protocol and ports. A 5-tuple belongs to the flow that
-names most of it, as its packets do in the switches' tables.
+A flow is all traffic between two hosts, or the part of it with the protocol and ports that the flow names. A 5-tuple
+belongs to the most specific flow, as its packets do in the switches' tables.
 
-All 5-tuples of a snapshot are looked at side by side. A flow's code is a number: of the pair of its hosts, or of the
-flow itself where it names more.
+All 5-tuples of a snapshot are processed side by side. A flow's code is a number: of the pair of its hosts, or of the
+flow itself if it names more.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from controller.network.tables.flow_paths import specificity
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 NO_FLOW: Final = -1
-"""The code of a 5-tuple whose hosts are not two of the topology."""
+"""Code of a 5-tuple whose hosts are not both in the topology."""
 _MOSTLY: Final = 0.85
-"""A pair of which this share is on one path counts there as a whole: rather too much is believed of a link than not."""
+"""A pair with this share on one path counts there as a whole: overestimating a link's load is the safer error."""
 _REMEMBERED: Final = 65_536
 
 Named = tuple[int, int, int, int]
@@ -170,18 +170,18 @@ class SeenRows:
 
     @cached_property
     def rates(self) -> MeasuredRates:
-        """What each 5-tuple sends."""
+        """Rate of each 5-tuple."""
         return MeasuredRates.of(self.paths)
 
     @cached_property
     def is_probe(self) -> Flags:
-        """Which 5-tuples are there to measure links."""
+        """Flags of the 5-tuples that are probes."""
         probe: Flags = (self.paths.protocol == PROTOCOL_UDP) & (self.paths.dst_port == PROBE_UDP_PORT)
         return probe
 
     @cached_property
     def is_on_way(self) -> Flags:
-        """Which 5-tuples are on a path of the network between the switches of their hosts."""
+        """Flags of the 5-tuples on a network path between the switches of their hosts."""
         rows = self.book.rows
         linked = rows.linked[self.path] & (self.first != NOWHERE) & (self.last != NOWHERE)
         way: Flags = linked & (rows.first[self.path] == self.first) & (rows.last[self.path] == self.last)
@@ -200,7 +200,7 @@ class SeenRows:
         return self._grouped[1]
 
     def shown(self) -> Longs:
-        """Return the codes of the flows of which there is more than probes, in the order in which they come first."""
+        """Return the codes of the flows that consist of more than probes, in order of first appearance."""
         rows = np.flatnonzero((self.code != NO_FLOW) & ~self.is_probe)
         codes, first = np.unique(self.code[rows], return_index=True)
         shown: Longs = codes[np.argsort(first)]
@@ -217,9 +217,9 @@ class SeenRows:
 
     @cached_property
     def flow_rates(self) -> MeasuredRates:
-        """What each of `codes` sends; 5-tuples add up.
+        """Rate of each of `codes`; 5-tuples add up.
 
-        A flow with a 5-tuple that has no rate yet has none itself: the sum would take that for silent.
+        A flow with a 5-tuple that has no rate yet has none itself: the sum would count that 5-tuple as silent.
         """
         rows, codes, group = self._grouped
         return self.rates.rows(rows).summed(group, len(codes))
@@ -261,7 +261,7 @@ class SeenRows:
 
 
 def is_probe(key: FlowKey) -> bool:
-    """Whether a flow is there to measure links: it stays where it is, or links are measured no longer."""
+    """Return whether a flow is a link probe: it must stay on its path, or links are measured no longer."""
     return key.protocol == PROTOCOL_UDP and key.dst_port == PROBE_UDP_PORT
 
 
@@ -271,6 +271,6 @@ def _switch_of(network: Network, host: str) -> int:
 
 
 def _has(flow: FlowSpec, protocol: int, src_port: int, dst_port: int) -> bool:
-    """Whether a 5-tuple between a flow's hosts has the protocol and ports that the flow names."""
+    """Return whether a 5-tuple between a flow's hosts has the protocol and ports that the flow names."""
     named = ((flow.protocol, protocol), (flow.src_port, src_port), (flow.dst_port, dst_port))
     return all(wanted in (None, seen) for wanted, seen in named)

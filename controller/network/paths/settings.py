@@ -30,7 +30,7 @@ ADDRESS: Final = default_address("paths")
 
 
 class Mode(StrEnum):
-    """What makes one path better than another."""
+    """Criterion by which paths are compared."""
 
     LEAST_DELAY = "least-delay"
     MOST_BANDWIDTH = "most-bandwidth"
@@ -38,10 +38,10 @@ class Mode(StrEnum):
 
 
 class BalanceSettings(Strict, frozen=True):
-    """When groups of equally good next hops get other weights; hold-down, settling and headroom are the decider's."""
+    """Settings of weights in groups of equally good next hops; hold-down, settling and headroom are the decider's."""
 
     enabled: bool = True
-    """Whether weights change at all; without it only single flows move."""
+    """Allow weights to change; otherwise only single flows move."""
     confirm_rounds: Positive = 3
     """A link must be overloaded in this many consecutive rounds before weights change."""
     min_gain: Share = 0.05
@@ -54,7 +54,7 @@ class BalanceSettings(Strict, frozen=True):
 
 
 class DecideSettings(Strict, frozen=True):
-    """How the decider chooses, and what keeps it stable."""
+    """Settings of the decider: its criteria, and limits that keep it stable."""
 
     mode: Mode = Mode.LEAST_DELAY
     """least-delay; most-bandwidth (the widest bottleneck); both: least delay among paths that are wide enough."""
@@ -93,9 +93,9 @@ class DecideSettings(Strict, frozen=True):
     balance: BalanceSettings = BalanceSettings()
     """Weights of ECMP groups, which change where no single flow fits elsewhere."""
     watch: TelemetryLoad | None = None
-    """What telemetry adds to packets and to the links to the collector; by default this is not considered."""
+    """Load that telemetry adds to packets and to the links to the collector; by default it is ignored."""
     candidates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
-    """Shortest paths (by configured delay) that are compared for each flow, beside the best measured one."""
+    """Shortest paths (by configured delay) that are compared for each flow, besides the best measured one."""
     stale_after_ns: DurationNs = 1_000_000_000
     """Telemetry of a link older than this is not used: the link counts as empty, with its configured delay."""
     ignore_change: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.0
@@ -112,7 +112,7 @@ class DecideSettings(Strict, frozen=True):
     """Flows return to a path when it has been without a dead link for this long; for links that the controller reports
     (ports, hellos), the controller waits itself (`links.return_after_ns`)."""
     relieved_utilisation: Share = 0.8
-    """A link whose predicted utilisation falls below this by a move has no queue, for those on it, in this round."""
+    """A link whose predicted utilisation falls below this after a move has no queue, for flows on it, in this round."""
 
 
 class ManagedFlow(Strict, frozen=True):
@@ -143,20 +143,20 @@ class RecordSettings(Strict, frozen=True):
     database: str = ":memory:"
     """SQLite file (WAL); ':memory:' forgets everything at the end."""
     max_records: Positive = 1_000_000
-    """Hop records kept; the oldest go first."""
+    """Maximum number of hop records kept; the oldest are deleted first."""
     max_decisions: Positive = 10_000
-    """Decisions kept; the oldest go first."""
+    """Maximum number of decisions kept; the oldest are deleted first."""
     batch_records: Positive = 2_000
     """Hop records that are written in one transaction."""
     reports_per_s: Annotated[int, msgspec.Meta(ge=0)] = 200
-    """Reports whose hops are recorded, at most, an even sample of all; 0: none are."""
+    """Maximum number of reports per second whose hops are recorded, an even sample of all; 0: none."""
 
 
 class MetricsSettings(Strict, frozen=True):
-    """Where Prometheus finds the path server's metrics."""
+    """Settings of the endpoint that serves the path server's metrics to Prometheus."""
 
     address: str = "127.0.0.1"
-    """The local address; nothing authenticates, so that any but loopback is said: `plain:0.0.0.0`."""
+    """The local address; nothing authenticates, so any other than loopback must be explicit: `plain:0.0.0.0`."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9473
     """The TCP port, 0 for a free one."""
 
@@ -173,11 +173,11 @@ class PathServerSettings(Strict, frozen=True):
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT, of the feed and of what is served."""
     metrics: MetricsSettings | None = None
-    """Where Prometheus finds metrics; null: nowhere."""
+    """Endpoint that Prometheus scrapes; null disables it."""
     traces: TraceSettings | None = None
-    """Where OpenTelemetry traces of reroutes go; null: nowhere."""
+    """Destination of OpenTelemetry traces of reroutes; null disables them."""
     limits: Limits = Limits()
-    """What all who ask and follow may take together."""
+    """Limits on what all callers and subscribers may use together."""
     interval_ns: Positive = 100_000_000
     """Time between two rounds of decisions."""
     max_snapshot_age_ns: Positive | None = None
@@ -193,15 +193,15 @@ class PathServerSettings(Strict, frozen=True):
     flows: tuple[ManagedFlow, ...] = ()
     """The flows to decide about; default: every pair of hosts that telemetry shows."""
     decide: DecideSettings = DecideSettings()
-    """How paths are chosen."""
+    """Settings of the choice of paths."""
     engineering: EngineeringSettings | None = None
     """If given, traffic engineering: all demands at once by weighted routes; of `decide` only dead links apply."""
     records: RecordSettings = RecordSettings()
-    """What is kept."""
+    """Settings of the records kept."""
 
     @property
     def oldest_snapshot_ns(self) -> int:
-        """How old a state may be that is decided by."""
+        """Maximum age of state used for decisions."""
         if self.max_snapshot_age_ns is not None:
             return self.max_snapshot_age_ns
         return max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.interval_ns)

@@ -1,4 +1,4 @@
-"""What telemetry itself puts on links: bytes that grow with each hop, and reports on their way to the collector."""
+"""Load of telemetry itself on links: bytes that grow with each hop, and reports on their way to the collector."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _MX_BYTES: Final = 4 + 12
 _REPORT_BYTES: Final = 24 + 14 + 20 + 8 + 8 + 12
 """A report's own: Ethernet with preamble and gap, IPv4, UDP, group and individual header (Telemetry Report v2.0)."""
 _PACKET_BYTES: Final = 64
-"""About what a report holds of its packet beside INT's headers."""
+"""Approximate bytes that a report holds of its packet, apart from INT's headers."""
 _LONG: Final = frozenset({4, 5, 6})
 """Instructions that take two words a hop: both time stamps and the level 2 interfaces."""
 
 DEFAULT_PACKET_BYTES: Final = 1000
-"""Length that a flow's frames are taken to have where nobody measured it."""
+"""Assumed length of a flow's frames if it was not measured."""
 
 
 class TelemetryLoad(Strict, frozen=True):
-    """What travels with packets and who reports, in the keys of the controller's watch rules."""
+    """Settings of telemetry's data in packets and of its reporters, with the keys of the controller's watch rules."""
 
     sample_every: Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFF)] = 1
-    """Of this many packets one carries telemetry."""
+    """One packet in this many carries telemetry."""
     instructions: tuple[Annotated[int, msgspec.Meta(ge=0, le=15)], ...] = (0, 1, 2, 3, 4, 5, 7)
     """Instruction bits that each hop answers."""
     mode: Mode = "md"
-    """Whether hops add to the packet (md) or report by themselves."""
+    """Mode of telemetry: hops add to the packet (md) or report by themselves."""
 
     @property
     def hop_bytes(self) -> int:
-        """What one hop says, in bytes: a word for each instruction, two for the long ones."""
+        """Bytes added by one hop: a word for each instruction, two for the long ones."""
         return 4 * sum(2 if bit in _LONG else 1 for bit in self.instructions)
 
     def carried_bytes(self, hop: int) -> float:
-        """Return what a packet carries beyond its own bytes on the link after so many hops, on the average of all."""
+        """Return the average number of bytes that telemetry adds to a packet on the link after so many hops."""
         if self.mode == "xd":
             return 0.0
         if self.mode != "md":

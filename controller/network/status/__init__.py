@@ -1,1 +1,1 @@
-"""What a running controller says of itself: switches reconciled, routes in force, problems."""
+"""Status of a running controller: switches reconciled, routes in force, problems."""

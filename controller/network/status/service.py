@@ -48,14 +48,14 @@ class StatusServer:
 
 
 class ControllerClientSettings(Strict, frozen=True):
-    """Where a controller is."""
+    """Settings of a controller client."""
 
     address: str = ADDRESS
     """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT; null: those that the environment names."""
     first_wait_ns: int = 100_000_000
-    """How long to wait before the first new try to connect."""
+    """Wait before the first retry of a connection."""
     longest_wait_ns: int = 1_000_000_000
     """Waits grow no longer than this."""
 

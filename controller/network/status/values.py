@@ -9,7 +9,7 @@ from dataplane.load.values import NO_LOAD, DaemonLoad
 
 @dataclass(frozen=True, slots=True)
 class SwitchProblem:
-    """What keeps a switch from holding what it should."""
+    """Problem that keeps a switch from holding what it should."""
 
     switch: str
     problem: str

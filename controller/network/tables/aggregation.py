@@ -1,9 +1,9 @@
 """Jobs that switches add up, their children, and the copies of results (p4/aggregation).
 
 Each switch of a tree has an entry of the job with its epoch and the mask of its children, which change together. A
-child is who sends from its address and UDP port (and, where it is plugged in there, from its port): a process that was
-replaced on its host and goes on sending is not taken for the new one. Results go to a multicast group, whose copies are
-addressed one by one.
+child is identified by its address and UDP port (and, where it is attached, its switch port): a replaced process that
+keeps sending from its host is not taken for the new one. Results go to a multicast group, whose copies are addressed
+one by one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from dataplane.wire.aggregation import UDP_PORT
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 CELLS = 8192
-"""What a switch has for all its jobs (AGGREGATION_CELLS)."""
+"""Cells that a switch has for all its jobs (AGGREGATION_CELLS)."""
 CELLS_REGISTER = "aggregation_cells"
-"""Where a switch remembers which packets of an item it has seen."""
+"""Register in which a switch records the packets of an item that it has seen."""
 MAX_JOBS = 256
 """Entries of `aggregation_jobs`."""
 MAX_CHILDREN = 64
@@ -106,9 +106,9 @@ def unwatched_entities() -> Iterator[Entity]:
 
 
 def report_entity(number: int, every: int, slow_us: int) -> Entity:
-    """Return of which items of a job a switch reports: of one in `every`, a power of two, and of those that were slow.
+    """Return the entry for the items of a job that a switch reports: one in `every`, a power of two, and slow ones.
 
-    `slow_us`: from the first contribution to the last; 0 for none because of that.
+    `slow_us`: from the first contribution to the last; 0 reports none for being slow.
     """
     action = P4TableAction("report_items", mask=every - 1, slow_us=slow_us)
     return P4TableEntry("aggregation_reports", match=P4TableMatch(job=number), action=action)

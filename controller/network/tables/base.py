@@ -1,4 +1,4 @@
-"""What a topology implies for each switch's tables beside routes: ports, telemetry, reports; and their order."""
+"""Table entries of switches, apart from routes, that follow from a topology: ports, telemetry, reports; their order."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ FILL_ORDER = (
     "aggregation_peers",
     "aggregation_jobs",
 )
-"""The order in which an empty switch is filled: who it is, then explicit paths (before routes, so that a flow never
-falls back to its base route on the way), then routes, telemetry when reports can leave, and at last jobs, whose
-children have their entries before they count."""
+"""The order in which an empty switch is filled: its identity, then explicit paths (before routes, so that a flow never
+falls back to its base route on the way), then routes, telemetry when reports can leave, and finally jobs, whose
+children have their entries before they count.
+"""
 
 RULE_ROOM = {
     "ipv4_watchlist": 1024,

@@ -1,4 +1,4 @@
-"""P4Runtime entities as the controller compares them: what makes two of them the same one, and what each says.
+"""P4Runtime entities as the controller compares them, by identity and by content.
 
 The entities themselves are finsy's; they are treated as values and never changed once made. Identity and content are
 computed here from names and numbers only, so that deciders need no P4Info.
@@ -36,7 +36,7 @@ Entity = (
 
 
 class Kind(StrEnum):
-    """What an entity is, as far as the order of writes is concerned."""
+    """Kind of an entity, as far as the order of writes is concerned."""
 
     MEMBER = "member"
     GROUP = "group"
@@ -96,14 +96,14 @@ class Update:
 
 
 Entities = Mapping[EntityKey, Entity]
-"""What a switch holds or should hold."""
+"""Entities that a switch holds or should hold."""
 
 Batch = tuple[Update, ...]
 """Updates of one switch that may be executed in any order (P4Runtime 1.4, section 12.2)."""
 
 
 def index(entities: Iterable[Entity]) -> dict[EntityKey, Entity]:
-    """Return entities by key, in order; raise ControllerError when two of one key say different things."""
+    """Return entities by key, in order; raise ControllerError when two of one key differ."""
     found: dict[EntityKey, Entity] = {}
     for entity in entities:
         key = key_of(entity)
@@ -132,7 +132,7 @@ def key_of(entity: Entity) -> EntityKey:
 
 
 def content_of(entity: Entity) -> Hashable:
-    """Return what an entity says beside its identity: equal contents need no write."""
+    """Return an entity's content, apart from its identity: equal contents need no write."""
     match entity:
         case P4TableEntry():
             return _action_content(entity.action)

@@ -16,10 +16,10 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
 
 
 class FlowRule(Strict, frozen=True):
-    """Flows by what their packets say; what is left out matches everything."""
+    """Match of flows by packet fields; omitted ones match everything."""
 
     section: ClassVar[str]
-    """What rules of this kind are called where they are wrong."""
+    """Name of this kind of rule in error messages."""
 
     src: str | None = None
     """Name of the sending host."""

@@ -17,7 +17,7 @@ from dataplane.topology.values import LinkKey, Topology
 FLOW_TABLES = frozenset(family.flow_paths for family in FAMILIES)
 
 _FIELDS = (("src_port", 4, 0xFFFF), ("dst_port", 2, 0xFFFF), ("protocol", 1, 0xFF))
-"""What a flow may name beside its hosts, with its weight in the priority: every combination has one of its own."""
+"""Fields that a flow may name besides its hosts, with their weights in the priority: combinations have unique sums."""
 
 
 RouteEntries: TypeAlias = tuple[tuple[str, EntityKey, Entity], ...]

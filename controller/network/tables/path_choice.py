@@ -1,7 +1,7 @@
-"""Which of a group's members a packet takes: the program's path hash and the selector's choice by it, over again.
+"""Prediction of the group member that a packet takes, from the program's path hash and the selector's choice by it.
 
-p4/ingress/routing.p4: the upper half of the CRC-32 of the 5-tuple times the switch's multiplier is what the selector
-hashes; the CRC-32 of that, modulo the sum of the weights, falls into one member's places, members in order of port.
+p4/ingress/routing.p4: the selector hashes the upper half of the CRC-32 of the 5-tuple times the switch's multiplier;
+the CRC-32 of that, modulo the sum of the weights, falls into one member's range, members in order of port.
 """
 
 from __future__ import annotations

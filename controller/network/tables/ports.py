@@ -1,6 +1,6 @@
-"""Who a switch is and what its ports are: `node`, `egress_ports` (p4/egress) and `port_roles` (p4/ingress).
+"""Entries for a switch's identity and ports: `node`, `egress_ports` (p4/egress) and `port_roles` (p4/ingress).
 
-A host's port carries what comes from its own addresses; networks behind it are `controller/network/tables/sources.py`.
+A host's port accepts the host's own addresses; networks behind it are in `controller/network/tables/sources.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOTHING = 1, 0
 
 
 def port_entities(topology: Topology, switch: str, domain: IntDomain = DEFAULT_DOMAIN) -> Iterator[Entity]:
-    """Yield a switch's node id, each port's source address, role and MTU, and whose packets may come in there."""
+    """Yield a switch's node id, each port's source address, role and MTU, and the source addresses it accepts."""
     node_id = topology.switch[switch].node_id
     yield P4TableEntry("node", action=P4TableAction("set_node", node_id=node_id), is_default_action=True)
     for port in sorted(topology.neighbours[switch]):

@@ -1,7 +1,7 @@
 """Routes to every host by longest prefix, equal-cost next hops through an action selector (p4/ingress/routing.p4).
 
-A member is named after the port it forwards to, because the port decides all that it does; a group after the ports it
-spreads over. Ids so made stay the same while the topology grows, so that reconciling rewrites nothing that is right.
+A member is named after the port it forwards to, because the port determines everything that it does; a group after the
+ports it spreads over. Such ids stay the same while the topology grows, so that reconciling rewrites no correct entry.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def route_entities(
 ) -> Iterator[Entity]:
     """Yield members, groups and a host route for every host that the switch can reach, in both families.
 
-    `weighted` says otherwise than `hops` for all hosts of some destination switches.
+    `weighted` overrides `hops` for all hosts of some destination switches.
     """
     for family in FAMILIES:
         routes = {

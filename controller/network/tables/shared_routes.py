@@ -1,8 +1,8 @@
-"""Route entities of all switches, each made once: those that say the same on several switches are one object.
+"""Route entities of all switches, each made once: equal ones on several switches are one object.
 
 Most switches send to most hosts by the same few ports and groups, so that a large fabric's tables fit into memory and
-comparing, encoding and reading them back can go by identity. `controller.network.tables.routing.route_entities` says
-the same for one switch, plainly.
+comparing, encoding and reading them back can use identity. `controller.network.tables.routing.route_entities` is the
+plain version for one switch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataplane.topology.values import Topology
 _Block: TypeAlias = Mapping[EntityKey, Entity]
 
 _BLOCKS_PER_DESTINATION: Final = 64
-"""Blocks kept, on average: weights that change all the time make groups, and so blocks, that nobody wants any more."""
+"""Blocks kept, on average: continually changing weights make groups, and so blocks, that become unused."""
 
 
 class SharedRoutes:

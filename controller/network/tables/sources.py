@@ -1,4 +1,4 @@
-"""Whose addresses may come in at a host's port beside its own: `switch_addresses`, `ipv4_sources`, `ipv6_sources`.
+"""Extra source addresses allowed at a host's port: `switch_addresses`, `ipv4_sources`, `ipv6_sources`.
 
 The program is p4/ingress/source_addresses.p4; hosts' own addresses are in `port_roles`
 (controller/network/tables/ports.py).

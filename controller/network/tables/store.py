@@ -1,8 +1,8 @@
-"""Names whose content a switch holds, who may write those that it records, and which are reported as hot (p4/store).
+"""Names whose content a switch holds, the writers of those that it records, and which are reported as hot (p4/store).
 
-Entries can be read back into what they say (`held_in`), so that a controller that starts again goes on with what is
-there. One entry is the controller's own memory: generations are given once, in cells, and the mark says up to which
-they have been given; it stays in the switch as long as the cells do.
+Entries can be converted back into their contents (`held_in`), so that a restarted controller continues from the
+existing state. One entry is the controller's own memory: generations are given once, in cells, and the mark records up
+to which; it stays in the switch as long as the cells do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.network.tables.entities import Entities, Entity, key_of
 from dataplane.store.names import HotName, Segment
 
 CELLS: Final = 4095
-"""Of 1,024 bytes each (STORE_CELLS); the last one of the switch is the mark's."""
+"""Cells of 1,024 bytes each (STORE_CELLS); the last one of the switch holds the mark."""
 MAX_INTERVAL: Final = (1 << 15) - 1
 MAX_THRESHOLD: Final = (1 << 16) - 1
 MAX_WRITERS: Final = 4096
@@ -28,13 +28,13 @@ NAMES: Final = "store_names"
 WRITERS: Final = "store_writers"
 HOT_NAMES: Final = "store_hot_names"
 TABLES: Final = frozenset({NAMES, WRITERS, HOT_NAMES})
-"""Whose entries are the store's."""
+"""Tables whose entries belong to the store."""
 PACKETS: Final = "store_name_packets"
 OUTCOMES: Final = "store_outcomes"
 DIGEST: Final = "hot_name_t"
 
 OUTCOME_NAMES: Final = ("answered", "missed", "filled", "raised", "old", "kept", "repeated", "refused", "passed")
-"""What became of packets with names that the switch holds, by index of the counter."""
+"""Outcomes of packets with names that the switch holds, by index of the counter."""
 
 MARK: Final = Segment(0)
 """No value is ever of this name."""
@@ -77,7 +77,7 @@ Placed: TypeAlias = Copied | Recorded
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
-    """What a switch holds: segments, writers by group, the mark, and the interval's number and threshold."""
+    """Store content of a switch: segments, writers by group, the mark, and the interval's number and threshold."""
 
     placed: Mapping[Segment, Placed] = field(default_factory=dict)
     writers: frozenset[tuple[int, Writer]] = frozenset()
@@ -98,7 +98,7 @@ def name_entity(placed: Placed) -> Entity:
 
 
 def mark_entity(generation: int) -> Entity:
-    """Return what remembers that generations below this one have been given: a name that nobody may write."""
+    """Return the entry that marks all generations below this one as given: a name without writers."""
     return name_entity(Recorded(MARK, _MARK_CELL, generation, group=0, forward=False))
 
 
@@ -111,13 +111,13 @@ def writer_entity(group: int, writer: Writer) -> Entity:
 
 
 def hot_names_entity(interval: int, threshold: int) -> Entity:
-    """Return what restarts the count of interests, and reports names that come to so many (0: none)."""
+    """Return the entry that restarts the count of interests, and reports names that reach a threshold (0: none)."""
     action = P4TableAction("find_hot", interval=interval, threshold=threshold)
     return P4TableEntry(HOT_NAMES, action=action, is_default_action=True)
 
 
 def held_in(entities: Entities) -> StoreTables:
-    """Return what entries say that a switch holds."""
+    """Return the store content that a switch's entries describe."""
     entries = [entity for entity in entities.values() if isinstance(entity, P4TableEntry)]
     placed = {one.segment: one for one in _placed(entries)}
     mark = placed.pop(MARK, None)
@@ -133,13 +133,13 @@ def held_in(entities: Entities) -> StoreTables:
 
 
 def hot_name(message: Mapping[str, int]) -> HotName:
-    """Return what a digest's message says."""
+    """Return the content of a digest's message."""
     segment = Segment(message["name"], message["segment"])
     return HotName(segment, message["requests"], message["producer"], message["interval"])
 
 
 def segment_of(entry: P4TableEntry) -> Segment:
-    """Return whose entry of `store_names` this is."""
+    """Return the segment of an entry of `store_names`."""
     return Segment(_number(entry, "name"), _number(entry, "segment"))
 
 

@@ -1,4 +1,4 @@
-"""Which hosts send probes to which, so that every link between switches is crossed in both directions."""
+"""Pairs of hosts that exchange probes, so that every link between switches is crossed in both directions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProbePlan:
 def plan_probes(topology: Topology) -> ProbePlan:
     """Return few pairs of hosts whose base paths, equally good ones included, cross as many links as base paths can.
 
-    One host speaks for each switch. Greedy: the pair that adds most links comes next (Chvatal, 1979); the work grows
+    One host represents each switch. Greedy: the pair that adds most links comes next (Chvatal, 1979); the time grows
     with the square of the number of switches that have hosts.
     """
     hops = next_hops(topology)

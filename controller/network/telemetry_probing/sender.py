@@ -18,7 +18,7 @@ from dataplane.config import Strict
 
 
 class ProbeSettings(Strict, frozen=True):
-    """How probes are sent."""
+    """Settings of a probe sender."""
 
     udp_port: Port = PROBE_UDP_PORT
     """The destination port; the same as the collector's `probe_udp_port` and the watch rule's `dst_port`."""
@@ -27,7 +27,7 @@ class ProbeSettings(Strict, frozen=True):
     """Time between two probes to the same host."""
 
     source_ports: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
-    """Probes leave by so many ports in turn: equally good paths are chosen by a hash over the ports."""
+    """Number of source ports that probes use in turn: equally good paths are chosen by a hash over the ports."""
 
     payload_bytes: Annotated[int, msgspec.Meta(ge=8, le=1400)] = 16
     """A number that counts, and zeros: small packets wait least and take least."""
@@ -75,7 +75,7 @@ class ProbeSender:
             try:
                 by.sendto(payload, (str(target), self._settings.udp_port))
             except OSError:
-                # A full queue, or the refusal of an earlier probe by who has no use for it.
+                # A full queue, or the target's refusal of an earlier probe.
                 self.refused += 1
             else:
                 self.sent += 1

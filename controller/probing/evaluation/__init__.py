@@ -1,4 +1,4 @@
-"""What probes say: scores, how far more units help, and how firmly a centre's figures are to be taken.
+"""Evaluation of probe results: scores, how far more units help, and how much to trust a centre's figures.
 
 All of it is pure: results, clock and random generator are arguments.
 """

@@ -1,10 +1,10 @@
-"""Means of repeated runs, and which runs do not belong with the others.
+"""Means of repeated runs, without outliers.
 
-A run is an outlier where its modified z-score, 0.6745 |x - median| / MAD, is above 3.5 (Iglewicz and Hoaglin, "How to
-Detect and Handle Outliers", 1993; MAD: median absolute deviation; where it is 0, 1.2533 times the mean absolute
-deviation stands in), and it lies at least 1 % off the median: smaller differences are noise of clocks. Fewer than 5
-runs have no outliers, as nobody could tell; and where more than a fourth would be left out all stay, as what happens
-so often belongs to the centre.
+A run is an outlier if its modified z-score, 0.6745 |x - median| / MAD, is above 3.5 (Iglewicz and Hoaglin, "How to
+Detect and Handle Outliers", 1993; MAD: median absolute deviation; if it is 0, 1.2533 times the mean absolute deviation
+replaces it) and it lies at least 1 % off the median: smaller differences are clock noise. Fewer than 5 runs have no
+outliers, as nobody could tell. If more than a fourth would be left out, all stay: what happens so often belongs to the
+centre.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NOISE: Final = 0.01
 class Averaged:
     """The mean of repeated figures, and its 95 % confidence interval (Student's t; the mean itself for one figure).
 
-    `kept` are the figures that it is of; `left_out` the places, in the order they were measured, of those it is not
-    of; `reasons` say why, a line for people each.
+    `kept` are the figures averaged; `left_out` the positions, in the order measured, of the others; `reasons` explain
+    each of these in one line for people.
     """
 
     mean: float
@@ -42,9 +42,9 @@ class Averaged:
 
 
 def averaged(figures: Sequence[float]) -> Averaged | None:
-    """Return the mean of repeated figures without outliers; None of none.
+    """Return the mean of repeated figures without outliers; None if there are none.
 
-    Figures that are no finite number, or negative, are left out, and said.
+    Leaves out figures that are not finite, or negative, and says so.
     """
     broken = [place for place, figure in enumerate(figures) if not (math.isfinite(figure) and figure >= 0)]
     reasons = [f"repetition {place + 1} left out: {figures[place]} is no measurement" for place in broken]
@@ -65,7 +65,7 @@ def averaged(figures: Sequence[float]) -> Averaged | None:
 
 
 def _outliers(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which figures do not belong with the others."""
+    """Return a mask of the outliers."""
     if len(values) < LEAST_RUNS:
         return np.zeros(len(values), np.bool_)
     deviation = np.abs(values - np.median(values))

@@ -16,27 +16,27 @@ from controller.probing.values import KernelUse, ProbeKernel, ProbeTask
 from dataplane.topology.values import NumberFormat
 
 LEAST_REPEATS: Final = 3
-"""Clocks count nanoseconds: two runs may agree to the last, three do not."""
+"""Clocks count nanoseconds: two runs may agree to the last digit, three do not."""
 _MOST_CORES: Final = 1000
 _NARROWER: Final = 1.02
-"""A run is not shorter than its kernels, but for the clocks' noise."""
+"""A run is never shorter than its kernels, apart from clock noise."""
 _FLOP_PER_CORE_S: Final[Mapping[NumberFormat, float]] = {NumberFormat.FP64: 256e9, NumberFormat.FP32: 512e9}
 _FLOP_PER_CORE_OTHER_S: Final = 16e12
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one unit can do at most: floating-point operations a second, by format; what is not there is not bounded."""
+    """Upper bounds of one unit: floating-point operations per second, by format; a missing format is unbounded."""
 
     flop_per_s: Mapping[NumberFormat, float]
 
 
 def limits_of(unit: UnitType | None) -> Limits:
-    """Return the most that a unit can do, whatever it is; None: a unit of which nothing is said.
+    """Return the upper bounds of a unit, whatever its hardware; None for a unit without a description.
 
     A core with two 512 bit multiply-add units at 8 GHz does 256 Gflop/s in fp64, and none is faster; matrix extensions
-    reach a few Tflop/s in narrow formats. A unit that does not say how many cores it has, or that has devices, does no
-    more than 1,000 such cores for each device, or in all.
+    reach a few Tflop/s in narrow formats. A unit that has devices, or does not give its number of cores, does no more
+    than 1,000 such cores for each device, or in all.
     """
     cores = float(_MOST_CORES)
     if unit is not None and unit.unit.devices:
@@ -48,7 +48,7 @@ def limits_of(unit: UnitType | None) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class UseWork:
-    """What a use of a kernel does: repetitions, and floating-point operations of one; None where nobody knows."""
+    """Work of one use of a kernel: repetitions, and floating-point operations of each; None if unknown."""
 
     repetitions: int
     number_format: NumberFormat | None = None
@@ -56,7 +56,7 @@ class UseWork:
 
 
 def work_by_use(probe: ProbeTask, kernels: Mapping[str, ProbeKernel]) -> dict[str, UseWork]:
-    """Return what each use of a probe does; `kernels` are by identifier, and of others operations are not known."""
+    """Return the work of each use of a probe; `kernels` are by identifier, and without one operations are unknown."""
     found = {}
     for use in probe.uses:
         kernel = kernels.get(use.kernel)
@@ -77,7 +77,7 @@ def _flop(use: KernelUse, kernel: ProbeKernel) -> float | None:
 
 
 def impossible(result: ProbeResult, limits: Limits | None, work: Mapping[str, UseWork]) -> str | None:
-    """Return why a result cannot be true, None where nothing speaks against it."""
+    """Return why a result cannot be true, None if nothing contradicts it."""
     return next((reason for run in result.status.runs for reason in _impossible(run, limits, work)), None)
 
 

@@ -10,10 +10,10 @@ from controller.probing.evaluation.averages import Averaged, averaged
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What so many units gave: the mean run time, and how much faster that is than on the fewest units measured.
+    """Result on this many units: the mean run time, and the speed-up over the fewest units measured.
 
-    `efficiency` is the speed-up over how many times as many units these are: 1 where units add up. Bounds are those of
-    the means' 95 % confidence intervals, both of them at their worst.
+    `efficiency` is the speed-up divided by the ratio of unit counts: 1 if speed grows with the units. Bounds combine
+    those of both means' 95 % confidence intervals, each at its worst.
     """
 
     units: int
@@ -27,7 +27,7 @@ class CurvePoint:
 
 
 def curve_of(run_times_s: Mapping[int, Sequence[float]]) -> tuple[CurvePoint, ...]:
-    """Return the curve of repeated run times by number of units, the fewest first; what gave no time is not on it."""
+    """Return the curve of repeated run times by number of units, the fewest first; skips counts without a time."""
     measured = {units: averaged(run_times_s[units]) for units in sorted(run_times_s) if units > 0}
     means = {units: found for units, found in measured.items() if found is not None and found.mean > 0}
     if not means:

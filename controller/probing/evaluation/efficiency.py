@@ -1,10 +1,10 @@
-"""Up to how many units more of them help: the threshold of a probe's efficiency against unit count.
+"""Threshold of a probe's efficiency against unit count: the number of units up to which more of them help.
 
-The threshold is the knee of a piecewise fit (`knees`), with a 95 % interval by bootstrap: run times are drawn anew from
-each count's repetitions, and the curve's deviations from the fit are drawn with random signs (wild bootstrap). It is
-said only where it is determined: at least 5 counts; the knee lies between the counts that were measured in 95 % of the
-draws; and its interval is narrower than a factor of 4. A curve whose slope is below a half from the start has its
-threshold at the fewest units; one that still rises at the most units has none.
+The threshold is the knee of a piecewise fit (`knees`), with a 95 % interval by bootstrap: run times are resampled from
+each count's repetitions, and the curve's deviations from the fit get random signs (wild bootstrap). It is reported only
+if it is determined: at least 5 counts; the knee lies between the measured counts in 95 % of the draws; and its interval
+is narrower than a factor of 4. A curve whose slope is below a half from the start has its threshold at the fewest
+units; one that still rises at the most units has none.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _DRAWS: Final = 400
 _WIDEST: Final = 4.0
 _MOST_WITHOUT: Final = 0.05
 _LEAST_SCATTER: Final = 0.005
-"""Of a mean's logarithm: repetitions that agree better than that did so by chance."""
+"""Least standard error of a mean's logarithm: repetitions that agree better did so by chance."""
 
 
 class Verdict(StrEnum):
-    """What a curve says of its threshold."""
+    """Outcome of the search for a curve's threshold."""
 
     FOUND = "found"
     FLAT = "flat"
-    """From the start: more than the fewest units do not help."""
+    """Flat from the start: more than the fewest units do not help."""
     RISING = "rising"
-    """Still at the most units that were measured."""
+    """Still rising at the most units measured."""
     FEW = "few"
     """Too few counts were measured."""
     NOISY = "noisy"
-    """The measurements do not determine it."""
+    """The measurements do not determine the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Up to how many units more of them help, between bounds (95 %), or why that is not known.
+    """The number of units up to which more of them help, with bounds (95 %), or the reason why it is unknown.
 
     `units`, `low` and `high` are None unless the verdict is `found` or `flat`. `fitted` are speed-ups by the fit, one
-    a point of the curve; empty where nothing was fitted.
+    for each point of the curve; empty if there was no fit.
     """
 
     verdict: Verdict
@@ -60,7 +60,7 @@ class Threshold:
 
 
 def threshold_of(run_times_s: Mapping[int, Sequence[float]], *, seed: int = 0) -> Threshold:
-    """Return the threshold of one probe by its repeated run times on each number of units, at one centre."""
+    """Return the threshold of one probe at one centre, from its repeated run times on each number of units."""
     curve = curve_of(run_times_s)
     if len(curve) < LEAST_COUNTS:
         reason = f"{len(curve)} counts of units were measured: at least {LEAST_COUNTS} are needed"
@@ -80,9 +80,9 @@ def threshold_of(run_times_s: Mapping[int, Sequence[float]], *, seed: int = 0) -
 
 
 def units_for(threshold: Threshold, wanted: int) -> int:
-    """Return how many of the units that are wanted, or free, a task is to get: no more than the threshold.
+    """Return how many of the wanted, or free, units a task should get: no more than the threshold.
 
-    Where there is none, all of them: nothing says that fewer would do.
+    Without a threshold it gets all of them: nothing indicates that fewer would do.
     """
     return wanted if threshold.units is None else min(wanted, threshold.units)
 
@@ -92,7 +92,7 @@ def _log_speed(curve: Sequence[CurvePoint]) -> Array:
 
 
 def _scatter(curve: Sequence[CurvePoint]) -> Array:
-    """Return the standard error of each mean's logarithm; pooled, as a few repetitions say little of their scatter."""
+    """Return the standard error of each mean's logarithm; pooled, as few repetitions say little about their scatter."""
     squares = [_log_variance(point.run_time_s.kept) for point in curve if len(point.run_time_s.kept) > 1]
     pooled = float(np.mean(squares)) if squares else 0.0
     number = np.array([len(point.run_time_s.kept) for point in curve])
@@ -104,10 +104,10 @@ def _log_variance(times_s: Sequence[float]) -> float:
 
 
 def _unbent(counts: Array, weights: Array, speed: Array, bent_error: float) -> tuple[Verdict, str] | None:
-    """Return what a curve is that one straight line describes as well as a bent one."""
+    """Return the verdict on a curve that one straight line describes as well as a bent one."""
     slope, error_of_slope, error = straight(counts, weights, speed)
     number = len(counts)
-    # Akaike's criterion, corrected for few points: is the bend worth its two figures more?
+    # Akaike's criterion, corrected for few points: is the bend worth its two parameters more?
     if _criterion(error, number, 2) > _criterion(bent_error, number, 4):
         return None
     low, high = slope - 2 * error_of_slope, slope + 2 * error_of_slope
@@ -126,7 +126,7 @@ def _criterion(error: float, number: int, parameters: int) -> float:
 def _draws(
     curve: Sequence[CurvePoint], speed: Array, fitted: Array, scatter: Array, random: np.random.Generator
 ) -> Array:
-    """Return curves that might as well have been measured, (draws, counts)."""
+    """Return curves that might just as well have been measured, (draws, counts)."""
     residual = np.maximum(np.abs(speed - fitted), scatter)
     return fitted + residual * random.standard_normal((_DRAWS, len(curve)))
 

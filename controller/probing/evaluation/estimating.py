@@ -1,4 +1,4 @@
-"""Results of probes as estimates."""
+"""Estimates from probe results."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NS_PER_S: Final = 1_000_000_000
 def estimate_of(
     results: Sequence[ProbeResult], now_ns: int, *, units: int, trust: Trust = TRUSTED, fresh_s: float = FRESH_S
 ) -> Estimate:
-    """Return how long a probe takes on so many units, by the newest of its results at one centre that has them.
+    """Return how long a probe takes on this many units, by the newest result at one centre that covers them.
 
-    `results` are of one probe at one centre. A result older than `fresh_s` is history; what the centre has done to be
-    trusted less lowers the basis, never a figure.
+    `results` are of one probe at one centre. A result older than `fresh_s` is history; a centre's loss of trust lowers
+    the basis, never a figure.
     """
     newest = max((one for one in results if _runs(one, units)), key=lambda one: one.metadata.created_ns, default=None)
     if newest is None:
@@ -40,7 +40,7 @@ def estimate_of(
 
 
 def lowered(estimate: Estimate, trust: Trust) -> Estimate:
-    """Return an estimate no firmer than a centre's figures may be; its times stay unless nothing is believed."""
+    """Return an estimate no firmer than the centre's trust allows; its times stay unless nothing is believed."""
     if trust.basis is Basis.NONE:
         return Estimate.unknown(*trust.reasons)
     if FIRMNESS.index(trust.basis) <= FIRMNESS.index(estimate.basis):
@@ -49,5 +49,5 @@ def lowered(estimate: Estimate, trust: Trust) -> Estimate:
 
 
 def _runs(result: ProbeResult, units: int) -> list[ProbeRun]:
-    """Return the runs on so many units that succeeded and have times."""
+    """Return the successful runs on this many units that have times."""
     return [run for run in result.status.runs if run.units == units and run.run_times_s and run.outcome == "succeeded"]

@@ -14,7 +14,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """What makes results comparable over time: the same probe at the same centre, on units of one type."""
+    """Key of comparable results over time: the same probe at the same centre, on units of one type."""
 
     centre: str
     probe: str
@@ -35,7 +35,7 @@ def read_results(
 ) -> tuple[ProbeResult, ...]:
     """Return the results that the API server keeps of a window of time, the oldest first; raise ApiError.
 
-    It keeps as many, and as long, as its settings say (`retention.probe_results`, `probe_results_s`).
+    Its settings (`retention.probe_results`, `probe_results_s`) bound how many it keeps, and for how long.
     """
     chosen = {"centre": centre, "probe": probe, "task-type": task_type}
     fields = ",".join(f"{name}={value}" for name, value in chosen.items() if value is not None)
@@ -43,7 +43,7 @@ def read_results(
 
 
 def within(results: Iterable[ProbeResult], since_ns: int, until_ns: int | None = None) -> tuple[ProbeResult, ...]:
-    """Return the results from a time on, before another one if there is one, the oldest first."""
+    """Return the results from a start time on, and before an end time if given, the oldest first."""
     found = [
         one
         for one in results
@@ -53,7 +53,7 @@ def within(results: Iterable[ProbeResult], since_ns: int, until_ns: int | None =
 
 
 def by_place(results: Iterable[ProbeResult]) -> dict[Place, tuple[ProbeResult, ...]]:
-    """Return results, in the order that they come, of each place; those without a run are in none."""
+    """Return results by place, in their original order; results without a run have none."""
     found: dict[Place, list[ProbeResult]] = {}
     for one in results:
         if one.status.runs:
@@ -63,7 +63,7 @@ def by_place(results: Iterable[ProbeResult]) -> dict[Place, tuple[ProbeResult, .
 
 
 def run_times_by_units(results: Iterable[ProbeResult]) -> Mapping[int, Sequence[float]]:
-    """Return all run times of successful runs, by number of units: what a threshold is found by."""
+    """Return all run times of successful runs by number of units, as the threshold search needs them."""
     found: dict[int, list[float]] = {}
     for one in results:
         for run in one.status.runs:

@@ -3,9 +3,9 @@
 With x = ln n, ln speed = a + b x - d h(x), where h(x) = ln(1 + (n / c)^p) / p bends the line of slope b to slope b - d
 at n = c, the more sharply the larger p is; p = 1, b = d = 1 is Amdahl's law, c = (1 - s) / s for a serial share s; p
 without bound is the broken line. For a given bend (c, p) the rest is linear, so that least squares over all bends of a
-grid is exact: there is no start to choose and no local minimum. The knee is where a per cent more units gives half a
-per cent more speed; there speed-up times efficiency is largest (Eager, Zahorjan and Lazowska, "Speedup versus
-efficiency in parallel systems", IEEE Transactions on Computers 38, 1989).
+grid is exact: there is no starting point to choose and no local minimum. The knee is where one per cent more units
+gives half a per cent more speed; there speed-up times efficiency is largest (Eager, Zahorjan and Lazowska, "Speedup
+versus efficiency in parallel systems", IEEE Transactions on Computers 38, 1989).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _BENDS: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class Bends:
-    """Every bend of the grid as a design matrix with its pseudo-inverse, for given counts of units and weights."""
+    """Every bend of the grid as a design matrix with its pseudo-inverse, for given unit counts and weights."""
 
     counts: Array
     weights: Array
-    """Square roots, a count each."""
+    """Square roots, one per count."""
     bend: Array
     sharpness: Array
     design: Array
-    """(bends, counts, 3), not weighted."""
+    """(bends, counts, 3), unweighted."""
     inverse: Array
     """(bends, 3, counts), of the weighted design."""
 
     @classmethod
     def of(cls, counts: Array, weights: Array) -> Bends:
-        """Return the grid: bends between the second of the counts and the last but one, of each sharpness."""
+        """Return the grid: bends between the second and the last but one of the counts, of each sharpness."""
         places = np.geomspace(counts[1], counts[-2], _BENDS) if len(counts) > 3 else counts[1:-1]
         bend, sharpness = (axis.ravel() for axis in np.meshgrid(places, np.array(_SHARPNESS), indexing="ij"))
         x = np.log(counts)
@@ -58,7 +58,7 @@ class Bends:
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """The best bend for each of several curves: (curves,) each, and `fitted` (curves, counts)."""
+    """The best bend for each of several curves: each field has shape (curves,), `fitted` (curves, counts)."""
 
     first_slope: Array
     last_slope: Array
@@ -69,7 +69,7 @@ class Fits:
     fitted: Array
 
     def knees(self) -> Array:
-        """Return at how many units each slope falls below a half; NaN where it does not, 0 where it starts so."""
+        """Return the unit count at which each slope falls below a half; NaN if it never does, 0 if it starts there."""
         drop = self.first_slope - self.last_slope
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             share = (self.first_slope - KNEE_SLOPE) / drop
@@ -90,7 +90,7 @@ def fit(bends: Bends, log_speeds: Array) -> Fits:
 
 
 def straight(counts: Array, weights: Array, log_speed: Array) -> tuple[float, float, float]:
-    """Return the slope, its standard error, and the weighted sum of squares of one straight line."""
+    """Return slope, its standard error, and weighted sum of squares of one straight line."""
     design = np.stack([np.ones_like(counts), np.log(counts)], axis=1) * weights[:, None]
     found, *_ = np.linalg.lstsq(design, log_speed * weights)
     error = float(((design @ found - log_speed * weights) ** 2).sum())

@@ -1,4 +1,4 @@
-"""Speed-up and efficiency against unit count as a picture, with the threshold where there is one."""
+"""Plot of speed-up and efficiency against unit count, with the threshold if there is one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MOST_CURVES: Final = len(_COLOURS)
 
 
 def draw_efficiency(title: str, thresholds: Mapping[str, Threshold], path: Path) -> None:
-    """Write speed-up and efficiency of one probe at up to six places, a colour each, to a .png or .svg file.
+    """Write speed-up and efficiency of one probe at up to six places, one colour each, to a .png or .svg file.
 
-    Bars are 95 % confidence intervals, a line the fit, a band the threshold's 95 % interval. Raises ProbeError for
-    another ending, for no curve or too many, or where the file cannot be written.
+    Bars are 95 % confidence intervals, a line is the fit, a band the threshold's 95 % interval. Raises ProbeError for
+    another file type, for no curve or too many, or if the file cannot be written.
     """
     if path.suffix not in {".png", ".svg"}:
         raise ProbeError(f"{path}: a picture's name ends in .png or .svg")
@@ -88,7 +88,7 @@ def _finish(speed_ups: Axes, efficiencies: Axes, shown: Mapping[str, Threshold])
 
 
 def _apart(counts: list[float] | list[int]) -> list[float]:
-    """Return counts that stand far enough apart on a logarithmic scale for their numbers to be read."""
+    """Return counts spaced widely enough on a logarithmic scale for their labels to be readable."""
     found: list[float] = []
     for count in counts:
         if not found or count >= 1.3 * found[-1]:

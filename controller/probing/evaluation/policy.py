@@ -1,7 +1,7 @@
-"""How figures become points: intervals of each figure, and how much it weighs.
+"""Scoring policies: intervals that turn each figure into points, and the figure's weight.
 
-Intervals of a figure stand in order, each begins where the one before ends, the first at 0, and the last has no end:
-whatever is measured has points. `from` belongs to an interval, `below` does not.
+Intervals of a figure stand in order: each begins where the one before ends, the first at 0, and the last has no end, so
+every measurement has points. `from` belongs to an interval, `below` does not.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dataplane.config import Strict, load
 
 
 class Interval(Strict, frozen=True, rename={"start": "from"}):
-    """Figures from here to below there, and what they are worth."""
+    """Figures from one bound to below the other, and their points."""
 
     points: float
     start: float = 0.0
     below: float | None = None
-    """Null: without an end."""
+    """Null: unbounded."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.start) and self.start >= 0):
@@ -42,7 +42,7 @@ class Interval(Strict, frozen=True, rename={"start": "from"}):
 
 
 class Scale(Strict, frozen=True):
-    """What a figure is worth, and how much that weighs in the score."""
+    """Points of a figure, and its weight in the score."""
 
     intervals: Annotated[tuple[Interval, ...], Meta(min_length=1, max_length=1000)]
     weight: float = 1.0
@@ -67,15 +67,15 @@ class Scale(Strict, frozen=True):
             )
 
     def points(self, figure: float) -> float:
-        """Return what a figure (finite, at least 0) is worth."""
+        """Return the points of a figure (finite, at least 0)."""
         return next(interval.points for interval in self.intervals if figure in interval)
 
 
 class Policy(Strict, frozen=True):
-    """How a probe's figures become one score: the weighted sum of what each is worth.
+    """A probe's score: the weighted sum of its figures' points.
 
-    A figure that is weighed and was not measured leaves a run without a score, which says so: figures are never
-    compared that do not rest on the same things.
+    A run that lacks a weighted figure has no score, and says so: figures are compared only if they rest on the same
+    things.
     """
 
     name: Name = "default"
@@ -83,7 +83,7 @@ class Policy(Strict, frozen=True):
     accuracy: Scale | None = None
     """By the relative error against the true value: 0 is exact."""
     figures: Annotated[dict[Name, Scale], Meta(max_length=64)] = field(default_factory=dict)
-    """Anything else that runs measure, by its name."""
+    """Any other figures that runs measure, by name."""
 
     def __post_init__(self) -> None:
         if not self.scales:
@@ -93,7 +93,7 @@ class Policy(Strict, frozen=True):
 
     @property
     def scales(self) -> dict[str, Scale]:
-        """What is weighed, by the figure's name."""
+        """The weighted figures' scales, by name."""
         own = {RUN_TIME: self.run_time_s, ACCURACY: self.accuracy}
         return {name: scale for name, scale in own.items() if scale is not None} | self.figures
 

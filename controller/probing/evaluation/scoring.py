@@ -1,4 +1,4 @@
-"""The score of a probe: points of each figure, weighted and added, for each number of units that it ran on."""
+"""Score of a probe: weighted points of each figure, added up for each number of units that it ran on."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from controller.probing.evaluation.policy import ACCURACY, RUN_TIME, Policy
 
 @dataclass(frozen=True, slots=True)
 class RunScore:
-    """The score of a probe on so many units; comparable with that of the same probe on as many units elsewhere.
+    """Score of a probe on this many units; comparable with that of the same probe on as many units elsewhere.
 
-    `score` is None where a figure that the policy weighs was not measured; `reasons` say which, and what was left out.
-    `points` are by figure, before they are weighted.
+    `score` is None if a figure that the policy weighs was not measured; `reasons` name it, and anything left out.
+    `points` are by figure, before weighting.
     """
 
     units: int
@@ -29,7 +29,7 @@ class RunScore:
 
 
 def score(policy: Policy, runs: Sequence[ProbeRun]) -> tuple[RunScore, ...]:
-    """Return a score for each number of units, the fewest first; runs on as many units count as one, repeated."""
+    """Return a score for each number of units, the fewest first; runs on as many units count as repetitions of one."""
     by_units: dict[int, list[ProbeRun]] = {}
     for run in runs:
         by_units.setdefault(run.units, []).append(run)
@@ -37,9 +37,9 @@ def score(policy: Policy, runs: Sequence[ProbeRun]) -> tuple[RunScore, ...]:
 
 
 def scored(policy: Policy, status: ProbeResultStatus) -> ProbeResultStatus:
-    """Return a result with its scores beside the figures, which stay as they are.
+    """Return a result with its scores added; its figures stay as they are.
 
-    Each run has its own; the result's is that on the fewest units, and `score_units` says how many.
+    Each run has its own score; the result's is that on the fewest units, and `score_units` gives their number.
     """
     scores = {one.units: one for one in score(policy, status.runs)}
     runs = tuple(_with_score(run, scores[run.units]) for run in status.runs)

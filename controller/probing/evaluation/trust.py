@@ -1,19 +1,18 @@
-"""How firmly a centre's figures are to be taken: the firmest basis that estimates by them may have, and why.
+"""Trust in a centre's figures: the firmest basis that estimates from them may have, and why.
 
-Nothing here alters a figure. What counts against a centre, and down to which basis:
+Nothing here alters a figure. These count against a centre, and lower the basis to:
 
 - a result that cannot be true (`checks`): nominal, which is compared with no measured figure; three of them: none;
 - a result that contradicts earlier ones of the same probe on as many units of the same type by more than a factor of
   1.5, where these agreed: history;
 - its newest result failed (a kernel crashed, hung or gave a wrong value): history; three in a row: nominal;
-- real tasks took more than 1.5 times as long as was expected, the middle one of the last five: modelled; 3 times:
-  nominal;
+- real tasks took more than 1.5 times as long as expected, by the median of the last five: modelled; 3 times: nominal;
 - a result came later than twice its own run times and two minutes: history;
 - it has been silent for its lease: history; for ten: none.
 
-It recovers by itself: what a result is held against counts until three later results of the centre in a row are free
-of it (a contradiction: until the next result agrees with the new figure); tasks by the newest five; silence by its next
-report. Results older than the window count neither way.
+Trust recovers without intervention: a fault counts until three later results of the centre in a row are free of it (a
+contradiction: until the next result agrees with the new figure); tasks by the newest five; silence by the next report.
+Results older than the window count neither way.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LEASES_TO_NONE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The firmest basis that estimates by a centre's figures may have, and why."""
+    """The firmest basis that estimates from a centre's figures may have, and why."""
 
     basis: Basis = Basis.MEASURED
     reasons: tuple[str, ...] = ()
@@ -48,29 +47,29 @@ TRUSTED = Trust()
 
 
 class TrustSettings(Strict, frozen=True):
-    """When a centre's figures are taken less firmly."""
+    """Thresholds that lower the trust in a centre's figures."""
 
     window_s: float = 7 * 86_400.0
-    """Older results and tasks do not count."""
+    """Ignore older results and tasks."""
     clean_results: int = 3
-    """So many results in a row without a fault, and what was before is forgiven."""
+    """Forgive earlier faults after this many results in a row without one."""
     contradiction: float = 1.5
-    """So many times as long, or as short, as before contradicts what was."""
+    """Factor, up or down, from earlier results beyond which a result contradicts them."""
     tasks: int = 5
-    """Of so many real tasks, the last, the middle one counts; of fewer than 3 none."""
+    """Number of latest real tasks whose median counts; fewer than 3 count for nothing."""
     exceeded: float = 1.5
-    """Tasks that take so many times as long as was expected make an expectation no measurement."""
+    """Factor over the expected time from which tasks show that the expectation was no measurement."""
     far_exceeded: float = 3.0
-    """So many times: nothing but a nominal figure."""
+    """Factor from which only a nominal figure remains."""
     late_s: float = 120.0
-    """A result comes within so long, and twice its run times, after its task was dispatched."""
+    """Time within which, plus twice its run times, a result must follow its task's dispatch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of one centre: all its results, tasks that have ended there, and how it reports.
+    """Evidence about one centre: all its results, tasks that have ended there, and how it reports.
 
-    `limits` are what one unit can do at most, by type of units.
+    `limits` are the upper bounds of one unit, by unit type.
     """
 
     results: Sequence[ProbeResult]
@@ -78,19 +77,19 @@ class Evidence:
     tasks: Sequence[Task] = ()
     limits: Mapping[str, Limits] = field(default_factory=dict)
     work: Mapping[str, Mapping[str, UseWork]] = field(default_factory=dict)
-    """By probe, then by use (`checks.work_by_use`); what is not there is not checked."""
+    """By probe, then by use (`checks.work_by_use`); anything missing is not checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What counts against a centre."""
+    """One fault held against a centre."""
 
     basis: Basis
     reason: str
 
 
 def trust_of(evidence: Evidence, now_ns: int, settings: TrustSettings | None = None) -> Trust:
-    """Return how firmly a centre's figures are to be taken now."""
+    """Return the current trust in a centre's figures."""
     chosen = settings or TrustSettings()
     since_ns = now_ns - int(chosen.window_s * _NS_PER_S)
     results = sorted(
@@ -112,7 +111,7 @@ def trust_of(evidence: Evidence, now_ns: int, settings: TrustSettings | None = N
 
 
 def _lies(results: Sequence[ProbeResult], evidence: Evidence, settings: TrustSettings) -> Iterator[Finding]:
-    """Yield results that cannot be true, unless enough good ones have come since."""
+    """Yield results that cannot be true, unless enough good ones have followed."""
 
     def fault(result: ProbeResult) -> str | None:
         unit = result.status.unit or result.spec.unit or ""
@@ -126,7 +125,7 @@ def _lies(results: Sequence[ProbeResult], evidence: Evidence, settings: TrustSet
 def _since_clean(
     results: Sequence[ProbeResult], fault: Callable[[ProbeResult], str | None], clean: int
 ) -> dict[str, str]:
-    """Return the faults, by the result's name, since so many results in a row were without one."""
+    """Return the faults, by the result's name, since the last long enough row of results without one."""
     held: dict[str, str] = {}
     free = 0
     for result in results:
@@ -140,7 +139,7 @@ def _since_clean(
 
 
 def _failures(results: Sequence[ProbeResult], settings: TrustSettings) -> Iterator[Finding]:
-    """Yield what the newest results say, as many of them as failed in a row."""
+    """Yield findings from the newest results, as many as failed in a row."""
     failed: list[str] = []
     for result in reversed(results):
         run = next((run for run in result.status.runs if run.outcome != "succeeded"), None)
@@ -153,7 +152,7 @@ def _failures(results: Sequence[ProbeResult], settings: TrustSettings) -> Iterat
 
 
 def _contradictions(results: Sequence[ProbeResult], settings: TrustSettings) -> Iterator[Finding]:
-    """Yield newest figures that earlier ones contradict, as long as no second one bears them out."""
+    """Yield newest figures that contradict earlier ones, until a second one confirms them."""
     series: dict[tuple[str, str, int], list[float]] = {}
     for result in results:
         unit = result.status.unit or result.spec.unit or ""
@@ -163,7 +162,7 @@ def _contradictions(results: Sequence[ProbeResult], settings: TrustSettings) -> 
                 series.setdefault((result.spec.probe, unit, run.units), []).append(mean.mean)
     for (probe, unit, units), means in series.items():
         *earlier, newest = means
-        # Those before may have changed level, too: what was last agreed on by two is what stands.
+        # Earlier figures may have changed level, too: the level that stands is the last that two agreed on.
         stands = _agreed(earlier, settings.contradiction)
         borne_out = not earlier or _agree(newest, earlier[-1], settings.contradiction)
         if stands is not None and not borne_out and not _agree(newest, stands, settings.contradiction):
@@ -175,7 +174,7 @@ def _contradictions(results: Sequence[ProbeResult], settings: TrustSettings) -> 
 
 
 def _agreed(means: Sequence[float], factor: float) -> float | None:
-    """Return the latest figure that another one before it bears out; None if no two in a row agree."""
+    """Return the latest figure that the one before it confirms; None if no two in a row agree."""
     for place in range(len(means) - 1, 0, -1):
         if _agree(means[place], means[place - 1], factor):
             return means[place]
@@ -187,7 +186,7 @@ def _agree(one: float, other: float, factor: float) -> bool:
 
 
 def _late(results: Sequence[ProbeResult], tasks: Sequence[Task], settings: TrustSettings) -> Iterator[Finding]:
-    """Yield what the newest result says if it came long after it could have."""
+    """Yield a finding if the newest result came long after it could have."""
     if not results:
         return
     newest = results[-1]
@@ -202,7 +201,7 @@ def _late(results: Sequence[ProbeResult], tasks: Sequence[Task], settings: Trust
 
 
 def _exceeded(tasks: Sequence[Task], since_ns: int, settings: TrustSettings) -> Iterator[Finding]:
-    """Yield what real tasks say that took longer than was expected of them."""
+    """Yield findings from real tasks that took longer than expected."""
     ended = sorted(
         (one for one in tasks if _is_told(one) and (one.status.finished_ns or 0) >= since_ns),
         key=lambda one: one.status.finished_ns or 0,

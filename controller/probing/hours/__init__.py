@@ -1,7 +1,7 @@
-"""When a centre's network is good: forecasts of measured figures, and the hours of a reference window.
+"""Hours in which a centre's network is good: forecasts of measured figures, and the hours of a reference window.
 
-All of it is pure: samples and times are arguments. What a collector's history says of the way to a centre is read by
-`telemetry`, which is not imported here: it needs DuckDB.
+All of it is pure: samples and times are arguments. `telemetry` reads the path to a centre from a collector's history;
+it is not imported here, because it needs DuckDB.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Sudden changes of a level in measurements, by optimal partitioning.
 
-Logarithms are freed of single spikes (a median of three), and divided into stretches of one level each so that squares
-about the stretches' means, and a penalty for each stretch, are least (Jackson and others, "An algorithm for optimal
-partitioning of data on an interval", IEEE Signal Processing Letters 12, 2005). The penalty is what a change of five
-standard errors is worth, more for long series; the scatter is that of neighbours, so that the changes themselves do not
-hide in it. Of neighbouring stretches whose medians differ by less than a fifth one is made.
+Logarithms are cleared of single spikes (a median of three) and divided into stretches of one level each, so as to
+minimise the squares about the stretches' means plus a penalty for each stretch (Jackson and others, "An algorithm for
+optimal partitioning of data on an interval", IEEE Signal Processing Letters 12, 2005). The penalty is what a change of
+five standard errors is worth, more for long series; the scatter is that of neighbours, so that the changes themselves
+do not hide in it. Neighbouring stretches whose medians differ by less than a fifth are merged.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Array = npt.NDArray[np.float64]
 
 
 def changes_in(values: Sequence[float]) -> tuple[int, ...]:
-    """Return the places from which on a series of figures above 0 has another level, in order."""
+    """Return the indices at which a series of figures above 0 changes its level, in order."""
     if len(values) < 2 * LEAST_SIDE:
         return ()
     logs = _without_spikes(np.log(np.maximum(np.array(values, np.float64), 1e-12)))
     steps = np.abs(np.diff(logs))
-    # Of what a median of three leaves, neighbours differ less than of noise itself.
+    # After a median of three, neighbours differ less than the noise itself.
     scatter = max(_LEAST_SCATTER, 2.0 * float(np.median(steps)) / _MAD_OF_NORMAL / np.sqrt(2))
     penalty = scatter**2 * max(_LEAST_ERRORS**2, 8 * np.log(len(logs)))
     return _told(logs, _partition(logs, penalty))
@@ -57,7 +57,7 @@ def _partition(series: Array, penalty: float) -> list[int]:
 
 
 def _told(series: Array, places: list[int]) -> tuple[int, ...]:
-    """Return the places where the level changes by enough, the smallest changes dropped first."""
+    """Return the indices where the level changes by enough, dropping the smallest changes first."""
     while places:
         ends = [0, *places, len(series)]
         levels = [float(np.median(series[one:other])) for one, other in pairwise(ends)]
@@ -70,7 +70,7 @@ def _told(series: Array, places: list[int]) -> tuple[int, ...]:
 
 
 def _without_spikes(series: Array) -> Array:
-    """Return a series in which each value is the middle one of itself and its neighbours; edges stay."""
+    """Return a series in which each value is the median of itself and its neighbours; edges stay."""
     found = series.copy()
     found[1:-1] = np.median(np.stack([series[:-2], series[1:-1], series[2:]]), axis=0)
     found[0], found[-1] = np.median(series[:3]), np.median(series[-3:])

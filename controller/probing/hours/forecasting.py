@@ -1,13 +1,13 @@
-"""Forecasters compete, as in the Network Weather Service: each is asked before each measurement, the best so far wins.
+"""Competition of forecasters, as in the Network Weather Service: all forecast each measurement, the best so far wins.
 
 Wolski, Spring and Hayes, "The Network Weather Service: a distributed resource performance forecasting service for
 metacomputing", Future Generation Computer Systems 15, 1999.
 
-Best is who has erred least against "the last value" over the measurements that he forecast: older errors count less and
-less, and a newcomer (a period must have passed once) is taken to have been as good as that at first. So whoever knows a
-week is not held to the days on which he said nothing. Those nearly as good as the best one have a say beside him: each
-counts as the 40th power of his skill, a seventh where that is 5 % behind. Where many are as good as one another their
-mean is better than any of them; where one knows more than all others he alone counts.
+The best is the one with the least error relative to "the last value" over the measurements that it forecast. Older
+errors count less and less, and a newcomer (a period must have passed once) starts as equal to the last value, so a
+forecaster of weeks is not penalised for the days on which it was silent. Forecasters nearly as good as the best one
+count, too: each is weighted by the 40th power of its skill, a seventh if it is 5 % behind. Where many are equally good
+their mean is better than any of them; where one knows more than all others it alone counts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from controller.probing.hours.values import Forecast, Sample
 _KEPT: Final = 0.97
 _POWER: Final = 40.0
 _FIRST: Final = 3.0
-"""Measurements that a newcomer is taken to have forecast as well as the last value does."""
+"""Measurements for which a newcomer is credited with the last value's error."""
 _ERRORS: Final = 100
 _BOUNDS: Final = 0.9
 
 
 @dataclass
 class _Entrant:
-    """A forecaster, what it says of the next measurement, and how it has done."""
+    """A forecaster, its forecast of the next measurement, and its record."""
 
     forecaster: Forecaster
     said: float | None = None
@@ -43,14 +43,14 @@ class _Entrant:
         return (self.error + held) / (self.error_of_last + held) if self.error_of_last + held > 0 else 1.0
 
     def judge(self, value: float, error_of_last: float) -> None:
-        """Compare what it said with what came."""
+        """Compare the forecast with the measurement."""
         if self.said is not None:
             self.error = _KEPT * self.error + abs(value - self.said)
             self.error_of_last = _KEPT * self.error_of_last + error_of_last
 
 
 class Competition:
-    """Forecasts of one series, a measurement at a time; deterministic."""
+    """Forecasts of one series, one measurement at a time; deterministic."""
 
     def __init__(self, forecasters: Callable[[], Sequence[Forecaster]] = every_forecaster) -> None:
         self._entrants = [_Entrant(one) for one in forecasters()]
@@ -72,7 +72,7 @@ class Competition:
         self._last = sample
 
     def next(self, time_s: float) -> Forecast | None:
-        """Return what a measurement at a time after all others will be; None before the first."""
+        """Return the forecast of a measurement at a time after all others; None before the first."""
         if self._last is None:
             return None
         for entrant in self._entrants:
@@ -89,11 +89,11 @@ class Competition:
         return Forecast(value, value + low, value + high, error, name)
 
     def said(self) -> dict[str, float | None]:
-        """Return what each forecaster has said of the time that was asked for last; None where it could not say."""
+        """Return each forecaster's forecast for the time requested last; None if it had none."""
         return {one.forecaster.name: one.said for one in self._entrants}
 
     def _bounds(self) -> tuple[float, float]:
-        """Return between which errors the middle 90 % of the latest ones lay."""
+        """Return the bounds of the middle 90 % of the latest errors."""
         if not self._errors:
             return 0.0, 0.0
         ordered = sorted(self._errors)
@@ -102,7 +102,7 @@ class Competition:
 
 
 def forecast(samples: Sequence[Sample], at_s: float) -> Forecast | None:
-    """Return what a measurement at a time after all samples will be; None of none. Samples stand in order of time."""
+    """Return the forecast of a measurement after all samples, which are in order of time; None without samples."""
     competition = Competition()
     for sample in samples:
         competition.see(sample)

@@ -1,10 +1,11 @@
-"""Which hours of a day are good at a centre: from probes over a reference window, and the collector's history.
+"""Good hours of the day at a centre: from probes over a reference window, and the collector's history.
 
-An hour is slow where the median of its runs is above 1.2 times the level of the good hours (the lowest quarter of the
-hours' medians), and by more than three standard errors. Whether that is the network or the computing is told by the
-kernels' own times: those that use the network, and those that do not. A probe without network kernels leaves it to
-telemetry: less than 1/1.2 of the free bandwidth of good hours, or 1.2 times their delay, on the way to the centre's
-hosts, is a slow network. Hours without a probe are judged by telemetry alone, and say so; else they are unknown.
+An hour is slow if the median of its runs is above 1.2 times the level of the good hours (the lowest quarter of the
+hours' medians), and by more than three standard errors. The kernels' own times tell whether the network or the
+computing is slow: those that use the network, and those that do not. For a probe without network kernels, telemetry
+decides: less than 1/1.2 of the free bandwidth of good hours, or 1.2 times their delay, on the path to the centre's
+hosts, is a slow network. Hours without a probe are judged by telemetry alone, and say so; without either they are
+unknown.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from controller.probing.hours.values import (
 
 WINDOW_S: Final = 7 * 86_400.0
 SLOWER: Final = LEAST_FACTOR
-"""So many times the good hours' level is slow."""
+"""Factor over the good hours' level from which an hour is slow."""
 NOW_S: Final = 2 * HOUR_S
-"""Runs older than this say nothing of now; the hour of the day does."""
+"""Age beyond which runs say nothing about the present; the hour of the day still does."""
 _MOST: Final = 2048
 _GOOD_QUANTILE: Final = 0.25
 _ERRORS: Final = 3.0
@@ -46,13 +47,13 @@ _ERROR_OF_MEDIAN: Final = 1.2533 * 1.4826
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """What one figure is in good hours, and its scatter within an hour (MAD), both None where it was not measured."""
+    """Level of one figure in good hours, and its scatter within an hour (MAD), both None if not measured."""
 
     good: float | None
     scatter: float
 
     def is_slow(self, values: Sequence[float]) -> bool:
-        """Return whether figures of an hour are above the good level, and more than by chance."""
+        """Return whether an hour's figures are above the good level by more than chance."""
         if self.good is None or not values:
             return False
         middle = median(values)
@@ -62,10 +63,10 @@ class _Level:
 def good_hours(
     samples: Sequence[ProbeSample], path: Sequence[PathSample], now_s: float, *, window_s: float = WINDOW_S
 ) -> GoodHours:
-    """Return which hours are good by one probe's runs at one centre, and by telemetry of the way there (may be empty).
+    """Return the good hours by one probe's runs at one centre, and by telemetry of the path there (may be empty).
 
-    Samples stand in order of time; those older than the window, or later than now, do not count, nor more than the
-    last 2,048 runs.
+    Samples are in order of time. Ignores those older than the window or later than now, and all but the last 2,048
+    runs.
     """
     recent = [one for one in samples if now_s - window_s < one.time_s <= now_s][-_MOST:]
     seen = [one for one in path if now_s - window_s < one.time_s <= now_s]
@@ -89,7 +90,7 @@ class _Judge:
     network_s: _Level
     compute_s: _Level
     taken_bps: _Level
-    """Seconds for a bit at what is free: more is slower, as with times."""
+    """Seconds per bit at the free bandwidth: more is slower, as with times."""
     delay_ns: _Level
 
     @classmethod
@@ -105,7 +106,7 @@ class _Judge:
         )
 
     def hour(self, number: int, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> Hour:
-        """Return what an hour of the day is like."""
+        """Return the verdict on an hour of the day."""
         state, reason = self.state(samples, path)
         return Hour(
             number,
@@ -120,7 +121,7 @@ class _Judge:
         )
 
     def state(self, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[HourState, str]:
-        """Return how it is by some runs and some telemetry of the same time, and why."""
+        """Return the state by some runs and telemetry of the same time, and the reason."""
         way_is_slow = self.taken_bps.is_slow(_bit_s(path)) or self.delay_ns.is_slow([one.delay_ns for one in path])
         if not samples:
             if not path:
@@ -154,7 +155,7 @@ class _Judge:
 
 
 def _more(values: Sequence[float], level: _Level) -> tuple[float, float]:
-    """Return by how many seconds, and how many times, figures are above the good level."""
+    """Return by how many seconds, and by what factor, figures are above the good level."""
     if not values or not level.good:
         return 0.0, 0.0
     return median(values) - level.good, median(values) / level.good
@@ -173,7 +174,7 @@ def _level(by_hour: Iterable[Sequence[float]]) -> _Level:
 def _now(
     judge: _Judge, samples: Sequence[ProbeSample], path: Sequence[PathSample], since_s: float
 ) -> tuple[HourState, str] | None:
-    """Return how it is by the last measurements, and why; None where nothing is fresh."""
+    """Return the state by the last measurements, and the reason; None if nothing is fresh."""
     fresh = [one for one in samples if one.time_s >= since_s][-LEAST_SIDE:]
     way = [one for one in path if one.time_s >= since_s][-LEAST_SIDE:]
     if not fresh and not way:
@@ -187,7 +188,7 @@ def _as_on_other_days(hour: Hour) -> tuple[HourState, str]:
 
 
 def _changes(samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[Change, ...]:
-    """Return sudden changes of the run times, or of what network or compute kernels take of them."""
+    """Return sudden changes of the run times, or of the network or compute kernels' part in them."""
     places = set(changes_in([one.run_time_s for one in samples]))
     if all(one.network_s is not None for one in samples):
         places |= set(changes_in(_network(samples)))
@@ -195,7 +196,7 @@ def _changes(samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tupl
         places |= set(changes_in(_compute(samples)))
     merged: list[int] = []
     for place in sorted(places):
-        # One change is not seen at the very same run in each of the figures.
+        # The same change does not appear at exactly the same run in each of the figures.
         if not merged or place - merged[-1] >= LEAST_SIDE:
             merged.append(place)
     ends = [0, *merged, len(samples)]

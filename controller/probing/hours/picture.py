@@ -1,4 +1,4 @@
-"""The hours of a centre as a picture: runs over the window, changes of level, and how each hour of the day is."""
+"""The hours of a centre as a picture: runs over the window, changes of level, and the state of each hour of the day."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _COLOURS: Final = {
 def draw_hours(
     title: str, samples: Sequence[ProbeSample], path: Sequence[PathSample], good: GoodHours, file: Path
 ) -> None:
-    """Write runs over time, free bandwidth on the way where telemetry has it, and the day's hours, as .png or .svg.
+    """Write runs over time, free bandwidth on the path if telemetry has it, and the day's hours, as .png or .svg.
 
-    Raises ProbeError for another ending, where there is neither a run nor telemetry to draw, or no file can be written.
+    Raises ProbeError for another file type, without a run or telemetry to draw, or if the file cannot be written.
     """
     if file.suffix not in {".png", ".svg"}:
         raise ProbeError(f"{file}: a picture's name ends in .png or .svg")
@@ -78,7 +78,7 @@ def _draw_runs(axes: Axes, samples: Sequence[ProbeSample], good: GoodHours) -> N
             fontsize=7,
             color="0.3",
         )
-    # Room above the runs for what is written beside changes.
+    # Room above the runs for the labels of changes.
     axes.set_ylim(0, (1.6 if good.changes else 1.1) * max(one.run_time_s for one in samples))
     axes.set_ylabel("seconds")
     axes.legend(fontsize=8, loc="lower left", ncols=3)

@@ -23,10 +23,10 @@ def probe_samples(
     units: int | None = None,
     network_kernels: Collection[str] = NETWORK_KERNELS,
 ) -> tuple[ProbeSample, ...]:
-    """Return the runs of one probe at one centre on so many units, in order of time; None: those measured most often.
+    """Return the runs of one probe at one centre on this many units, by time; None: the number measured most often.
 
-    `probes` are by name: what uses of kernels they have, and how often. Of one that is not there the network's part is
-    not known. Runs that failed do not count.
+    `probes` are by name: their uses of kernels, and the repetitions of each. Without its probe the network's part of a
+    run is unknown. Failed runs do not count.
     """
     runs = [
         (result, run)

@@ -1,4 +1,4 @@
-"""What a collector's history says of the way to a centre, as samples over time."""
+"""Samples over time of the path to a centre, from a collector's history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.probing.hours.values import PathSample
 from dataplane.topology.values import LinkKey, Topology
 
 STEP_S: Final = 300.0
-"""A sample of the way to a centre stands for so long."""
+"""Duration that one sample of the path to a centre covers."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _LINKS: Final = """
@@ -30,9 +30,9 @@ _LINKS: Final = """
 
 
 def ways(topology: Topology, src: str, dst: str) -> tuple[tuple[LinkKey, ...], ...]:
-    """Return the links of each base path between two hosts, their own links included; ProbeError where none leads.
+    """Return the links of each base path between two hosts, their own links included; ProbeError if there is none.
 
-    Raises ProbeError for a host that the topology does not have, too.
+    Raises ProbeError for a host missing from the topology, too.
     """
     for host in (src, dst):
         if host not in topology.attachment:
@@ -47,11 +47,11 @@ def ways(topology: Topology, src: str, dst: str) -> tuple[tuple[LinkKey, ...], .
 def path_samples(
     history: Path, paths: Sequence[Sequence[LinkKey]], start: datetime, end: datetime, *, step_s: float = STEP_S
 ) -> tuple[PathSample, ...]:
-    """Return what a collector's history says of a way between two moments (with time zones), a sample each step.
+    """Return a collector's history of a path between two moments (with time zones), one sample per step.
 
     `paths` are the equal ones that traffic is divided over: free bandwidth is the least of any link, the delay the mean
-    over the paths. Links that the history does not have (a host's own, towards it) do not count. HistoryError where the
-    folder is no history.
+    over the paths. Links that the history lacks (a host's own, towards it) do not count. Raises HistoryError if the
+    folder is not a history.
     """
     names = ", ".join(sorted({f"'{_quoted(link.src)} {_quoted(link.dst)}'" for path in paths for link in path}))
     statement = _LINKS.format(step_s=float(step_s), start_us=_us(start), end_us=_us(end), links=names)

@@ -13,7 +13,7 @@ HOUR_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was measured, and when (seconds since 1970)."""
+    """A measurement and its time (seconds since 1970)."""
 
     time_s: float
     value: float
@@ -21,10 +21,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the next measurement will be, as the forecaster says that has erred least so far.
+    """Prediction of the next measurement by the forecaster with the least error so far.
 
-    `error` is its mean absolute error so far; `low` and `high` bound 90 % of what came, where enough has come to tell,
-    else all of it.
+    `error` is its mean absolute error so far; `low` and `high` bound 90 % of the measurements, or all of them if there
+    are too few.
     """
 
     value: float
@@ -36,9 +36,9 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSample:
-    """One run of a probe: its time, and of it what kernels took that use the network, and those that compute.
+    """One run of a probe: its time, and the parts of kernels that use the network and of those that compute.
 
-    None where the probe has no such kernel, or nobody measured them apart.
+    None if the probe has no such kernel, or nobody measured them separately.
     """
 
     time_s: float
@@ -49,7 +49,7 @@ class ProbeSample:
 
 @dataclass(frozen=True, slots=True)
 class PathSample:
-    """What telemetry said of the way to a centre's hosts."""
+    """Telemetry of the path to a centre's hosts."""
 
     time_s: float
     available_bps: float
@@ -57,18 +57,18 @@ class PathSample:
 
 
 class HourState(StrEnum):
-    """How an hour of the day is at a centre."""
+    """State of an hour of the day at a centre."""
 
     GOOD = "good"
     SLOW_NETWORK = "slow network"
     SLOW_COMPUTE = "slow compute"
     SLOW = "slow"
-    """Nothing tells whether it is the network or the computing."""
+    """Unknown whether the network or the computing is slow."""
     UNKNOWN = "unknown"
 
 
 class Cause(StrEnum):
-    """What has changed."""
+    """Cause of a change."""
 
     NETWORK = "network"
     COMPUTE = "compute"
@@ -78,10 +78,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From this time on runs take so many times as long as before (below 1: they are faster), and why.
+    """From this time on runs take this factor longer than before (below 1: they are faster), and why.
 
-    `network_factor` and `compute_factor` are of the kernels that do and do not use the network, None where these were
-    not measured apart.
+    `network_factor` and `compute_factor` are of the kernels that do and do not use the network, None if these were not
+    measured separately.
     """
 
     time_s: float
@@ -93,7 +93,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """An hour of the day (UTC): medians of what was measured in it, None where nothing was."""
+    """An hour of the day (UTC): medians of its measurements, None without any."""
 
     hour: int
     state: HourState
@@ -108,22 +108,22 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class GoodHours:
-    """The hours of a day at a centre, 24 from midnight (UTC) on, changes in the window, and how it is now."""
+    """The hours of a day at a centre, 24 from midnight (UTC) on, changes in the window, and the state now."""
 
     hours: tuple[Hour, ...]
     changes: tuple[Change, ...] = ()
     now: HourState = HourState.UNKNOWN
     reason: str = ""
-    """Of `now`."""
+    """Reason for `now`."""
     run_time_s: Forecast | None = None
-    """Of the next run."""
+    """Forecast of the next run's time."""
 
     def at(self, time_s: float) -> Hour:
         """Return the hour that a time (since 1970) falls into."""
         return self.hours[int(time_s // HOUR_S) % HOURS]
 
     def next_good_s(self, time_s: float) -> float | None:
-        """Return from when on it is good, `time_s` itself if it is then; None if no hour is known to be."""
+        """Return the start of the next good time, `time_s` itself if it is good; None if no hour is known to be."""
         start_s = math.floor(time_s / HOUR_S) * HOUR_S
         for step in range(HOURS):
             if self.at(start_s + step * HOUR_S).state is HourState.GOOD:

@@ -1,4 +1,4 @@
-"""When a centre's network is forecast good, as stretches of time that a dispatcher plans with."""
+"""Times in which a centre's network is forecast to be good, for a dispatcher to plan with."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NETWORK_IS_GOOD: Final = frozenset({HourState.GOOD, HourState.SLOW_COMPUTE})
 def good_windows(
     good: GoodHours, now_s: float, *, horizon_s: float = HOURS * HOUR_S
 ) -> tuple[tuple[int, int], ...] | None:
-    """Return from when to when the network is forecast good until the horizon, in ns since 1970; None if not known.
+    """Return the intervals until the horizon in which the network is forecast good, in ns since 1970; None if unknown.
 
-    The rest of the present hour goes by how it is now. Hours of which nothing is known are not good ones, but where no
-    hour at all is known there is no forecast.
+    The rest of the present hour goes by its current state. Hours of unknown state are not good ones, but if no hour at
+    all is known there is no forecast.
     """
     if all(hour.state is HourState.UNKNOWN for hour in good.hours) and good.now is HourState.UNKNOWN:
         return None

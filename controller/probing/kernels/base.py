@@ -1,8 +1,8 @@
-"""What every probe kernel is made of: prepared once, run often, its output held against a value known to be true.
+"""Common base of probe kernels: prepared once, run often, outputs checked against a known true value.
 
-`make(sizes, seed)` returns a kernel with its data; the same seed gives the same data. `run` is what is timed; an input
-that has the shape of an operand is that operand, all others are folded into the data, so that the link is real.
-`accuracy` speaks of the last run. `close` removes what the runs have left; the kernels of users may lack it.
+`make(sizes, seed)` returns a kernel with its data; the same seed gives the same data. `run` is what is timed. An input
+with the shape of an operand replaces that operand; all others are folded into the data, so that the link is real.
+`accuracy` refers to the last run. `close` removes what the runs have left; users' kernels may lack it.
 """
 
 from __future__ import annotations
@@ -22,26 +22,25 @@ from controller.probing.values import Prepared
 Sizes: TypeAlias = Mapping[str, int]
 Array: TypeAlias = NDArray[Any]
 Output: TypeAlias = Any
-"""What a run yields: a number, an array of numpy or a tensor of torch."""
+"""Output of a run: a number, a numpy array or a torch tensor."""
 Number: TypeAlias = complex | np.number[Any]
 Value: TypeAlias = float | Array
-"""What feeds successors: the mean of the outputs of all repetitions, in this process's memory."""
+"""Input of successors: the mean of the outputs of all repetitions, in this process's memory."""
 
 T = TypeVar("T")
 
 _MOST_SAMPLES: Final = 4096
 SAMPLES: Final = 64
-"""Places at which an output is held against a reference of higher precision."""
+"""Number of sampled places at which an output is compared with a reference of higher precision."""
 _PATTERN: Final = 1_048_573
-"""So many different numbers, then they repeat: a prime, so that no row of a matrix is another one's copy."""
+"""Length of the repeating pattern of numbers: a prime, so that no row of a matrix copies another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Prepares a built-in kernel, and says before that how much memory its sizes take in bytes, output included.
+    """Prepares a built-in kernel; first tells how many bytes of memory its sizes take, output included.
 
-    All sizes but those that `may_be_zero` are at least 1. `optional` are sizes that may be left out, and what they are
-    then.
+    All sizes but those in `may_be_zero` are at least 1. `optional` are the defaults of sizes that may be left out.
     """
 
     make: Callable[[Sizes, int], Prepared]
@@ -54,16 +53,16 @@ class Maker:
         return self.make(dict(self.optional) | dict(sizes), seed)
 
     def memory_bytes(self, sizes: Sizes) -> int:
-        """Return the bytes that it needs at sizes."""
+        """Return the bytes that the kernel needs at these sizes."""
         return self.needs_bytes(dict(self.optional) | dict(sizes))
 
 
 class Kernel(ABC):
-    """A kernel that computes an output of arrays.
+    """A kernel that computes an output from arrays.
 
-    `data` are the arrays of the next run; an input that has the shape and kind of one of them is there in its stead.
-    Of inputs that have no such shape a number is made, which the first element of the first array grows by.
-    `changed` are the places of arrays that the last `take` has changed.
+    `data` are the arrays of the next run; an input with the shape and kind of one of them replaces it. Inputs without
+    such a shape are folded into a number that is added to the first element of the first array. `changed` are the
+    indices of the arrays that the last `take` has changed.
     """
 
     def __init__(self, *data: Array) -> None:
@@ -76,12 +75,12 @@ class Kernel(ABC):
         self._truth: Any = None
 
     def run(self, inputs: tuple[Value, ...]) -> Output:
-        """Compute once, of what the inputs make of the data."""
+        """Compute once, with the inputs applied to the data."""
         self.take(inputs)
         return self.compute(*self.data)
 
     def take(self, inputs: tuple[Value, ...]) -> None:
-        """Have the next runs compute of inputs; the same ones again cost nothing."""
+        """Apply inputs to the data of the next runs; repeating the same ones costs nothing."""
         if inputs is self._inputs:
             self.changed = ()
             return
@@ -97,7 +96,7 @@ class Kernel(ABC):
         self._truth = None
 
     def truth(self, compute: Callable[[], T]) -> T:
-        """Return what must be true of the output of the data as they are, computed once for each of them."""
+        """Return the true value of the current data's output, computed once for each state of the data."""
         if self._truth is None:
             self._truth = compute()
         found: T = self._truth
@@ -105,7 +104,7 @@ class Kernel(ABC):
 
     @property
     def is_own(self) -> bool:
-        """Whether all arrays are the kernel's, but for what the first element has grown by."""
+        """True if all arrays are the kernel's own, apart from the number added to the first element."""
         return all(one is own for one, own in zip(self.data, self._own, strict=True))
 
     @abstractmethod
@@ -114,14 +113,14 @@ class Kernel(ABC):
 
     @abstractmethod
     def accuracy(self, output: Output) -> float:
-        """Return the relative error of the last run's output against its true value; inf for what is no number."""
+        """Return the relative error of the last run's output against its true value; inf if it is not a number."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to remove
         """Do nothing: there are no files and no servers."""
 
 
 class Mean:
-    """The mean of a kernel's outputs, elementwise, as successors get it; only the sum of them is kept."""
+    """The elementwise mean of a kernel's outputs, as successors get it; only their sum is kept."""
 
     def __init__(self) -> None:
         self._total: Any = None
@@ -138,7 +137,7 @@ class Mean:
 
     @property
     def value(self) -> Value:
-        """The mean; ProbeKernelError where there was no output."""
+        """The mean; raises ProbeKernelError if there was no output."""
         if self._count == 0:
             raise ProbeKernelError("there is no mean of no outputs")
         found = self._total / self._count
@@ -148,14 +147,14 @@ class Mean:
 
 
 def local(output: Output) -> Any:  # noqa: ANN401 - a number or an array
-    """Return an output as numpy has it: a tensor leaves its device."""
+    """Return an output as numpy holds it: a tensor is copied from its device."""
     return output.detach().cpu().numpy() if hasattr(output, "detach") else output
 
 
 def fold(inputs: Sequence[Value]) -> float:
     """Return a number in [1, 2) that depends on all inputs, and is 1 without any.
 
-    Of a large array so many elements count, evenly spread, that folding takes microseconds.
+    A large array is sampled at evenly spread elements, so that folding takes microseconds.
     """
     total = 0.0
     for value in inputs:
@@ -165,7 +164,7 @@ def fold(inputs: Sequence[Value]) -> float:
 
 
 def numbers(generator: np.random.Generator, shape: tuple[int, ...], dtype: Any = np.float64) -> Array:  # noqa: ANN401 - as numpy's
-    """Return numbers between -1/2 and 1/2; of very many a long pattern of them repeats, as drawing all takes long."""
+    """Return numbers between -1/2 and 1/2; large arrays repeat a long pattern, as drawing all takes long."""
     count = math.prod(shape)
     pattern: Array = generator.random(min(count, _PATTERN), dtype=dtype)
     pattern -= pattern.dtype.type(0.5)
@@ -178,7 +177,7 @@ def numbers(generator: np.random.Generator, shape: tuple[int, ...], dtype: Any =
 
 
 def relative_error(found: Number | Array, true: Number | Array, scale: float | None = None) -> float:
-    """Return the largest difference over the largest true value, or over `scale`; inf where one is no number."""
+    """Return the largest difference over the largest true value, or over `scale`; inf if one is not a number."""
     wide = np.clongdouble if np.iscomplexobj(found) or np.iscomplexobj(true) else np.longdouble
     expected, got = np.asarray(true, dtype=wide), np.asarray(found, dtype=wide)
     if expected.shape != got.shape:
@@ -190,7 +189,7 @@ def relative_error(found: Number | Array, true: Number | Array, scale: float | N
 
 
 def _first_fitting(inputs: tuple[Value, ...], own: Array) -> Array:
-    """Return the first input that can stand in an array's stead; real numbers can where complex ones do."""
+    """Return the first input that can replace an array; real numbers can replace complex ones."""
     for value in inputs:
         if (
             isinstance(value, np.ndarray)

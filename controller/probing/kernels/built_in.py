@@ -1,7 +1,7 @@
-"""The probe kernels that come with Millrace: what each stands for, its sizes by default, and its code by device.
+"""The probe kernels that come with Millrace: what each stands for, its default sizes, and its code by device.
 
-Sizes by default run in some tens of milliseconds on a core; those of memory are beyond the caches of nearly all
-processors. A change of what a kernel computes is a new version of it: results name the version they were measured with.
+Default sizes run in some tens of milliseconds on a core; those of memory kernels exceed the caches of nearly all
+processors. Changing what a kernel computes makes a new version: results name the version they were measured with.
 """
 
 from __future__ import annotations

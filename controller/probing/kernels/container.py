@@ -1,4 +1,4 @@
-"""A kernel in a container: podman runs its image with this process's limits, and lines of JSON go to and fro.
+"""A kernel in a container: podman runs its image with this process's limits; both exchange lines of JSON.
 
 The kernel reads from standard input and answers each line with one on standard output:
 
@@ -6,8 +6,8 @@ The kernel reads from standard input and answers each line with one on standard 
     {"run": {"inputs": [2.5, [1.0, 2.0]]}}        {"output": 3.25}, or an array of numbers
     {"accuracy": {}}                              {"accuracy": 1e-15}: the relative error of the last output
 
-or with {"problem": "one line"}. What it says on standard error is not read. It has no network, no rights, and a root
-that it cannot write to. Inputs of more than 65,536 numbers come as one number that stands for them (`base.fold`).
+or with {"problem": "one line"}. Its standard error is not read. It has no network, no privileges, and a read-only root.
+Inputs of more than 65,536 numbers come as one number that stands for them (`base.fold`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _END_S: Final = 5.0
 _MOST_LINE_BYTES: Final = 64 << 20
 _MOST_NUMBERS: Final = 65_536
 _LIFE_S: Final = 3600
-"""A container whose podman is gone ends after this at the latest."""
+"""Longest life of a container whose podman is gone."""
 _SAFE: Final = (
     *("--network=none", "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges"),
     f"--timeout={_LIFE_S}",
@@ -43,7 +43,7 @@ _SAFE: Final = (
 
 
 class ContainerKernel:
-    """A kernel that an image is, while its container runs; raises ProbeKernelError for all that goes wrong."""
+    """A running container as a kernel; raises ProbeKernelError for any failure."""
 
     def __init__(self, name: str, image: str, sizes: Sizes, seed: int) -> None:
         self._owner = f"kernel {name}: image {image}"
@@ -77,14 +77,14 @@ class ContainerKernel:
         return found
 
     def accuracy(self, output: Output) -> float:  # noqa: ARG002 - it knows its last output
-        """Return the error that the container says."""
+        """Return the error that the container reports."""
         error = self._ask({"accuracy": {}}, "accuracy", _ANSWER_S).get("accuracy")
         if isinstance(error, bool) or not isinstance(error, int | float):
             raise ProbeKernelError(f"{self._owner}: accuracy: it said no number")
         return math.inf if math.isnan(error) else float(error)
 
     def close(self) -> None:
-        """End the container: it does so when its input ends, and is removed if it does not."""
+        """End the container: it exits when its input ends, and is removed if it does not."""
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
@@ -97,7 +97,7 @@ class ContainerKernel:
             self._process.wait()
 
     def _ask(self, question: dict[str, Any], step: str, limit_s: float) -> dict[str, Any]:
-        """Return the answer to a question; raise ProbeKernelError for none in time, and for a problem that it says."""
+        """Return the answer to a question; raise ProbeKernelError without one in time, and for a reported problem."""
         try:
             self._say(json.dumps(question).encode() + b"\n")
             line = self._line(limit_s)
@@ -122,7 +122,7 @@ class ContainerKernel:
         stdin.flush()
 
     def _line(self, limit_s: float) -> bytes:
-        """Return the next line; raise OSError where the container has ended, said too much, or nothing in time."""
+        """Return the next line; raise OSError if the container has ended, sent too much, or nothing in time."""
         stdout, ends_s = self._process.stdout, time.monotonic() + limit_s
         if stdout is None:
             raise BrokenPipeError
@@ -140,7 +140,7 @@ class ContainerKernel:
         return line
 
     def _last_words(self) -> str:
-        """Return the last line that podman, or the container, has said on standard error."""
+        """Return the last line that podman, or the container, wrote to standard error."""
         stderr = self._process.stderr
         if stderr is None or not select.select([stderr], [], [], _END_S)[0]:
             return ""
@@ -149,14 +149,14 @@ class ContainerKernel:
 
 
 def _limits() -> tuple[str, ...]:
-    """Return podman's options for what this process itself may use: a container has a control group of its own."""
+    """Return podman's options for this process's own limits: a container has a control group of its own."""
     found = limits_of()
     options = {
         "--cpus": None if found.cpu_milli is None else f"{found.cpu_milli / 1000:g}",
         "--memory": found.memory_bytes,
         "--cpuset-cpus": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
     }
-    # Podman's own may be more than this process may grant; it lowers the number of processes to pid_max for itself.
+    # Podman's default may exceed what this process may grant; it lowers the number of processes to pid_max by itself.
     most = {"nofile": (resource.RLIMIT_NOFILE, 1 << 20), "nproc": (resource.RLIMIT_NPROC, 32_768)}
     least = {name: min(resource.getrlimit(kind)[1] % (1 << 62), limit) for name, (kind, limit) in most.items()}
     return (
@@ -166,7 +166,7 @@ def _limits() -> tuple[str, ...]:
 
 
 def _plain(value: Value) -> float | list[Any]:
-    """Return an input as JSON has it."""
+    """Return an input as plain JSON data."""
     if not isinstance(value, np.ndarray):
         return float(value)
     if value.size > _MOST_NUMBERS or np.iscomplexobj(value):

@@ -1,7 +1,7 @@
-"""Convolution of images with kernels, as layers of networks have it, in fp32; this is the implementation by numpy.
+"""Convolution of images with kernels in fp32, as in network layers; this is the implementation by numpy.
 
-Stride and padding are the least that make outputs of the sizes given. The output is held against sampled points in
-higher precision, and as a whole against what a sum over all points of a linear operator must be.
+Stride and padding are the least that make outputs of the given sizes. The output is compared with sampled points in
+higher precision, and as a whole with the value that a sum over all points of a linear operator must have.
 """
 
 from __future__ import annotations

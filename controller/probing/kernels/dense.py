@@ -1,6 +1,6 @@
-"""Products of matrices and vectors, dense ones and sparse ones.
+"""Products of matrices and vectors, dense and sparse.
 
-A product C is held against sampled entries of higher precision, and as a whole against its action on a random vector
+A product C is compared with sampled entries of higher precision, and as a whole with its action on a random vector
 (Freivalds, 1977): C v = A (B v).
 """
 
@@ -103,7 +103,7 @@ class Dot(Kernel):
 
 
 class Spmv(Kernel):
-    """y = A x, A sparse in compressed rows; its nonzeros lie on bands as those of grids do."""
+    """y = A x, A sparse in compressed rows; its nonzeros lie on bands, as for grids."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         from scipy.sparse import csr_array  # noqa: PLC0415 - only here it is needed
@@ -147,7 +147,7 @@ class Spmv(Kernel):
 
 
 def banded(rows: int, columns: int, nonzeros: int) -> tuple[Array, Array]:
-    """Return where rows begin, and columns, of so many nonzeros: each row has its share, on and around the diagonal.
+    """Return row starts and columns for this many nonzeros: each row has its share, on and around the diagonal.
 
     Neighbours lie 1, g and g^2 away, g the root of the columns, as in grids of two and three dimensions.
     """

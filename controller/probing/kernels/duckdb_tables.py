@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Database:
-    """Tables in memory, with as many threads as this process has cores, or is told to have."""
+    """Tables in memory, with as many threads as this process has cores, unless told otherwise."""
 
     def __init__(self, **content: Mapping[str, Array]) -> None:
         import duckdb  # noqa: PLC0415 - takes longer than all other imports of a runner
@@ -31,11 +31,11 @@ class Database:
             self.connection.unregister("given")
 
     def columns(self, sql: str) -> list[Array]:
-        """Return the columns of an answer."""
+        """Return the columns of a query's answer."""
         return [np.asarray(column) for column in self.connection.execute(sql).fetchnumpy().values()]
 
     def close(self) -> None:
-        """Forget all tables."""
+        """Drop all tables."""
         self.connection.close()
 
 
@@ -56,7 +56,7 @@ class Sort(tables.Sort):
         return np.stack(self._database.columns("SELECT * FROM t ORDER BY c0"))
 
     def close(self) -> None:
-        """Forget the table."""
+        """Drop the table."""
         self._database.close()
 
 
@@ -76,7 +76,7 @@ class Filter(tables.Filter):
         return found
 
     def close(self) -> None:
-        """Forget the table."""
+        """Drop the table."""
         self._database.close()
 
 
@@ -97,7 +97,7 @@ class HashJoin(tables.HashJoin):
         return np.array([count, int(total or 0) + self.lift], dtype=np.int64)
 
     def close(self) -> None:
-        """Forget the tables."""
+        """Drop the tables."""
         self._database.close()
 
 
@@ -119,7 +119,7 @@ class Aggregate(tables.Aggregate):
         return np.stack(sums)[:, np.argsort(groups)]
 
     def close(self) -> None:
-        """Forget the table."""
+        """Drop the table."""
         self._database.close()
 
 

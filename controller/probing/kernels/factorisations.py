@@ -1,6 +1,6 @@
-"""Dense systems of equations: solved, and their matrices taken apart.
+"""Dense systems of equations and matrix factorisations.
 
-Matrices are well conditioned and need pivots: heavy entries stand in each row and column once, at random places. So the
+Matrices are well conditioned and need pivots: each row and column has one heavy entry, at a random place. So the
 solution of a system is known to full precision, and rows are exchanged as in real programs.
 """
 
@@ -15,7 +15,7 @@ from controller.probing.kernels.base import Array, Kernel, Maker, Sizes, numbers
 
 
 class Solve(Kernel):
-    """X of A X = B, A of n x n, B with so many columns: LAPACK's gesv by numpy."""
+    """X of A X = B, A of n x n, B with several columns: LAPACK's gesv by numpy."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         n = sizes["n"]
@@ -31,7 +31,7 @@ class Solve(Kernel):
         return found
 
     def accuracy(self, output: Array) -> float:
-        """Return the error against the known solution; of another system than its own the residual's."""
+        """Return the error against the known solution; for any system other than its own, that of the residual."""
         right, matrix = self.data
         if output.shape != right.shape:
             return math.inf
@@ -51,7 +51,7 @@ class Lu(Kernel):
         self._pivots: Array = np.arange(0)
 
     def compute(self, *data: Array) -> Array:
-        """Take apart: one call of LAPACK."""
+        """Factorise: one call of LAPACK."""
         from scipy.linalg import lu_factor  # noqa: PLC0415 - only here it is needed
 
         factors: Array
@@ -83,12 +83,12 @@ class Cholesky(Kernel):
         self._vector = numbers(generator, (n,))
 
     def compute(self, *data: Array) -> Array:
-        """Take apart: one call of LAPACK."""
+        """Factorise: one call of LAPACK."""
         found: Array = np.linalg.cholesky(data[0])
         return found
 
     def accuracy(self, output: Array) -> float:
-        """Return the error of L (L' v) against A v, v a random vector; LAPACK reads the lower half of A alone."""
+        """Return the error of L (L' v) against A v, v a random vector; LAPACK reads only the lower half of A."""
         (matrix,) = self.data
         if output.shape != matrix.shape:
             return math.inf
@@ -106,7 +106,7 @@ class Qr(Kernel):
         self._vector = numbers(generator, (sizes["n"],))
 
     def compute(self, *data: Array) -> Array:
-        """Take apart: one call of LAPACK."""
+        """Factorise: one call of LAPACK."""
         return np.asarray(np.linalg.qr(data[0], mode="r"))
 
     def accuracy(self, output: Array) -> float:
@@ -118,7 +118,7 @@ class Qr(Kernel):
 
 
 def pivoting(generator: np.random.Generator, n: int, dtype: Any = np.float64) -> Array:  # noqa: ANN401 - as numpy's
-    """Return a matrix of condition 10 at most, whose heavy entries stand in each row and column once."""
+    """Return a matrix of condition 10 at most, with one heavy entry in each row and column."""
     found = numbers(generator, (n, n), dtype)
     found[np.arange(n), generator.permutation(n)] += found.dtype.type(math.sqrt(n))
     return found

@@ -1,8 +1,8 @@
 """The discrete Fourier transform of complex numbers, `batch` times.
 
-Its signal is a sum of a few waves of whole frequencies, so that its spectrum is known in closed form: a line of known
-height at each of them, nothing elsewhere. Of a signal that comes from another kernel sampled frequencies are summed up
-in higher precision. Parseval's theorem holds the whole in both cases.
+Its signal is a sum of a few waves of whole frequencies, so its spectrum is known in closed form: a line of known height
+at each of them, nothing elsewhere. For a signal from another kernel, sampled frequencies are summed up in higher
+precision. Parseval's theorem checks the whole in both cases.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.probing.kernels.base import SAMPLES, Array, Kernel, Maker, Sizes
 
 _WAVES: Final = 4
 _FREQUENCIES: Final = 4
-"""Sampled, of a signal that comes from another kernel."""
+"""Number of sampled frequencies of a signal that comes from another kernel."""
 _PART: Final = 8192
 
 
@@ -50,7 +50,7 @@ class Fft(Kernel):
         n = output.shape[1]
         places = np.concatenate([self._lines, self._generator.integers(0, n, SAMPLES)])
         true = np.zeros((output.shape[0], places.size), dtype=np.complex128)
-        # The first number of the first signal alone has grown: by that each of its frequencies has, too.
+        # Only the first number of the first signal has grown: each of its frequencies grows by the same.
         true[0] += self.lift
         for line, height in zip(self._lines, self._heights.T, strict=True):
             true[:, places == line] += n * height[:, None]
@@ -64,21 +64,21 @@ class Fft(Kernel):
 
 
 def _energy(numbers: Array) -> float:
-    """Return the sum of squares; parts are added up by themselves, or small ones would be lost beside a line."""
+    """Return the sum of squares; parts are added up separately, or small ones would be lost next to a line."""
     flat = np.ascontiguousarray(numbers).reshape(-1)
     parts = (flat[start : start + _PART] for start in range(0, flat.size, _PART))
     return math.fsum(float(np.vdot(part, part).real) for part in parts)
 
 
 def _wave(n: int, frequency: int) -> Array:
-    """Return n points of a wave; angles are whole parts of a turn, so that none drifts."""
+    """Return n points of a wave; angles are whole fractions of a turn, so that none drifts."""
     turns = (np.arange(n, dtype=np.int64) * frequency) % n
     found: Array = np.exp((2j * np.pi / n) * turns)
     return found
 
 
 def _waves(n: int, lines: Array, heights: Array) -> Array:
-    """Return signals of n points whose lines have heights."""
+    """Return signals of n points whose lines have the given heights."""
     found = np.zeros((heights.shape[0], n), dtype=np.complex128)
     for line, height in zip(lines, heights.T, strict=True):
         found += height[:, None] * _wave(n, int(line))

@@ -1,7 +1,7 @@
 """A sweep over a grid: each inner point becomes a weighted sum of itself and its neighbours (Jacobi's method).
 
-The output is held against sampled points in higher precision, and as a whole against what a sum over all points of a
-linear operator must be: the weighted sum of the sums over the shifted grids.
+The output is compared with sampled points in higher precision, and as a whole with the value that a sum over all points
+of a linear operator must have: the weighted sum of the sums over the shifted grids.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Offset = tuple[int, int, int]
 
 
 class Stencil(Kernel):
-    """Points of the boundary stay as they are; a plane is a grid of one plane."""
+    """Boundary points stay as they are; a 2D grid is a 3D grid of one plane."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         shape = sizes["planes"], sizes["rows"], sizes["columns"]
         self.offsets = offsets_of(sizes["neighbours"], in_space=shape[0] > 1)
         generator = np.random.default_rng(seed)
         super().__init__(numbers(generator, shape))
-        # Of sizes of less than three nothing is inside.
+        # Sizes of less than three have no inside.
         self._edges: Offset = (int(shape[0] > 1), 1, 1)
         inner = [size - 2 * edge for size, edge in zip(shape, self._edges, strict=True)]
         if min(inner) < 1:
@@ -59,7 +59,7 @@ class Stencil(Kernel):
         )
 
     def _true(self) -> tuple[Array, float]:
-        """Return sampled points, and the sum of all, those of the boundary among them."""
+        """Return sampled points, and the sum of all, boundary included."""
         (grid,) = self.data
         centre = (0, 0, 0)
         near = [
@@ -76,14 +76,14 @@ class Stencil(Kernel):
         return found
 
     def shifted_slices(self, offset: Offset, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """Return where the inner points' neighbours at an offset are."""
+        """Return the slices of the inner points' neighbours at an offset."""
         return tuple(
             slice(edge + step, size - edge + step) for edge, step, size in zip(self._edges, offset, shape, strict=True)
         )
 
 
 def offsets_of(neighbours: int, *, in_space: bool) -> tuple[Offset, ...]:
-    """Return the points of a stencil, its centre first: of a cross (5, 7) or a box (9, 27); 0 is the usual cross."""
+    """Return the points of a stencil, its centre first: a cross (5, 7) or a box (9, 27); 0 is the usual cross."""
     deep = (-1, 0, 1) if in_space else (0,)
     box = sorted(product(deep, (-1, 0, 1), (-1, 0, 1)), key=lambda one: sum(map(abs, one)))
     cross = [one for one in box if sum(map(abs, one)) <= 1]

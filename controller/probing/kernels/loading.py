@@ -1,6 +1,6 @@
-"""Making a kernel ready by its entry point: what does not load, does not fit or fails is one clear line.
+"""Prepares a kernel from its entry point: anything that does not load, does not fit or fails is one clear line.
 
-What users write may raise anything; here it is caught, and told with the kernel and the step at which it happened.
+Users' code may raise anything; it is caught here, and reported with the kernel and the step at which it happened.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from controller.probing.values import Implementation, Library, Prepared
 from dataplane.cgroups import limits_of
 
 _EXTRAS: Final = {"torch": "torch", "duckdb": None, "scipy": None, "numpy": None}
-"""Libraries, and the extra of this distribution that brings each."""
+"""Libraries, and the extra of this distribution that installs each."""
 _PARTS: Final = ("run", "accuracy")
 
 
 def load(name: str, implementation: Implementation) -> Callable[[Sizes, int], Prepared]:
-    """Return what prepares a kernel; raise ProbeKernelError for an entry point that is none.
+    """Return the function that prepares a kernel; raise ProbeKernelError for an invalid entry point.
 
-    `name` is the kernel's, for errors. The current folder is searched for modules too, as Python does for scripts.
+    `name` is the kernel's, for errors. The current folder is searched for modules too, as Python does for command
+    files.
     """
     if implementation.library is Library.CONTAINER:
         from controller.probing.kernels.container import ContainerKernel  # noqa: PLC0415 - few need it
@@ -40,7 +41,7 @@ def load(name: str, implementation: Implementation) -> Callable[[Sizes, int], Pr
 
 
 def function_of(name: str, entry: str) -> Callable[..., Any]:
-    """Return what an entry point `module:function` names; raise ProbeKernelError for one that names nothing."""
+    """Return the function that an entry point `module:function` names; raise ProbeKernelError if there is none."""
     module_name, colon, attribute = entry.partition(":")
     if not (colon and module_name and attribute):
         raise ProbeKernelError(f"kernel {name}: {entry!r} is no entry point: module:function", at="entry")
@@ -57,10 +58,10 @@ def function_of(name: str, entry: str) -> Callable[..., Any]:
 def prepare(
     name: str, implementation: Implementation, sizes: Sizes, seed: int, *, memory_bytes: int | None = None
 ) -> Checked:
-    """Return a kernel with its data; raise ProbeKernelError for one that cannot be made so, before memory is taken.
+    """Return a kernel with its data; raise ProbeKernelError if that is impossible, before memory is taken.
 
     `memory_bytes` is what a unit has, None for what this process may take. Kernels that do not say how much they need
-    are prepared as they are.
+    are prepared without that check.
     """
     make = load(name, implementation)
     _check_memory(name, make, sizes, available_bytes() if memory_bytes is None else memory_bytes)
@@ -86,7 +87,7 @@ class Checked:
             raise _failed(self._name, "run", error) from None
 
     def accuracy(self, output: Output) -> float:
-        """Return the relative error of the last run's output: a number that is not negative, or inf."""
+        """Return the relative error of the last run's output: a non-negative number, or inf."""
         with told(self._name, "accuracy"):
             error = float(self._prepared.accuracy(output))
         if error < 0:
@@ -94,7 +95,7 @@ class Checked:
         return math.inf if math.isnan(error) else error
 
     def figures(self) -> dict[str, float]:
-        """Return what else the last run has measured, by name; most kernels measure nothing but their time."""
+        """Return other figures of the last run, by name; most kernels measure only their time."""
         figures = getattr(self._prepared, "figures", None)
         if figures is None:
             return {}
@@ -111,7 +112,7 @@ class Checked:
 
 @contextmanager
 def told(name: str, step: str) -> Iterator[None]:
-    """Have whatever a kernel raises be a ProbeKernelError that names kernel and step."""
+    """Turn whatever a kernel raises into a ProbeKernelError that names kernel and step."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
@@ -119,7 +120,7 @@ def told(name: str, step: str) -> Iterator[None]:
 
 
 def available_bytes() -> int | None:
-    """Return how much memory this process may still take: the machine's, or what its control groups leave of it."""
+    """Return how much memory this process may still take: the machine's, or what its control groups leave."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:

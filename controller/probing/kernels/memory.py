@@ -1,7 +1,7 @@
-"""What memory delivers: in order (STREAM's triad) and at random (HPC Challenge's RandomAccess).
+"""Memory performance: in order (STREAM's triad) and at random (HPC Challenge's RandomAccess).
 
-Both write what they compute into arrays that stay, and both are held against what must stand there: nothing can be left
-out. By default they are far larger than caches; at sizes that are not they say how fast a cache is.
+Both write their results into arrays that stay, and both compare these with the expected values: nothing can be skipped.
+By default the arrays are far larger than caches; smaller sizes measure a cache.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from controller.probing.kernels.base import (
 )
 
 _CHUNK: Final = 16_384
-"""Numbers at a time: numpy computes s c and b + s c one after the other, and what lies between stays in the cache."""
+"""Numbers per step: numpy computes s c and b + s c one after the other; the intermediate result stays in the cache."""
 SCALE: Final = 3.0
 _LANES: Final = 1024
-"""Updates that are made at a time, as many as RandomAccess lets be under way."""
+"""Updates made at a time, as many as RandomAccess allows in flight."""
 
 
 class StreamTriad(Kernel):
@@ -37,7 +37,7 @@ class StreamTriad(Kernel):
         n = sizes["n"]
         self._generator = np.random.default_rng(seed)
         super().__init__(numbers(self._generator, (n,)), numbers(self._generator, (n,)))
-        # Written, so that its pages are there before anything is timed.
+        # Written, so that its pages exist before anything is timed.
         self._a = np.zeros(n)
         self._a.fill(np.nan)
 
@@ -57,7 +57,7 @@ class StreamTriad(Kernel):
             return math.inf
         places = self._generator.integers(0, output.size, SAMPLES)
         true = b[places].astype(np.longdouble) + SCALE * c[places].astype(np.longdouble)
-        # Of numbers on both sides of zero the sum may be next to nothing: it is held against their size.
+        # With numbers on both sides of zero the sum may be close to zero: compare it with the array's size.
         total = self.truth(lambda: float(b.sum() + SCALE * c.sum()))
         whole = relative_error(float(output.sum()), total, float(output.size))
         return max(relative_error(output[places], true), whole)
@@ -66,8 +66,8 @@ class StreamTriad(Kernel):
 class RandomAccess:
     """Words of 64 bits at random places of a table, changed by exclusive or (Luszczek et al., HPC Challenge, 2005).
 
-    1,024 updates are made at a time, no two of the same word. Its output are the words at sampled places; that the
-    table began as 0, 1, 2, ... says what they must be.
+    1,024 updates are made at a time, no two of the same word. The output is the words at sampled places; their expected
+    values follow from the table's initial content 0, 1, 2, ....
     """
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
@@ -105,14 +105,14 @@ class RandomAccess:
         return found
 
     def accuracy(self, output: Array) -> float:
-        """Return the part of the sampled words that is wrong."""
+        """Return the fraction of sampled words that are wrong."""
         return math.inf if output.shape != self._true.shape else float(np.mean(output != self._true))
 
     def close(self) -> None:
         """Do nothing: there are no files and no servers."""
 
     def _changes(self, place: int, lane: int) -> np.uint64:
-        """Return what a run does to the word at a place, which one lane alone changes."""
+        """Return what a run does to the word at a place, which only that lane changes."""
         hits = self._places[lane :: self._lanes] == place
         change: np.uint64 = np.bitwise_xor.reduce(self._values[lane :: self._lanes][hits])
         return change

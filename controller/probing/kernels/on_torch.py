@@ -1,8 +1,8 @@
-"""Kernels by PyTorch, on processors and on GPUs: what programs of PyTorch run, which has libraries of its own.
+"""Kernels by PyTorch, on processors and on GPUs: PyTorch programs run these, with PyTorch's own libraries.
 
-Data and truth are those of each kernel's twin by numpy; its arrays are tensors on the device from the start. An input
-that takes the place of one is moved there within the run, as it is a value of the program. A run on a GPU ends when the
-GPU has ended it.
+Data and truth are those of each kernel's numpy twin; its arrays are tensors on the device from the start. An input that
+replaces one is moved there within the run, as it is a value of the program. A run on a GPU includes waiting for the GPU
+to finish.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OnTorch:
         self._tensors = [self._moved(one) for one in self._twin.data]
 
     def run(self, inputs: tuple[Value, ...]) -> Output:
-        """Compute once, of what the inputs make of the data."""
+        """Compute once, with the inputs applied to the data."""
         self._twin.take(inputs)
         for place in self._twin.changed:
             self._tensors[place] = self._moved(self._twin.data[place])
@@ -46,16 +46,16 @@ class OnTorch:
         return found
 
     def accuracy(self, output: Output) -> float:
-        """Return the error that the twin sees."""
+        """Return the error that the twin computes."""
         return self._twin.accuracy(local(output))
 
     def close(self) -> None:
-        """Give the device's memory back."""
+        """Free the device's memory."""
         self._tensors.clear()
         self._twin.close()
 
     def _moved(self, array: Any) -> Any:  # noqa: ANN401 - an array, and a tensor of it
-        # A processor's tensor has the array's own memory; a copy there is a run's cost nowhere else either.
+        # On a processor the tensor shares the array's memory, so the run pays for no copy.
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
 
@@ -84,7 +84,7 @@ def _swept(twin: grids.Stencil, grid: Any) -> Any:  # noqa: ANN401 - tensors
 
 
 class _SparseProduct:
-    """A sparse matrix in compressed rows times a vector; the matrix is made anew where its values are others."""
+    """A sparse matrix in compressed rows times a vector; rebuilds the matrix if its values change."""
 
     def __init__(self, twin: Kernel) -> None:
         assert isinstance(twin, dense.Spmv)
@@ -97,7 +97,7 @@ class _SparseProduct:
         if values is not self._values:
             starts, indices = (one.to(values.device) for one in (self._starts, self._indices))
             with warnings.catch_warnings():
-                # That it is in beta state, once a process.
+                # PyTorch warns once per process that sparse CSR is in beta state.
                 warnings.simplefilter("ignore", UserWarning)
                 self._matrix = torch.sparse_csr_tensor(starts, indices, values, self._shape, check_invariants=False)
             self._values = values

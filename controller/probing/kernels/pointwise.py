@@ -1,7 +1,7 @@
 """Operations on each of n numbers, and on all of them: the arithmetic between the large operators of a program.
 
-Each makes a new array for what it computes, as programs do. Outputs are held against sampled places in higher
-precision; what all numbers go into against their sum in higher precision.
+Each allocates a new array for its result, as programs do. Outputs are compared with sampled places in higher precision;
+reductions with their sum in higher precision.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class Pointwise(Kernel):
         )
 
     def true(self, *data: Array) -> Array:
-        """Return what the output must be, of operands in higher precision."""
+        """Return the true output, computed in higher precision."""
         raise NotImplementedError
 
 
 class Elementwise(Pointwise):
-    """The negative of an operand, the product of two; of more the sum of that product and the rest, one by one."""
+    """The negative of one operand, the product of two; of more, the sum of that product and the rest, one by one."""
 
     def __init__(self, dtype: Any, sizes: Sizes, seed: int) -> None:  # noqa: ANN401 - as numpy's
         operands = min(sizes["operands"], _MOST_OPERANDS)
         super().__init__(dtype, sizes, seed, operands=operands)
 
     def compute(self, *data: Array) -> Array:
-        """Compute: an operation of numpy for each operand but the first."""
+        """Compute: one numpy operation for each operand but the first."""
         if len(data) == 1:
             negative: Array = np.negative(data[0])
             return negative
@@ -59,7 +59,7 @@ class Elementwise(Pointwise):
         return found
 
     def true(self, *data: Array) -> Array:
-        """Return the same of sampled places."""
+        """Return the same at sampled places."""
         return self.compute(*data)
 
 
@@ -83,7 +83,7 @@ class Trigonometric(Pointwise):
 
 
 class Copy(Pointwise):
-    """n numbers moved to another place in memory."""
+    """n numbers copied to another place in memory."""
 
     def compute(self, *data: Array) -> Array:
         """Move all."""
@@ -103,11 +103,11 @@ class Reduction(Pointwise):
         return found
 
     def accuracy(self, output: Array) -> float:
-        """Return the error against the sum in higher precision, over the sum of all sizes."""
+        """Return the error against the sum in higher precision, over the sum of absolute values."""
         return math.inf if np.shape(output) else relative_error(float(output), *self.truth(self._sums))
 
     def _sums(self) -> tuple[float, float]:
-        """Return the sum in higher precision, and that of all sizes."""
+        """Return the sum in higher precision, and that of absolute values."""
         wide = np.float64 if self.data[0].dtype == np.float32 else np.longdouble
         return float(self.data[0].sum(dtype=wide)), float(np.abs(self.data[0]).sum(dtype=np.float64))
 
@@ -121,7 +121,7 @@ class Scan(Pointwise):
         return found
 
     def accuracy(self, output: Array) -> float:
-        """Return the largest error of the sums up to eight places, over the sum of all sizes."""
+        """Return the largest error of the sums up to eight places, over the sum of absolute values."""
         (data,) = self.data
         if output.shape != data.shape:
             return math.inf
@@ -129,7 +129,7 @@ class Scan(Pointwise):
         return relative_error(output[places], true, scale)
 
     def _sums(self) -> tuple[Array, Array, float]:
-        """Return eight places and the last, the sums up to them, and that of all sizes."""
+        """Return eight places and the last, the sums up to them, and that of absolute values."""
         (data,) = self.data
         places = np.append(self.generator.integers(0, data.size, 8), data.size - 1)
         true = np.array([data[: place + 1].sum(dtype=np.float64) for place in places])
@@ -137,7 +137,7 @@ class Scan(Pointwise):
 
 
 class RandomNumbers(Kernel):
-    """n random numbers between 0 and 1, of PCG64, whose state the seed and the inputs make."""
+    """n random numbers between 0 and 1 from PCG64, seeded by the seed and the inputs."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__(np.array([float(seed)]))

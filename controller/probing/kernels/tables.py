@@ -1,7 +1,7 @@
-"""What databases do with rows of tables: sort, filter, join, aggregate; here by numpy, column by column.
+"""Database operations on rows of tables: sort, filter, join, aggregate; here by numpy, column by column.
 
-Tables have a key and columns of 64 bit integers, as many as a row's bytes ask for. Keys are a permutation that is known
-in closed form, and columns follow from keys: so counts and sums of every answer are known.
+Tables have a key and columns of 64 bit integers, as many as fill a row's bytes. Keys are a permutation known in closed
+form, and columns follow from keys, so counts and sums of every answer are known.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _LIFT: Final = 1 << 20
 
 
 def columns_of(row_bytes: int) -> int:
-    """Return how many columns of 64 bits a row has, the key among them."""
+    """Return the number of 64 bit columns of a row, the key among them."""
     return max(1, row_bytes // _WORD)
 
 
 class Table:
-    """A kernel over tables; what feeds it is added to the first row's last column, and so to sums."""
+    """A kernel over tables; its inputs are added to the first row's last column, and so to sums."""
 
     def __init__(self) -> None:
         self.lift = 0
         self._inputs: tuple[Value, ...] = ()
 
     def take(self, inputs: tuple[Value, ...]) -> bool:
-        """Return whether the inputs are others than before, and make a whole number of them."""
+        """Return whether the inputs have changed, and turn them into a whole number."""
         if inputs is self._inputs:
             return False
         self._inputs = inputs
@@ -45,7 +45,7 @@ class Table:
 
 
 class Sort(Table):
-    """Rows in order of their keys: the keys alone where they are all of a row, else rows gathered by their order."""
+    """Rows in order of their keys: only the keys if a row has nothing else, otherwise rows gathered by their order."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Sort(Table):
         self._sum = int(self.keys.sum())
 
     def take(self, inputs: tuple[Value, ...]) -> bool:
-        """Change the first row by other inputs."""
+        """Change the first row if the inputs have changed."""
         if not super().take(inputs):
             return False
         self.keys[0] = self._first + self.lift
@@ -73,7 +73,7 @@ class Sort(Table):
         return np.stack([self.keys[order], *(other[order] for other in self.others)])
 
     def accuracy(self, output: Array) -> float:
-        """Return the part of the rows that are out of order, or whose columns are not theirs; sums tell lost ones."""
+        """Return the part of the rows that are out of order, or have foreign columns; sums reveal lost ones."""
         if output.shape != (1 + len(self.others), self._rows):
             return math.inf
         keys = output[0]
@@ -95,7 +95,7 @@ class Filter(Table):
         self.table = np.stack([keys * (place + 1) for place in range(columns_of(sizes["row_bytes"]))])
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
-        """Test all keys, gather what passes; the inputs take the place of the last kept row's last column."""
+        """Test all keys, gather the rows that pass; the inputs replace the last kept row's last column."""
         self.take(inputs)
         found: Array = self.table[:, self.table[0] < self.kept]
         if found.size:
@@ -113,7 +113,7 @@ class Filter(Table):
 
 
 class HashJoin(Table):
-    """Pairs of rows of two tables with equal keys; the output are how many, and the sums of both sides' columns.
+    """Pairs of rows of two tables with equal keys; the output are their number, and the sums of both sides' columns.
 
     The right side is put into buckets by a hash of its keys; each row of the left looks into its bucket.
     """
@@ -147,7 +147,7 @@ class HashJoin(Table):
         return np.array([left.size, keys + others + self.lift], dtype=np.int64)
 
     def accuracy(self, output: Array) -> float:
-        """Return the error of count and sum, each over its own."""
+        """Return the error of count and sum, each relative to its own value."""
         return self.plan.error(output, self._weights, self.lift)
 
     def _hash(self, keys: Array) -> Array:
@@ -185,17 +185,17 @@ class Aggregate(Table):
 
 
 class JoinPlan:
-    """Keys of two tables of which exactly so many pairs match.
+    """Keys of two tables of which exactly a given number of pairs match.
 
-    Each key that matches stands on the left once and on the right `copies` times, but for one that makes up the rest.
-    All other rows have keys of their own side alone.
+    Each matching key stands on the left once and on the right `copies` times, except for one that makes up the rest.
+    All other rows have keys found only on their side.
     """
 
     def __init__(self, sizes: Sizes) -> None:
         self.left_rows, self.right_rows, self.out_rows = (sizes[f"{side}_rows"] for side in ("left", "right", "out"))
         self.copies = max(1, -(-self.out_rows // self.left_rows))
         self.matching, self.rest = divmod(self.out_rows, self.copies)
-        # Of as many left rows as there are right ones each finds its own; of more, several find the same.
+        # With as many left rows as right ones each finds its own; with more, several find the same.
         self.keys = min((self.right_rows - self.rest) // self.copies, max(self.matching, 1))
         if self.keys < 1 or self.matching + bool(self.rest) > self.left_rows:
             raise ProbeKernelError(
@@ -203,7 +203,7 @@ class JoinPlan:
             )
 
     def left_keys(self, order: Array) -> Array:
-        """Return the left side's keys, of a permutation of its rows' numbers."""
+        """Return the left side's keys, from a permutation of its row numbers."""
         found = np.where(order < self.matching, order % self.keys, -1 - order)
         if self.rest:
             found[order == self.matching] = self.keys
@@ -218,11 +218,11 @@ class JoinPlan:
         return found
 
     def weights(self, left_columns: int, right_columns: int) -> int:
-        """Return by how much the sum of all columns of pairs is that of their keys: columns are 2, 3, ... times it."""
+        """Return the ratio of the sum of pairs' columns to that of their keys: columns are 2, 3, ... times the key."""
         return 1 + sum(range(2, left_columns + 2)) + sum(range(2, right_columns + 2))
 
     def error(self, output: Array, weights: int, lift: int) -> float:
-        """Return the error of an answer's count and sum, each over its own."""
+        """Return the error of an answer's count and sum, each relative to its own value."""
         if output.shape != (2,):
             return math.inf
         whole, part = divmod(self.matching, self.keys)
@@ -232,11 +232,11 @@ class JoinPlan:
 
 
 def permuted(rows: int, seed: int) -> Array:
-    """Return the numbers below `rows` in an order that looks like chance."""
+    """Return the numbers below `rows` in a pseudo-random order."""
     size = 1 << max(1, (rows - 1).bit_length())
     start = (seed * 40_503 + 12_345) % size
     found = (np.arange(size, dtype=np.uint64) * np.uint64(_FACTOR) + np.uint64(start)) & np.uint64(size - 1)
-    # The product's low bits count up: exchanging halves lets the high ones lead.
+    # The product's low bits count up: exchanging halves puts the high ones in front.
     half = np.uint64(size.bit_length() // 2)
     mixed = found ^ (found >> half)
     kept: Array = mixed[mixed < np.uint64(rows)].astype(np.int64)
@@ -244,7 +244,7 @@ def permuted(rows: int, seed: int) -> Array:
 
 
 def group_sums(rows: int, groups: int) -> Array:
-    """Return for each group the sum of the numbers below `rows` that are it modulo their number."""
+    """Return for each group the sum of the numbers below `rows` that equal it modulo the number of groups."""
     group = np.arange(groups, dtype=np.int64)
     count = (rows - 1 - group) // groups + 1
     found: Array = (count * group + groups * (count * (count - 1) // 2)).astype(np.float64)

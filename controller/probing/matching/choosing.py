@@ -1,4 +1,4 @@
-"""Which kernel of the library resembles an operator most, and whether that is enough."""
+"""Chooses the library's kernel that resembles an operator most, if it resembles it enough."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from controller.probing.matching.sizing import sizes_as, work_ratio
 from controller.probing.values import Library, Match, ProbeKernel, sizes_of
 
 THRESHOLD: Final = 0.6
-"""Below that a kernel is no match: most ways to write a kind by hand reach it among each other, other code does not."""
+"""Least similarity of a match: most hand-written forms of a kind reach it among each other, other code does not."""
 _OF_ALL: Final = frozenset({"memory", "io", "network"})
-"""Categories that are no class of tasks: programs of all of them move bytes."""
+"""Categories that are no class of tasks: programs of all classes move bytes."""
 _CATEGORY: Final = 0.05
-"""What a kernel of the task's category is ahead of others."""
+"""Bonus of a kernel of the task's category."""
 
 
 def match(graph: OperatorGraph, library: Iterable[ProbeKernel], *, threshold: float = THRESHOLD) -> tuple[Match, ...]:
-    """Return, for each operator of a graph in its order, the kernel that resembles it most; no match is an answer.
+    """Return, for each operator of a graph in its order, the kernel that resembles it most; no match is a valid answer.
 
-    What is compared are kinds and their relations, number formats, sizes, and the normalised syntax trees of users'
-    functions; names are not. Of kernels that are about equally similar, one of the graph's category goes before others.
+    Compares kinds and their relations, number formats, sizes, and the normalised syntax trees of users' functions, but
+    not names. Of kernels that are about equally similar, one of the graph's category goes before others.
     """
     kernels = tuple(library)
     return tuple(match_operator(operator, kernels, graph.category, threshold=threshold) for operator in graph.operators)
@@ -31,7 +31,7 @@ def match(graph: OperatorGraph, library: Iterable[ProbeKernel], *, threshold: fl
 def match_operator(
     operator: Operator, library: Iterable[ProbeKernel], category: str = "", *, threshold: float = THRESHOLD
 ) -> Match:
-    """Return the kernel that resembles an operator most; without one, where the nearest is below the threshold, why."""
+    """Return the kernel that resembles an operator most; or, below the threshold, no match and the reason."""
     ranked = _ranked(operator, tuple(library), category)
     if not ranked:
         return Match(operator.name, None, 0.0, reason="no match: the library is empty")
@@ -59,7 +59,7 @@ def as_operator(kernel: ProbeKernel) -> Operator:
 
 
 def _ranked(operator: Operator, kernels: Sequence[ProbeKernel], category: str) -> list[tuple[ProbeKernel, Similarity]]:
-    """Return kernels with how similar they are, the best first; of a kernel's versions the newest goes first."""
+    """Return kernels with their similarity, the best first; of a kernel's versions the newest goes first."""
     found = [(kernel, similarity(operator, as_operator(kernel))) for kernel in kernels]
     preferred = _OF_ALL | {category}
 
@@ -72,7 +72,7 @@ def _ranked(operator: Operator, kernels: Sequence[ProbeKernel], category: str) -
 
 
 def _library(operator: Operator, kernel: ProbeKernel) -> Library | None:
-    """Return the library that the target uses, where the kernel is implemented with it."""
+    """Return the library that the target uses, if the kernel is implemented with it."""
     return next((one.library for one in kernel.implementations if one.library.value == operator.library), None)
 
 

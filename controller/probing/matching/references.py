@@ -1,6 +1,6 @@
-"""What operators look like where somebody has written them by hand in Python: by kind, in the ways that people do.
+"""Hand-written Python forms of operators: by kind, as people commonly write them.
 
-These are read, never run: their normalised trees are what a user's function is compared with.
+They are read, never run: their normalised trees are what a user's function is compared with.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def aggregate(rows):
 
 @cache
 def references(kind: str) -> tuple[str, ...]:
-    """Return the normalised trees of a kind's hand-written forms, none for a kind that has no such."""
+    """Return the normalised trees of a kind's hand-written forms; empty if it has none."""
     return tuple(normalised(source) for source in _SOURCES.get(kind, ()))
 
 

@@ -1,4 +1,4 @@
-"""How alike two operators are, 0 to 1: by what they compute, their number formats, and their sizes."""
+"""Similarity of two operators, 0 to 1: by what they compute, their number formats, and their sizes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from controller.probing.matching.trees import tree_similarity
 from dataplane.topology.values import NumberFormat
 
 _KIND, _FORMAT, _SIZES = 0.6, 0.2, 0.2
-"""What being of one kind contributes alone, and what equal formats and sizes add to it."""
+"""Contributions of the same kind, of equal formats and of equal sizes."""
 _HALF_AT_DOUBLINGS: Final = 16.0
-"""Sizes that differ by so many doublings count half: a use runs at the target's sizes, whatever the kernel's are."""
+"""Doublings at which sizes count half: a use runs at the target's sizes, whatever the kernel's are."""
 _OTHER_WIDTH: Final = 0.5
-"""Numbers of the same sort in other widths."""
+"""Similarity of numbers of the same sort in other widths."""
 
 _RELATIVES: Final[Mapping[frozenset[str], float]] = {
     frozenset(pair): value
@@ -32,15 +32,19 @@ _RELATIVES: Final[Mapping[frozenset[str], float]] = {
     )
     for pair in pairs
 }
-"""Kinds that are limited by the same: most of a factorisation are products of its blocks (Golub and Van Loan, Matrix
-Computations, 3.2), operations on each of many numbers wait for the same memory."""
+"""Kinds with the same bottleneck.
+
+Most of a factorisation is products of its blocks (Golub and Van Loan, Matrix Computations, 3.2), operations on each of
+many numbers wait for the same memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """How alike two operators are, and its parts; each is 1 for the same and 0 for nothing in common.
+    """Similarity of two operators, and its parts; each is 1 for the same and 0 for nothing in common.
 
-    `kind` is of what they compute: 1 for one kind, less for relatives, and that of the syntax trees for users' code.
+    `kind` compares what they compute: 1 for one kind, less for relatives; for users' code, the similarity of the syntax
+    trees.
     """
 
     value: float
@@ -50,7 +54,7 @@ class Similarity:
 
 
 def similarity(one: Operator, other: Operator) -> Similarity:
-    """Return how alike two operators are: symmetric, 1 for the same, whatever they are called."""
+    """Return the similarity of two operators: symmetric, 1 for the same, whatever their names."""
     kind = _kind_similarity(one, other)
     number_format = _format_similarity(one.number_format, other.number_format)
     sizes = max(_size_similarity(one, other), _size_similarity(other, one))
@@ -69,7 +73,7 @@ def _kind_similarity(one: Operator, other: Operator) -> float:
 
 
 def _format_similarity(one: NumberFormat | None, other: NumberFormat | None) -> float:
-    # Rows, bytes and objects of Python have none: that says nothing for or against.
+    # Rows, bytes and Python objects have no format: that counts neither way.
     if one is other or one is None or other is None:
         return 1.0
     return _OTHER_WIDTH if _is_integer(one) == _is_integer(other) else 0.0
@@ -80,7 +84,7 @@ def _is_integer(number_format: NumberFormat) -> bool:
 
 
 def _size_similarity(one: Operator, other: Operator) -> float:
-    """Return how near sizes are, those of one in the other's terms."""
+    """Return the similarity of sizes, those of one operator in the other's terms."""
     here, there = dict(as_kind(one, other.kind).shape), dict(other.shape)
     shared = here.keys() & there.keys()
     if not shared:

@@ -19,7 +19,7 @@ _ARGUMENT: Final = re.compile(r"arg(\d+)_(\d+)")
 
 
 def sizes_as(operator: Operator, kind: str) -> Sizes | None:
-    """Return an operator's sizes as a kind names them, None where they do not tell."""
+    """Return an operator's sizes as a kind names them, None if they cannot be derived."""
     sizes = dict(operator.shape)
     if operator.kind == kind:
         return sizes
@@ -30,17 +30,17 @@ def sizes_as(operator: Operator, kind: str) -> Sizes | None:
     try:
         return None if change is None else change(sizes)
     except KeyError:
-        # An operator that somebody has declared without all sizes of its kind.
+        # An operator declared without all sizes of its kind.
         return None
 
 
 def as_kind(operator: Operator, kind: str) -> Operator:
-    """Return an operator with its sizes as a kind names them, without sizes where they do not tell."""
+    """Return an operator with its sizes as a kind names them, without sizes if they cannot be derived."""
     return Operator.of(operator.name, kind, sizes_as(operator, kind) or {}, operator.number_format, operator.executions)
 
 
 def work_ratio(operator: Operator, other: Operator) -> float | None:
-    """Return the work of an operator over another one's: operations of one unit, else bytes; None where not known."""
+    """Return the work of an operator over another one's: operations of one unit, else bytes; None if unknown."""
     try:
         one, two = work_of(operator), work_of(other)
     except OperatorError:
@@ -82,7 +82,7 @@ def _sparse(shapes: list[tuple[int, ...]]) -> Sizes | None:
     lines = sorted(shape[0] for shape in _of_dimensions(shapes, 1))
     if len(lines) < 4:
         return None
-    # Rows are one less than their starts; the vectors are as long as the matrix is wide and high.
+    # Rows are one less than their starts; the vectors match the matrix's width and height.
     rows = lines[0]
     return {"nonzeros": lines[-1], "rows": rows, "columns": rows}
 
@@ -158,4 +158,4 @@ _OF_RELATIVES: Final[Mapping[tuple[str, str], Callable[[Sizes], Sizes]]] = {
     ("top-n", "filter"): lambda sizes: sizes,
     ("table-scan", "filter"): lambda sizes: {**sizes, "kept_rows": sizes["rows"]},
 }
-"""Sizes of a kind in the terms of one that is like it."""
+"""Sizes of a kind in terms of a related one."""

@@ -1,8 +1,8 @@
-"""How alike two syntax trees are: by their pq-grams.
+"""Similarity of two syntax trees by their pq-grams.
 
 A pq-gram is a node with p - 1 of its ancestors and q of its children in a row (Augsten, Böhlen and Gamper, Approximate
-Matching of Hierarchical Data Using pq-Grams, VLDB 2005); trees that differ in few places share most of them, and they
-are counted in time n log n where an edit distance takes n^3.
+Matching of Hierarchical Data Using pq-Grams, VLDB 2005). Trees that differ in few places share most of them, and
+counting them takes time n log n where an edit distance takes n^3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Gram = tuple[str, ...]
 
 
 def tree_similarity(one: str, other: str) -> float:
-    """Return how alike two normalised trees are, 0 to 1: symmetric, 1 for equal ones, 0 for a text that is no tree."""
+    """Return the similarity of two normalised trees, 0 to 1: symmetric, 1 for equal ones, 0 for invalid text."""
     if not one or not other:
         return 0.0
     if one == other:

@@ -33,11 +33,11 @@ exit codes: {", ".join(f"{code} {outcome.value}" for outcome, code in EXIT_CODES
 
 
 class _CommandLineError(ProbeError):
-    """Words that make no sense together."""
+    """Contradictory words on the command line."""
 
 
 def main(arguments: Sequence[str], started_s: float) -> int:
-    """Run what the command line says; `started_s` is when the program started, by the monotonic clock."""
+    """Run the command line's probe task; `started_s` is when the program started, by the monotonic clock."""
     if "--help" in arguments:
         sys.stdout.write(_USAGE)
         return 0
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str], started_s: float) -> int:
 
 
 def run(probe: ProbeTask, order: Order, started_s: float) -> Report:
-    """Run a probe task as ordered and report how that went; refused where there are fewer cores than that takes."""
+    """Run a probe task as ordered and report its outcome; refuse it if there are too few cores."""
     found = len(pin(order.cores))
     if found < order.cores:
         problem = f"{order.units} units are {order.cores} cores, but this process may use {found}"
@@ -105,7 +105,7 @@ def _seconds(option: str, text: str) -> float:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Write the result in one step, so that no reader sees half of it; - is standard output."""
+    """Write the result atomically, so that no reader sees half of it; - is standard output."""
     if path == "-":
         sys.stdout.buffer.write(content)
         return

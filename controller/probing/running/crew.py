@@ -1,7 +1,7 @@
 """Processes that share the work of kernels which do not use several cores by themselves: strong scaling.
 
-The sizes that a kernel `splits` are divided over them; each makes its part ready and runs it, on a core of its own. A
-repetition has ended when all have. What they yield is put together only where something reads it.
+The sizes that a kernel `splits` are divided over them; each prepares its part and runs it, on its own core. A
+repetition ends when all have finished. Their outputs are combined only if something reads them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ def is_shared(use: KernelUse) -> bool:
 
 
 def sizes_of_part(use: KernelUse, part: int, parts: int) -> dict[str, int] | None:
-    """Return the sizes of one part of a use's work, None where there are more parts than work."""
+    """Return the sizes of one part of a use's work, None if there are more parts than work."""
     sizes, divided = dict(use.sizes), use.splits.split()
     own = {name: sizes[name] // parts + (part < sizes[name] % parts) for name in divided}
     return sizes | own if own[divided[0]] else None
 
 
 class Crew:
-    """The processes beside this one, one for each core but the first; forked before any data are made."""
+    """The other processes, one for each core but the first; forked before any data are made."""
 
     def __init__(self, uses: Mapping[str, KernelUse], cores: Sequence[int]) -> None:
         self.cores = tuple(cores)
         self._members = [_start(uses, part, self.cores) for part in range(1, len(self.cores))]
 
     def tell(self, command: str, *content: object) -> None:
-        """Have all others do something; `answers` waits for it."""
+        """Send all others a command; `answers` waits for them."""
         for _, _, writer in self._members:
             _send(writer, (command, *content))
 
     def answers(self) -> list[Any]:
-        """Return what all others answer to the last command, in their order; raise FailedError for one that failed."""
+        """Return all others' answers to the last command, in their order; raise FailedError for one that failed."""
         found = []
         for pid, reader, _ in self._members:
             answer = _receive(reader)
@@ -64,12 +64,12 @@ class Crew:
         return found
 
     def peak_bytes(self) -> int:
-        """Return the most memory that each of the others had, together."""
+        """Return the sum of each other process's peak memory."""
         self.tell("memory")
         return sum(self.answers())
 
     def close(self) -> None:
-        """Have the others end, and wait for it."""
+        """End the others, and wait for them."""
         for pid, reader, writer in reversed(self._members):
             os.close(writer)
             os.close(reader)
@@ -87,7 +87,7 @@ class Shared(Ready):
         crew.answers()
 
     def begin(self, inputs: Inputs) -> None:
-        """Hand the inputs to the others; this process keeps to its first core until `end`."""
+        """Pass the inputs to the others; pin this process to its first core until `end`."""
         os.sched_setaffinity(0, self._crew.cores[:1])
         self._crew.tell("begin", self._use.name, inputs)
         super().begin(inputs)
@@ -100,14 +100,14 @@ class Shared(Ready):
         self._crew.answers()
 
     def settle(self, *, is_checked: bool) -> float:
-        """As of one process; the error is the worst of all parts."""
+        """Settle as for one process; the error is the worst of all parts."""
         self._crew.tell("settle", self._use.name, is_checked)
         own = super().settle(is_checked=is_checked)
         errors: list[float] = self._crew.answers()
         return max(own, *errors)
 
     def mean(self) -> Value:
-        """Return the parts' means one after another; of numbers their mean."""
+        """Return the parts' means one after another; for numbers their mean."""
         self._crew.tell("mean", self._use.name)
         found = [super().mean(), *(value for value in self._crew.answers() if value is not None)]
         if all(isinstance(value, np.ndarray) for value in found):
@@ -115,7 +115,7 @@ class Shared(Ready):
         return float(np.mean([np.mean(value) for value in found]))
 
     def end(self) -> None:
-        """Let go of the outputs, and use all cores again."""
+        """Drop the outputs, and use all cores again."""
         self._crew.tell("end", self._use.name)
         super().end()
         self._crew.answers()
@@ -123,7 +123,7 @@ class Shared(Ready):
 
 
 class _Member:
-    """What another process does; a use that is too small for so many parts has none here."""
+    """Work of another process; a use that is too small for all parts has none here."""
 
     def __init__(self, uses: Mapping[str, KernelUse], part: int, parts: int) -> None:
         self._uses, self._part, self._parts = uses, part, parts
@@ -145,7 +145,7 @@ class _Member:
     def _prepare(self, name: str, seed: int, is_read: bool) -> None:
         use = self._uses[name]
         sizes = sizes_of_part(use, self._part, self._parts)
-        # Data of its own, and the same ones whenever it runs on so many cores.
+        # Its own data, which are the same for any run on this many cores.
         own_seed = seed + self._part * MOST_USES
         self._ready[name] = None if sizes is None else Ready(use, sizes, own_seed, is_read=is_read)
 
@@ -171,7 +171,7 @@ def _start(uses: Mapping[str, KernelUse], part: int, cores: Sequence[int]) -> tu
 
 
 def _be_member(member: _Member, core: int, parent: int, ends: tuple[int, int]) -> NoReturn:
-    """Carry out commands until there are no more, and end without returning."""
+    """Carry out commands until there are none left; does not return."""
     try:
         end_with_parent(parent)
         os.sched_setaffinity(0, (core,))
@@ -195,7 +195,7 @@ def _send(writer: int, content: object) -> None:
 
 
 def _receive(reader: int) -> Any:  # noqa: ANN401 - what our own processes send one another
-    """Return what comes next, None at the end."""
+    """Return the next message, None at the end."""
     if (head := _read(reader, _LENGTH.size)) is None:
         return None
     data = _read(reader, *_LENGTH.unpack(head))

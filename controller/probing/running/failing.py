@@ -1,4 +1,4 @@
-"""What went wrong with a run, and whose fault that is: every failure becomes an outcome and one line."""
+"""Failures of a run, and who is to blame: every failure becomes an outcome and one line."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from controller.probing.running.report import Outcome
 
 
 class FailedError(ProbeError):
-    """A run has come to an end before its time; `outcome` says how."""
+    """A run has ended early; `outcome` says how."""
 
     def __init__(self, outcome: Outcome, problem: str) -> None:
         self.outcome = outcome
         super().__init__(problem)
 
     def __reduce__(self) -> tuple[type[FailedError], tuple[Outcome, str]]:
-        """Have it come through a pipe as it was."""
+        """Pass through a pipe unchanged."""
         return FailedError, (self.outcome, self.problem)
 
 
 def blamed(error: BaseException, *, is_preparing: bool) -> FailedError:
-    """Return how a run ends in which this was raised: what cannot be made ready is refused, what then fails crashes."""
+    """Return the outcome of a run that raised this: failed preparation is refused, later failures are crashes."""
     text = str(error).strip().splitlines()
     said = text[0] if text else ""
     match error:
@@ -40,7 +40,7 @@ def blamed(error: BaseException, *, is_preparing: bool) -> FailedError:
 
 
 def of_status(doing: str, status: int) -> FailedError:
-    """Return how a run ends whose process has ended so, by `os.waitpid`'s status, before it was done."""
+    """Return the outcome of a run whose process ended early with this status of `os.waitpid`."""
     if status >= 0:
         return FailedError(Outcome.CRASH, f"{doing}: the program ended itself with exit code {status}")
     if -status == signal.SIGKILL:

@@ -1,6 +1,6 @@
 """Reads a probe task's JSON quickly: the twin of `files.load`, without the libraries that name lines and keys.
 
-The runner is started for every probe, and what it imports is a good part of its time. Values check themselves.
+The runner starts for every probe, and its imports are a good part of its time. Values check themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataplane.topology.values import DeviceKind
 
 MAX_BYTES: Final = 8 << 20
 Keys = dict[str, tuple[type, ...]]
-"""Of an object's entries the types; those of `_MUST` have to be there."""
+"""Types of an object's entries; those of `_MUST` are required."""
 
 _TEXT, _COUNT, _NUMBER = (str,), (int,), (int, float)
 _PROBE: Final[Keys] = {
@@ -149,7 +149,7 @@ def _use(document: Any, at: str) -> KernelUse:  # noqa: ANN401 - whatever the fi
 
 
 def _checked(document: Any, keys: Keys, at: str) -> dict[str, Any]:  # noqa: ANN401 - whatever the file holds
-    """Return an object whose entries are known and of their types; ProbeError names the place."""
+    """Return an object whose entries are known and of their types; raise ProbeError with the place otherwise."""
     if not isinstance(document, dict):
         raise ProbeError("is no object", at=at)
     for name, value in document.items():

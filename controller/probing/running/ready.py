@@ -13,7 +13,7 @@ Inputs = tuple[Value, ...]
 
 
 class Ready:
-    """A use in one process. `run` is what is timed; `settle` comes after each run, and is not."""
+    """A use in one process. `run` is timed; `settle` follows each run, and is not."""
 
     def __init__(self, use: KernelUse, sizes: Mapping[str, int], seed: int, *, is_read: bool) -> None:
         name = f"{use.kernel}.{use.version}"
@@ -32,7 +32,7 @@ class Ready:
         self._output = self._kernel.run(self._inputs)
 
     def settle(self, *, is_checked: bool) -> float:
-        """Take the last output into the mean, if somebody reads that; return its relative error, 0 if not checked."""
+        """Add the last output to the mean, if somebody reads that; return its relative error, 0 if not checked."""
         if self._is_read:
             self._mean.add(self._output)
         return self._kernel.accuracy(self._output) if is_checked else 0.0
@@ -42,12 +42,12 @@ class Ready:
         return self._mean.value
 
     def figures(self) -> dict[str, float]:
-        """Return what the kernel says of its last run beside its output: bytes a second, hits, whatever it measures."""
+        """Return the kernel's other figures of its last run: bytes per second, hits, whatever it measures."""
         told = getattr(self._kernel, "figures", None)
         return {} if told is None else {str(name): float(value) for name, value in told().items()}
 
     def end(self) -> None:
-        """Let go of the last output."""
+        """Drop the last output."""
         self._output = None
 
     def close(self) -> None:

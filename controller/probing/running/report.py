@@ -1,4 +1,4 @@
-"""What a runner is asked for, and what it reports, as it writes that; `results` is the strict reader of this JSON."""
+"""A runner's order, and its report as the runner writes it; `results` is the strict reader of this JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Outcome(StrEnum):
-    """How a run ended; the value is also what people read."""
+    """Outcome of a run; the value is also what people read."""
 
     SUCCEEDED = "succeeded"
     CRASH = "crash"
@@ -30,14 +30,14 @@ EXIT_CODES: Final = {
     Outcome.OUT_OF_MEMORY: 13,
 }
 MOST_TIMES: Final = 200_000
-"""Seconds of executions that a report holds; of more, means of consecutive ones."""
+"""Most execution times in a report; of more, means of consecutive ones are kept."""
 MOST_REPETITIONS: Final = 10_000
 MOST_FIGURES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run: on how many units of how many cores together, how often, for how long at least, in what time."""
+    """Order for a run: number of units and their cores, repetitions, least duration, and deadline."""
 
     units: int
     cores: int
@@ -57,12 +57,12 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run of a probe task: its repetitions, or what went wrong, and with which use of a kernel.
+    """A run of a probe task: its repetitions, or the problem and the use of a kernel that it occurred in.
 
-    `start_s` are seconds from the program's start until everything is imported, with those that a warm process has
-    saved, `prepare_s` what making the kernels' data took after that, `warm_up_s` running each once, `wall_s` all until
-    the end. `steady_s` are seconds of one execution by use (`steady`), `cpu_s` their CPU time. `started_ns` is since
-    1970 by this machine's clock, `figures` what kernels say of their last run, as USE.NAME.
+    `start_s` are seconds from the program's start until everything is imported, including those that a warm process has
+    saved; `prepare_s` the time of making the kernels' data after that, `warm_up_s` of running each once, `wall_s` the
+    total until the end. `steady_s` are seconds of one execution by use (`steady`), `cpu_s` their CPU time. `started_ns`
+    is since 1970 by this machine's clock, `figures` are the kernels' figures of their last run, as USE.NAME.
     """
 
     probe: str
@@ -85,12 +85,12 @@ class Report:
 
 
 def encode(report: Report) -> bytes:
-    """Return a report as JSON text, a line."""
+    """Return a report as one line of JSON text."""
     return json.dumps({"millrace": 1, **asdict(report)}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
 def folded(times: Sequence[float], most: int) -> tuple[float, ...]:
-    """Return at most so many numbers of equal mean: those given, or means of consecutive ones, equally many each."""
+    """Return at most this many numbers of equal mean: those given, or means of consecutive ones, equally many each."""
     if len(times) <= most:
         return tuple(times)
     bounds = [len(times) * place // most for place in range(most + 1)]

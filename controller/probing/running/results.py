@@ -1,4 +1,4 @@
-"""What a run of a probe task leaves behind, as a JSON file; its reader takes it for what an attacker has written."""
+"""Result of a run of a probe task, as a JSON file; its reader treats it as written by an attacker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dataplane.config import Strict
 from dataplane.malformed import MALFORMED
 
 MAX_BYTES: Final = 16 << 20
-"""The most that a result's file may have."""
+"""Largest size of a result's file."""
 
 
 class Repetition(Strict, frozen=True):
@@ -30,7 +30,7 @@ class Repetition(Strict, frozen=True):
 
 
 class RunResult(Strict, frozen=True, kw_only=True):
-    """A run: so many repetitions on so many units, or what went wrong, and with which use of a kernel."""
+    """A run: its repetitions on its units, or the problem and the use of a kernel that it occurred in."""
 
     millrace: Literal[1] = 1
     probe: Name
@@ -41,27 +41,27 @@ class RunResult(Strict, frozen=True, kw_only=True):
     use: Name | None = None
     repetitions: Annotated[tuple[Repetition, ...], Meta(max_length=MOST_REPETITIONS)] = ()
     steady_s: Annotated[dict[Name, Seconds], Meta(max_length=256)] = msgspec.field(default_factory=dict)
-    """By use the seconds of one execution in a program that runs for long (`steady`)."""
+    """Seconds of one execution in a program that runs for long (`steady`), by use."""
     cpu_s: Annotated[dict[Name, Seconds], Meta(max_length=256)] = msgspec.field(default_factory=dict)
-    """By use the CPU time of one execution, whatever others did on the machine meanwhile."""
+    """CPU time of one execution, whatever other load the machine had, by use."""
     started_ns: TimeNs | None = None
-    """When the program started, in nanoseconds since 1970 by this machine's clock."""
+    """Time of the program's start, in nanoseconds since 1970 by this machine's clock."""
     start_s: Seconds | None = None
-    """From the program's start until all was imported: what a target that uses the same libraries takes, too."""
+    """Seconds from the program's start to the end of imports: a target that uses the same libraries takes them, too."""
     prepare_s: Seconds | None = None
-    """Making the kernels' data."""
+    """Seconds of making the kernels' data."""
     warm_up_s: Seconds | None = None
-    """Each kernel once before the first repetition, which counts for nothing."""
+    """Seconds of running each kernel once before the first repetition; not counted."""
     wall_s: Seconds | None = None
-    """All, from the program's start until this was written: what the probe took away from others."""
+    """Seconds from the program's start until this was written: the time that the probe took from others."""
     peak_memory_bytes: Count | None = None
     versions: Annotated[dict[Name, Line], Meta(max_length=64)] = msgspec.field(default_factory=dict)
     figures: Annotated[dict[Name, float], Meta(max_length=MOST_FIGURES)] = msgspec.field(default_factory=dict)
-    """What kernels say of their last run, as USE.NAME."""
+    """Kernels' figures of their last run, as USE.NAME."""
 
 
 def read(path: Path) -> RunResult:
-    """Return the result in a file; ProbeError names it and what is wrong: its size, or its content."""
+    """Return the result in a file; raise ProbeError with its name and the problem: its size, or its content."""
     try:
         # A job may leave anything under the name of its result: a link, or a pipe that nobody writes to.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -75,7 +75,7 @@ def read(path: Path) -> RunResult:
 
 
 def decode(content: bytes, *, source: str = "result") -> RunResult:
-    """Return a result from JSON text; ProbeError for what is no result, has numbers that are none, or too many."""
+    """Return a result from JSON text; raise ProbeError for invalid text, and for invalid or too many numbers."""
     if len(content) > MAX_BYTES:
         raise ProbeError(f"{source}: has more than {MAX_BYTES} bytes")
     try:
@@ -85,7 +85,7 @@ def decode(content: bytes, *, source: str = "result") -> RunResult:
 
 
 def to_probe_run(result: RunResult, *, unit: str | None = None) -> ProbeRun:
-    """Return a result as what the API keeps of it: means within each repetition, the worst of errors."""
+    """Return a result in the API's form: means within each repetition, the worst of errors."""
     names = sorted({name for one in result.repetitions for name in one.kernels_s})
     means = {
         name: tuple(sum(times) / len(times) for one in result.repetitions if (times := one.kernels_s.get(name)))

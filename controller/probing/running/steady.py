@@ -1,15 +1,13 @@
-"""How long an execution takes in a program that runs for long, told from one that ran for a fraction of a second.
+"""Long-run time of one execution, estimated from a program that ran for a fraction of a second.
 
-A quota of CPU time is handed out by periods (100 ms unless set otherwise): a program runs until it is used up and
-stands still for the period's rest. A time that was taken over half a period knows nothing of that, or too much. Here
-such a stand-still is a gap: an interval in which far more time passed than the thread had of a CPU, within executions
-and between them, as the kernel likes to let a thread wait where it makes a system call. Times are those of executions
-without a gap, stretched by what gaps took of a window that begins where one gap ends and ends where another does, and
-so holds whole periods.
+A CPU time quota is handed out by periods (100 ms unless set otherwise): a program runs until it is used up and stalls
+for the rest of the period. A time taken over half a period misses that, or overstates it. Here such a stall is a gap:
+an interval in which far more time passed than the thread had of a CPU. Gaps occur within executions and between them,
+as the kernel likes to suspend a thread at a system call. Times are those of executions without a gap, stretched by the
+gaps' share of a window that begins at the end of one gap and ends at the end of another, and so holds whole periods.
 
-What takes many times as long as the same execution does otherwise was disturbed, and is left out: one collection of
-garbage, or one pause of the machine, of a tenth of a second would be a third of all that was measured, and is next to
-nothing of minutes.
+An execution that takes many times as long as usual was disturbed, and is left out: one garbage collection, or one pause
+of the machine, of a tenth of a second would be a third of the measurement, and is next to nothing over minutes.
 """
 
 from __future__ import annotations
@@ -23,31 +21,31 @@ from itertools import pairwise
 from typing import Final
 
 GAP_S: Final = 5e-3
-"""What a thread waits at least where it stands still; shorter waits are part of its time."""
+"""Least wait that is a gap; shorter waits are part of a thread's time."""
 AT_LEAST_S: Final = 0.25
-"""Two periods of a quota and a half."""
+"""Two and a half quota periods."""
 _BY_NATURE: Final = 0.5
-"""The part of a use's executions with gaps from which on it waits by nature: for a disk, a network, its threads."""
+"""Part of a use's executions with gaps from which it waits by nature: for a disk, a network, its threads."""
 _PERIOD_S: Final = 0.1
-"""The period of quotas, as Linux, containers and batch systems have it unless told otherwise."""
+"""Quota period of Linux, containers and batch systems by default."""
 _PUNCTUAL: Final = 0.1
-"""How far, in periods, a gap may end from where a quota's would; a stray one says nothing of periods."""
+"""Largest distance, in periods, of a gap's end from a quota's; a stray gap says nothing about periods."""
 _WHOLE: Final = 0.5
-"""The part of all time that lies between gaps of another period if these are a quota's."""
+"""Least part of all time between the first and last gap of a quota with another period."""
 _STRAY: Final = 3.0
-"""How many times the median an execution takes that was disturbed."""
+"""Factor over the median from which an execution was disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A time by the machine's clock, and the CPU time that the thread had had by then."""
+    """A time by the machine's clock, and the thread's CPU time until then."""
 
     wall_s: float
     cpu_s: float
 
 
 def began() -> Instant:
-    """Return the instant before an execution; what the kernel lets wait here counts for the execution."""
+    """Return the instant before an execution; waits that the kernel causes here count as part of the execution."""
     wall_s = time.perf_counter()
     return Instant(wall_s, time.thread_time())
 
@@ -60,7 +58,7 @@ def ended() -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class _Interval:
-    """An execution, or what lies between two of them, of no use."""
+    """An execution, or the time between two of them, which has no use."""
 
     use: str
     wall_s: float
@@ -68,7 +66,7 @@ class _Interval:
 
     @property
     def gap_s(self) -> float:
-        """How long the thread stood still."""
+        """Time for which the thread stalled."""
         waited_s = self.wall_s - self.cpu_s
         return waited_s if waited_s > GAP_S else 0.0
 
@@ -85,7 +83,7 @@ class Series:
     _gap_counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, use: str, start: Instant, end: Instant) -> None:
-        """Take in an execution between two instants, and what lies between the one before and it."""
+        """Record an execution between two instants, and the interval since the one before."""
         if self._last is not None:
             self._take("", self._last, start)
         self._take(use, start, end)
@@ -93,9 +91,9 @@ class Series:
         self._last = end
 
     def is_enough(self, latest: int, at_least_s: float = AT_LEAST_S) -> bool:
-        """Return whether a run may end after a repetition of so many executions.
+        """Return whether a run may end after a repetition of this many executions.
 
-        It lasts `at_least_s`, and where it stood still until it has just done so again, for twice as long at most.
+        It lasts `at_least_s`; if it has stalled, until it has just done so again, for twice as long at most.
         """
         if self.spent_s < at_least_s:
             return False
@@ -104,9 +102,9 @@ class Series:
         return not gaps or has_just or self.spent_s >= 2 * at_least_s
 
     def steady_s(self) -> Mapping[str, float]:
-        """Return the seconds of one execution of each use as a long run has it; only of uses that were executed.
+        """Return the long-run seconds of one execution of each use; only uses that were executed.
 
-        Uses that wait by nature have the mean of their times, others that of those that were not disturbed.
+        Uses that wait by nature get the mean of their times, others that of undisturbed executions.
         """
         times: dict[str, list[float]] = {use: [] for use in self._counts}
         for one in self._intervals:
@@ -118,7 +116,7 @@ class Series:
         }
 
     def cpu_s(self) -> Mapping[str, float]:
-        """Return the CPU time of one execution of each use, the mean time of those that wait by nature."""
+        """Return the CPU time of one execution of each use; for those that wait by nature, the mean time."""
         spent: dict[str, list[float]] = {use: [] for use in self._counts}
         for one in self._intervals:
             if one.use:
@@ -139,12 +137,12 @@ class Series:
 
     @property
     def _own_gaps(self) -> list[int]:
-        """Where the program stood still that does not wait by nature there."""
+        """Indices of all gaps except those of uses that wait by nature."""
         return [place for place in self._gaps if not self._waits(self._intervals[place].use)]
 
     @property
     def stretch(self) -> float:
-        """How many times as long as without gaps everything took that does not wait by nature."""
+        """Factor by which gaps lengthened everything that does not wait by nature."""
         gaps = self._own_gaps
         if not gaps:
             return 1.0
@@ -156,7 +154,7 @@ class Series:
         return spent_s / (spent_s - stood_s)
 
     def _are_punctual(self, gaps: Sequence[int]) -> bool:
-        """Return whether gaps end as many whole periods apart as they do where a quota is handed out."""
+        """Return whether gaps end whole periods apart, as with a quota."""
         between = [
             math.fsum(one.wall_s for one in self._intervals[first + 1 : second + 1]) / _PERIOD_S
             for first, second in pairwise(gaps)
@@ -169,6 +167,6 @@ def _mean(times: Sequence[float]) -> float:
 
 
 def _undisturbed(times: Sequence[float]) -> float:
-    """Return the mean of times without those that are far above the others."""
+    """Return the mean of times without those far above the others."""
     most = _STRAY * sorted(times)[len(times) // 2]  # the module statistics takes as long to import as json
     return _mean([one for one in times if one <= most])

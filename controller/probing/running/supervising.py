@@ -1,6 +1,6 @@
-"""Keeps watch over the process that runs the kernels: what it tells, how it ends, and when it has had its time.
+"""Watches the process that runs the kernels: its messages, its end, and its deadline.
 
-The kernels run in a forked child, so that one which crashes, hangs or eats all memory is still told of by name.
+The kernels run in a forked child, so that one which crashes, hangs or eats all memory is still reported by name.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from controller.probing.values import ProbeTask
 
 _READ_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 64 << 20
-"""Of one line that the child tells."""
+"""Longest line from the child."""
 _LINE: Final = 1000
-"""Characters of a problem that are kept."""
+"""Most characters of a problem that are kept."""
 _KIB: Final = 1024
 
 
 @dataclass(slots=True)
 class _Told:
-    """What the child has told so far, and when since the program's start."""
+    """The child's messages so far, and their times since the program's start."""
 
     doing: str = "start"
     use: str | None = None
@@ -47,16 +47,16 @@ class _Told:
 
     @property
     def start_s(self) -> float | None:
-        """Until all is imported, with what a warm process has saved of that."""
+        """Seconds until all is imported, including those that a warm process has saved."""
         return self.at_s["imported"] + self.saved_s if "imported" in self.at_s else None
 
     def between_s(self, first: str, second: str) -> float | None:
-        """Return the seconds between two events, None if one of them has not come."""
+        """Return the seconds between two events, None if one of them has not occurred."""
         return self.at_s[second] - self.at_s[first] if {first, second} <= self.at_s.keys() else None
 
 
 def supervise(probe: ProbeTask, order: Order, started_s: float) -> Report:
-    """Run a probe task in a child and report how that went; `started_s` is when the program started (monotonic)."""
+    """Run a probe task in a child and report its outcome; `started_s` is when the program started (monotonic)."""
     started_ns = time.time_ns() - round((time.monotonic() - started_s) * 1e9)
     told = _Told()
     failed, peak_bytes = _watched(probe, order, started_s, told)
@@ -82,7 +82,7 @@ def supervise(probe: ProbeTask, order: Order, started_s: float) -> Report:
 
 
 def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> tuple[FailedError | None, int]:
-    """Run the kernels in a child; return how it failed, if it did, and the most memory that it had in bytes."""
+    """Run the kernels in a child; return its failure, if any, and its peak memory in bytes."""
     reader, writer = os.pipe()
     parent, child = os.getpid(), os.fork()
     if child == 0:
@@ -97,7 +97,7 @@ def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> t
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         told.failed = FailedError(Outcome.CRASH, f"{told.doing}: its program tells what nobody understands: {error}")
     finally:
-        os.kill(child, signal.SIGKILL)  # Of one that has ended this reaches nobody: it waits to be asked for below.
+        os.kill(child, signal.SIGKILL)  # Harmless if it has ended: it stays a zombie until wait4 below.
         _, status, usage = os.wait4(child, 0)
         os.close(ended)
         os.close(reader)
@@ -113,12 +113,12 @@ def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> t
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """Have a signal end this program by way of what it still has to do."""
+    """End this program on a signal through its pending cleanup."""
     sys.exit(128 + number)
 
 
 def _be_child(probe: ProbeTask, order: Order, writer: int, parent: int) -> NoReturn:
-    """Run the kernels, tell of it, and end without returning; what kernels print goes to standard error."""
+    """Run the kernels, report progress, and exit without returning; the kernels' output goes to standard error."""
     try:
         os.dup2(2, 1)
         _run_and_tell(probe, order, writer, parent)
@@ -150,7 +150,7 @@ def _run_and_tell(probe: ProbeTask, order: Order, writer: int, parent: int) -> N
 
 
 def _listen(reader: int, ended: int, told: _Told, started_s: float, deadline_s: float) -> bool:
-    """Take in what the child tells until it ends; return False if it has had its time."""
+    """Process the child's messages until it ends; return False if its deadline has passed."""
     waiting, buffer = select.poll(), b""
     waiting.register(reader, select.POLLIN)
     waiting.register(ended, select.POLLIN)

@@ -1,4 +1,4 @@
-"""Running a probe task from another program: as a process of its own, as a centre does, with a deadline."""
+"""Running a probe task from another program: as a separate process, as at a centre, with a deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataplane.local import programs
 
 MODULE: Final = "controller.probing.running"
 _GRACE_S: Final = 30.0
-"""Beyond the deadline that the runner itself keeps."""
+"""Grace beyond the deadline that the runner itself keeps."""
 
 
 def arguments(probe: Path | str, out: Path | str, order: Order) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def arguments(probe: Path | str, out: Path | str, order: Order) -> tuple[str, ..
 
 
 def run(probe: ProbeTask, order: Order) -> RunResult:
-    """Run a probe task here, in the present folder, and return its result; ProbeError where it left none."""
+    """Run a probe task here, in the current folder, and return its result; raise ProbeError if it left none."""
     return asyncio.run(_run(probe, order))
 
 

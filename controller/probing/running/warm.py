@@ -1,12 +1,12 @@
-"""A warm process: it has imported what is slow to import, and forks a runner of probes for each that asks.
+"""A warm process: it has imported what is slow to import, and forks a runner of probes on each request.
 
     python -m controller.probing.running.warm SOCKET torch numpy
 
-Importing torch takes a second, more than most probes. A probe stays an ordinary process of its centre: it starts,
-finds the socket that `MILLRACE_WARM` names, and hands over its command line, folder, environment and standard streams;
-the fork goes into the control groups of who asked, keeps to its cores, and its exit code is who asked's. It dies with
-it. Only processes of the same user are served, through a socket that only that user can reach. Memory that the
-libraries take is the warm process's, not the probe's.
+Importing torch takes a second, more than most probes. A probe stays an ordinary process of its centre: it starts, finds
+the socket that `MILLRACE_WARM` names, and hands over its command line, folder, environment and standard streams. The
+fork joins the client's control groups, keeps to its cores, passes its exit code to the client, and dies with it. Only
+processes of the same user are served, through a socket that only that user can reach. Memory that the libraries take is
+the warm process's, not the probe's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLONE_NEWNET: Final = 0x40000000
 
 @dataclass(slots=True)
 class _Run:
-    """A fork and who asked for it."""
+    """A fork and its client."""
 
     child: int
     asking: socket.socket
@@ -101,9 +101,9 @@ class Warm:
                 os.close(stream)
 
     def _end(self, run: _Run, *, has_ended: bool) -> None:
-        """Tell who asked how the child ended; kill it and its children if who asked is gone."""
+        """Tell the client how the child ended; kill the child and its children if the client is gone."""
         if self._selector.get_map().get(run.watched) is None:
-            return  # both told of it at the same time
+            return  # both events came at the same time
         if not has_ended:
             with suppress(ProcessLookupError):
                 os.killpg(run.child, signal.SIGKILL)
@@ -143,7 +143,7 @@ def _be_runner(process: int, order: dict[str, Any], streams: Sequence[int]) -> N
 
 
 def _take_place(process: int) -> None:
-    """Be limited as another process is: control groups, cores, limits of resources, priority, network."""
+    """Take over another process's limits: control groups, cores, resource limits, priority, network."""
     for folder in set(group_of(process=str(process)).folders.values()):
         (folder / "cgroup.procs").write_text(str(os.getpid()))
     os.sched_setaffinity(0, os.sched_getaffinity(process))
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         import_timed(library)
     for module in ("controller.probing.running.work", "controller.probing.running.command"):
         importlib.import_module(module)
-    # Collectors of garbage in forks leave alone what is shared with them: they would copy all of it.
+    # Freeze objects, so that garbage collection in forks does not touch, and so copy, shared memory.
     gc.collect()
     gc.freeze()
     server = Warm(Path(path))

@@ -1,6 +1,6 @@
-"""What runs the kernels: each use's repetitions, the mean of their outputs, and on to the uses that it feeds.
+"""Runs the kernels: each use's repetitions, the mean of their outputs, and its transfer to the uses that it feeds.
 
-It runs in a process of its own, whose end says what went wrong (`supervising`); what happens is told event by event.
+It runs in a separate process, whose end says what went wrong (`supervising`), and reports event by event.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from controller.probing.running.warming.imports import saved_s
 from controller.probing.values import KernelUse, Library, ProbeTask
 
 Tell = Callable[[str, Any], None]
-"""Takes an event's name, and what belongs to it."""
+"""Callback for an event's name and its data."""
 _KIB: Final = 1024
 _STRANGE: Final = re.compile(r"[^a-z0-9.-]+")
 _LONGEST_NAME: Final = 100
 _CHECKED: Final = 8
-"""Of a use's repetitions so many are held against the true value, and the last one."""
+"""Repetitions of a use that are compared with the true value, besides the last one."""
 
 
 def work(probe: ProbeTask, order: Order, tell: Tell) -> None:
-    """Make all kernels ready, run each once to warm up, and the probe task as often as ordered; each run is told.
+    """Prepare all kernels, run each once to warm up, and the probe task as often as ordered; report each run.
 
-    It then goes on untold until the kernels have run for `at_least_s` in all, for the seconds of an execution in a
-    program that runs for long (`steady`).
+    Then run on without reports until the kernels have run for `at_least_s` in all, to estimate the seconds of an
+    execution in a program that runs for long (`steady`).
     """
     with ExitStack() as stack:
         crew = _crew(probe, order, stack)
         _import(probe, tell)
         ready = _prepare(probe, crew, tell, stack)
-        # What is there stays: a collection of garbage that looks through all of torch takes a tenth of a second, once
-        # in minutes of a task, and would be a third of what is measured here.
+        # Freeze existing objects: a garbage collection that walks all of torch takes a tenth of a second, once in
+        # minutes of a task, and would be a third of the measurement here.
         gc.freeze()
         _warm_up(probe, ready, tell)
         series, latest = Series(), sum(use.repetitions for use in probe.uses)
@@ -69,10 +69,10 @@ def work(probe: ProbeTask, order: Order, tell: Tell) -> None:
 def run_once(
     probe: ProbeTask, ready: Mapping[str, Ready], tell: Tell, series: Series, *, is_checked: bool = True
 ) -> Repetition:
-    """Run the whole probe task once; FailedError names the use whose output is wrong.
+    """Run the whole probe task once; raise FailedError with the use whose output is wrong.
 
-    What is spent on holding outputs against their true values is not in the run time, what is spent on means is. The
-    series takes in each execution.
+    The run time includes forming means, but not comparing outputs with their true values. The series records each
+    execution.
     """
     means: dict[str, Value] = {}
     times: dict[str, tuple[float, ...]] = {}
@@ -118,7 +118,7 @@ def _settled(use: KernelUse, ready: Ready, is_checked: bool) -> float:
 
 
 def _figures(ready: Mapping[str, Ready]) -> dict[str, float]:
-    """Return what kernels say of their last runs, as USE.NAME, in the letters that names of the API have."""
+    """Return the kernels' figures of their last runs, as USE.NAME, in letters that the API allows in names."""
     found = {}
     for use, one in ready.items():
         for name, value in one.figures().items():
@@ -129,13 +129,13 @@ def _figures(ready: Mapping[str, Ready]) -> dict[str, float]:
 
 
 def _told(found: Repetition, most: int) -> dict[str, Any]:
-    """Return a repetition as it is told, with at most so many times of a use."""
+    """Return a repetition as reported, with at most this many times per use."""
     kernels_s = {name: folded(times, most) for name, times in found.kernels_s.items()}
     return {"run_time_s": found.run_time_s, "kernels_s": kernels_s, "accuracies": found.accuracies}
 
 
 def _crew(probe: ProbeTask, order: Order, stack: ExitStack) -> Crew | None:
-    """Return the processes that share work, None where there is nobody or nothing to share it with."""
+    """Return the processes that share work, None if there are none, or nothing to share."""
     if order.cores == 1 or not any(is_shared(use) for use in probe.uses):
         return None
     crew = Crew(probe.use, sorted(os.sched_getaffinity(0)))
@@ -144,7 +144,7 @@ def _crew(probe: ProbeTask, order: Order, stack: ExitStack) -> Crew | None:
 
 
 def _import(probe: ProbeTask, tell: Tell) -> None:
-    """Import what the kernels are in, which a target does once, too, when it starts."""
+    """Import the kernels' libraries, which a target also does once when it starts."""
     for name in probe.order:
         tell("preparing", name)
         use = probe.use[name]
@@ -154,7 +154,7 @@ def _import(probe: ProbeTask, tell: Tell) -> None:
 
 
 def _prepare(probe: ProbeTask, crew: Crew | None, tell: Tell, stack: ExitStack) -> dict[str, Ready]:
-    """Return each use with its data, the same ones for the same seed."""
+    """Return each use with its data, which are the same for the same seed."""
     ready: dict[str, Ready] = {}
     read = {link.src for link in probe.links}
     for index, name in enumerate(probe.order):

@@ -1,4 +1,4 @@
-"""How well nodes fit: devices near to what is asked for; and the plain rules of packing that others use."""
+"""Scores by fit: devices close to the requested size, and the common packing rules used for comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.config import Strict
 
 
 class DeviceFit:
-    """Prefers devices with little more memory than asked for, then those on fast buses; without devices, bare nodes."""
+    """Prefers devices with little more memory than requested, then those on fast buses; without devices, bare nodes."""
 
     Settings = NoSettings
 
@@ -24,7 +24,7 @@ class DeviceFit:
         self._said: tuple[NodeColumns, dict[tuple[DeviceRequest, ...], dict[int, str]]] | None = None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return the mean of the parts that are known: asked over actual memory, rate over the fastest bus's."""
+        """Return the mean of the known parts: requested over actual memory, and bus rate over the fastest bus's."""
         columns = snapshot.columns
         if not pod.request.devices:
             bare: Longs = (columns.device_start[1:] == columns.device_start[:-1])[nodes] * MOST_POINTS
@@ -36,7 +36,7 @@ class DeviceFit:
         return points
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
-        """Return the reasons for several nodes: they depend on what nodes have, and are kept as long as that stays."""
+        """Return the reasons for several nodes; they depend on the nodes' hardware and are cached until it changes."""
         if self._said is None or self._said[0] is not snapshot.columns:
             self._said = snapshot.columns, {}
         known = self._said[1].setdefault(pod.request.devices, {})
@@ -47,7 +47,7 @@ class DeviceFit:
         return [known[node] for node in numbers]
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return the devices that would do."""
+        """Return the devices that fit."""
         devices = snapshot.columns.nodes[node].devices
         if not pod.request.devices:
             return f"the pod needs no device, {len(devices)} are there"
@@ -64,7 +64,7 @@ class DeviceFit:
 
 
 def _fit(wanted: DeviceRequest, snapshot: Snapshot) -> Floats:
-    """Return how well each device fits, 0 to 1; -1 for one that will not do."""
+    """Return how well each device fits, 0 to 1; -1 for one that does not."""
     columns, free = snapshot.columns, snapshot.free
     good = columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
     good &= free.device_memory_bytes >= wanted.memory_bytes
@@ -80,14 +80,14 @@ def _fit(wanted: DeviceRequest, snapshot: Snapshot) -> Floats:
 
 
 def _best(columns: NodeColumns, by_device: Floats) -> Floats:
-    """Return the best figure of each node's devices, 0 for a node without."""
+    """Return the best value among each node's devices, 0 for a node without devices."""
     found = np.zeros(len(columns.nodes), np.float64)
     np.maximum.at(found, columns.device_node, by_device)
     return found
 
 
 class BestFit:
-    """Prefers nodes of which least is left: the mean of cores and devices, each of the most that any node has."""
+    """Prefers nodes with the least left: the mean of cores and devices, each relative to the largest node."""
 
     Settings = NoSettings
 
@@ -95,20 +95,20 @@ class BestFit:
         del settings
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return `MOST_POINTS` less the thousandths that are left."""
+        """Return `MOST_POINTS` minus the thousandths that are left."""
         cpu, devices = _shares_of_most(snapshot)
         asked_cpu, asked_devices = _asked(pod, snapshot)
         left = (cpu[nodes] - asked_cpu + devices[nodes] - asked_devices) / 2
         return np.rint(MOST_POINTS * np.clip(1 - left, 0, 1)).astype(np.int64)
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return what is left."""
+        """Return the remaining share."""
         left = MOST_POINTS - int(self.points(pod, snapshot, np.array([node]))[0])
         return f"{left / 10:.1f} % of the largest node's cores and devices stay free"
 
 
 class DotProduct:
-    """Prefers nodes whose free resources are least in line with the request: the smallest dot product."""
+    """Prefers nodes whose free resources align least with the request: the smallest dot product."""
 
     Settings = NoSettings
 
@@ -116,7 +116,7 @@ class DotProduct:
         del settings
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return `MOST_POINTS` less half the product, each of the most that any node has."""
+        """Return `MOST_POINTS` minus half the dot product, each resource relative to the largest node."""
         cpu, devices = _shares_of_most(snapshot)
         asked_cpu, asked_devices = _asked(pod, snapshot)
         product = (cpu[nodes] * asked_cpu + devices[nodes] * asked_devices) / 2
@@ -129,10 +129,10 @@ class DotProduct:
 
 
 class RandomFit:
-    """Prefers no node: points are drawn by the seed and the pod's name."""
+    """Prefers no node: draws points from the seed and the pod's name."""
 
     class Settings(Strict, frozen=True):
-        """Another seed, other draws."""
+        """A different seed gives different draws."""
 
         seed: int = 0
 
@@ -140,17 +140,17 @@ class RandomFit:
         self.settings = settings
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return points drawn alike."""
+        """Return uniformly drawn points."""
         rng = np.random.default_rng(crc32(f"{self.settings.seed}/{pod.name}".encode()))
         return rng.integers(0, MOST_POINTS + 1, len(snapshot.columns.nodes))[nodes]
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a score's signature
-        """Return that it was drawn."""
+        """Return that the points were drawn."""
         return "drawn"
 
 
 def _shares_of_most(snapshot: Snapshot) -> tuple[Floats, Floats]:
-    """Return the free cores and device thousandths of nodes, as shares of what the largest node has."""
+    """Return the nodes' free cores and device thousandths as shares of the largest node's."""
     columns, free = snapshot.columns, snapshot.free
     devices = np.bincount(columns.device_node, free.device_milli, len(columns.nodes))
     most_cpu, most_devices = _most(columns)

@@ -1,9 +1,9 @@
-"""Fragmentation gradient descent: a pod goes where the expected fragments of devices grow least, or fall most.
+"""Fragmentation gradient descent: place a pod where the expected device fragments grow least, or shrink most.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
-USENIX ATC 2023. Fragments are what of a node's free devices a pod of the workload cannot use; the expectation is over
-the workload's most frequent requests. As in the simulator that its authors published, requests count without their
-memory, and differences are rounded: 1/(1 + e^-d) in `steps` steps, d in devices.
+USENIX ATC 2023. Fragments are the part of a node's free devices that a pod of the workload cannot use; the expectation
+is over the workload's most frequent requests. As in the authors' published simulator, memory requests are ignored and
+differences are rounded: 1/(1 + e^-d) in `steps` steps, d in devices.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_DEVICES: Final = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reckoning:
-    """A workload's typical requests over some nodes, as the kernel sees them, and what was last found by request."""
+    """A workload's typical requests over some nodes, as the kernel sees them, with the latest results by request."""
 
     workload: Workload
     columns: NodeColumns
@@ -46,7 +46,7 @@ class _Reckoning:
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """By how much fragments fall at each node, and what was free when that was found."""
+    """The decrease of fragments at each node, and the free resources for which it was computed."""
 
     cpu_milli: Longs
     memory_bytes: Longs
@@ -56,10 +56,10 @@ class _Known:
 
 
 class Fragmentation:
-    """Prefers nodes, and devices, at which the expected fragments of devices fall most."""
+    """Prefers nodes and devices where the expected device fragments shrink most."""
 
     class Settings(Strict, frozen=True):
-        """The workload (none: what the cluster is asked for), the share of it that counts as typical, and the steps."""
+        """The workload (none: the cluster's requests), the share of it that counts as typical, and the steps."""
 
         typical: tuple[TypicalPod, ...] = ()
         coverage: Annotated[float, Meta(gt=0, le=1)] = 0.95
@@ -72,12 +72,12 @@ class Fragmentation:
         self._reckoning: _Reckoning | None = None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return 1/(1 + e^-d), d being by how many devices fragments fall, in steps of `MOST_POINTS`."""
+        """Return 1/(1 + e^-d), where d is the decrease of fragments in devices, in steps of `MOST_POINTS`."""
         reckoning = self._reckoned(snapshot)
         return self._points(self._fallen(reckoning, pod.request, snapshot)[nodes] / max(reckoning.pods, 1))
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return by how much expected fragments change."""
+        """Return the change of the expected fragments."""
         return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
@@ -89,7 +89,7 @@ class Fragmentation:
         return [f"expected fragments of devices change by {-one:+.3f}" for one in fallen.tolist()]
 
     def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
-        """Return the share of the device at which fragments fall most, the first of equals; whole devices in order."""
+        """Return the share of the device where fragments shrink most, the first on a tie; whole devices in order."""
         request, free, columns = pod.request, snapshot.free, snapshot.columns
         if len(request.devices) != 1:
             return snapshot.shares(node, request)
@@ -102,7 +102,7 @@ class Fragmentation:
             and free.device_memory_bytes[first + device.number] >= wanted.memory_bytes
         ]
         if len(good) < wanted.count:
-            return snapshot.shares(node, request)  # which says what is missing
+            return snapshot.shares(node, request)  # raises, naming what is missing
         if wanted.count == 1 and wanted.thousandths < WHOLE and len(good) > 1:
             reckoning, held = self._reckoned(snapshot), free.held_of(columns, node)
             points = [self._change(reckoning, snapshot, node, held, _with_device(request, number)) for number in good]
@@ -134,7 +134,7 @@ class Fragmentation:
         return known
 
     def _fallen(self, reckoning: _Reckoning, request: Request, snapshot: Snapshot) -> Longs:
-        """Return by how much fragments fall at each node, thousandths times pods; only what is new is worked out."""
+        """Return the decrease of fragments at each node, in thousandths times pods; recompute only changed nodes."""
         free = snapshot.free
         known = reckoning.known.get(request)
         if known is None:
@@ -186,7 +186,7 @@ def _work_out(reckoning: _Reckoning, request: Request, snapshot: Snapshot, rows:
 
 
 def _expected(reckoning: _Reckoning, snapshot: Snapshot, node: int, held: Shares) -> int:
-    """Return a node's fragments, each typical request as often as it comes: the paper's sum, one by one."""
+    """Return a node's expected fragments: the paper's sum over typical requests, weighted by frequency."""
     one = snapshot.columns.nodes[node]
     return sum(count * fragments(one, held, request) for request, count in reckoning.requests)
 

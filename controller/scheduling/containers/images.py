@@ -1,4 +1,4 @@
-"""Images that are there already need not be fetched."""
+"""Image locality: images already on a node need not be pulled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.scheduling.framework.values import MOST_POINTS
 
 
 class ImageLocality:
-    """Prefers nodes that have more of the bytes of the pod's images; an image that no node has counts for nothing."""
+    """Prefers nodes that have more bytes of the pod's images; an image that no node has counts for nothing."""
 
     Settings = NoSettings
 
@@ -23,7 +23,7 @@ class ImageLocality:
         return not any(snapshot.images.get(image) for image in pod.images)
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return the thousandths of the bytes that are there."""
+        """Return the thousandths of the bytes that are present."""
         there, everything = _bytes(pod, snapshot)
         if not everything:
             return np.full(len(nodes), MOST_POINTS, np.int64)
@@ -31,7 +31,7 @@ class ImageLocality:
         return points
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return how much of the images is there."""
+        """Return how much of the images is present."""
         return self.reasons(pod, snapshot, np.array([node]), np.zeros(1, np.int64))[0]
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
@@ -45,13 +45,13 @@ class ImageLocality:
 
 
 def _bytes(pod: PendingPod, snapshot: Snapshot) -> tuple[Longs, int]:
-    """Return the bytes of the pod's images that each node has, and of all of them."""
+    """Return the bytes of the pod's images that each node has, and their total."""
     there, everything = np.zeros(len(snapshot.columns.nodes), np.int64), 0
     for image in dict.fromkeys(pod.images):
         sizes = snapshot.images.get(image)
         if not sizes:
             continue
-        # Two nodes may say different sizes of one image: of its layers each counts what it keeps.
+        # Nodes may report different sizes of one image, as each counts only the layers that it stores.
         everything += max(*sizes.values(), 1)
         for node, nbytes in sizes.items():
             there[node] += max(nbytes, 1)

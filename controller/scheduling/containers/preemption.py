@@ -1,7 +1,7 @@
-"""Which pods would have to go so that others of a higher priority find a place: the lowest, and as few as possible.
+"""Preemption: the fewest pods of the lowest priority that must leave so that pods of a higher priority fit.
 
-Pure. A group goes whole or not at all, wherever its pods are. Bandwidth that goes with a pod is free again, too: a pod
-on another node may have to go for it.
+Pure. A group leaves as a whole or not at all, wherever its pods are. The bandwidth of a pod is released with it, so a
+pod on another node may have to leave for it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from controller.scheduling.framework import PendingPod, Profile, Snapshot, place
 from controller.scheduling.framework.deciding import decide, filtered
 
 MOST_NODES: Final = 64
-"""So many nodes are looked at: those on which least would have to go, if all did."""
+"""Maximum number of nodes to examine: those where the least would have to leave if all pods did."""
 
 
 _Fits = Callable[[Sequence["_Unit"]], bool]
-"""Whether a pod or a group finds its place without some."""
+"""Returns whether a pod or a group fits without the given units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that holds shares of a node, by its number; `priority` is its group's, if it has one.
+    """A pod that holds shares of a node, given by number; `priority` is its group's, if it has one.
 
-    One that `is_leaving` gives them back soon, whatever is decided.
+    If `is_leaving`, it returns them soon, whatever is decided.
     """
 
     pod: str
@@ -44,7 +44,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What makes room: who has to go, and the node that each pod would get; nobody has to where all leave already."""
+    """The way to make room: the victims and the node of each pod; no victims if leaving pods suffice."""
 
     victims: tuple[str, ...]
     nodes: tuple[int, ...]
@@ -52,7 +52,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Pods that go together."""
+    """Pods that leave together."""
 
     holders: tuple[Holder, ...]
 
@@ -67,7 +67,7 @@ class _Unit:
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A snapshot and who holds what of it; `unreserved` is what lies between nodes without anybody's reservations."""
+    """A snapshot and the holders of its shares; `unreserved` is the cost map without any reservations."""
 
     snapshot: Snapshot
     holders: tuple[Holder, ...]
@@ -95,15 +95,15 @@ class Cluster:
 
     @cached_property
     def leaving(self) -> frozenset[str]:
-        """Those that leave already."""
+        """Holders that are already leaving."""
         return frozenset(holder.pod for holder in self.holders if holder.is_leaving)
 
 
 def make_room(profile: Profile, pods: Sequence[PendingPod], cluster: Cluster, priority: int) -> Room | None:
-    """Return who has to go for a pod, or for all pods of a group; None where nobody of a lower priority would help.
+    """Return the victims for a pod or for all pods of a group; None if no pods of a lower priority would help.
 
-    Of several ways the one is taken whose victims' highest priority is lowest, then that with the fewest pods, then
-    that with the lowest sum of priorities. All that one is about is asked of the same filters as any decision.
+    Prefers the option whose victims' highest priority is lowest, then the fewest pods, then the lowest sum of
+    priorities. Each option must pass the same filters as any decision.
     """
     leaving = cluster.leaving
     if (nodes := _places(profile, pods, cluster.without(leaving))) is not None:
@@ -125,7 +125,7 @@ def make_room(profile: Profile, pods: Sequence[PendingPod], cluster: Cluster, pr
 
 
 def _units(holders: Iterable[Holder], leaving: frozenset[str]) -> list[_Unit]:
-    """Return those that can go, groups whole: a group of which one leaves goes with the rest."""
+    """Return the units that can leave, groups as a whole: if one pod of a group is leaving, the rest leave with it."""
     together: defaultdict[str, list[Holder]] = defaultdict(list)
     for holder in holders:
         if holder.pod not in leaving:
@@ -134,7 +134,7 @@ def _units(holders: Iterable[Holder], leaving: frozenset[str]) -> list[_Unit]:
 
 
 def _places(profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot) -> tuple[int, ...] | None:
-    """Return the nodes that all pods get, None if not all find one."""
+    """Return the nodes of all pods, None if some do not fit."""
     if len(pods) == 1:
         choice = decide(profile, pods[0], snapshot)
         return (choice.node,) if choice.is_placed else None
@@ -145,7 +145,7 @@ def _places(profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot) ->
 def _fewest_for_pod(
     profile: Profile, pod: PendingPod, cluster: Cluster, units: Sequence[_Unit], everybody: frozenset[str]
 ) -> list[_Unit] | None:
-    """Return the best set of units over the nodes that could run a pod if all of them went."""
+    """Return the best set of units over the nodes that could run a pod if all units left."""
     empty = profile.seen(pod, cluster.without(everybody))
     passing, _ = filtered(profile, pod, empty)
     ways, on = [], _by_node(units)
@@ -160,7 +160,7 @@ def _fewest_for_pod(
             return bool(filtered(profile, pod, profile.seen(pod, cluster.without(names)))[0][node])
 
         start = here
-        if not fits(start):  # what is missing is elsewhere: bandwidth on the way
+        if not fits(start):  # something else is missing, such as bandwidth on a path
             start = here + [unit for unit in units if unit not in here and _has_reservations(unit)]
             if not fits(start):
                 continue
@@ -181,7 +181,7 @@ def _by_node(units: Sequence[_Unit]) -> dict[int, list[_Unit]]:
 def _fewest_for_group(
     profile: Profile, pods: Sequence[PendingPod], cluster: Cluster, units: Sequence[_Unit], nodes: tuple[int, ...]
 ) -> list[_Unit] | None:
-    """Return a set of units without which a group is placed, none of which can be spared."""
+    """Return a minimal set of units whose removal lets a group be placed."""
 
     def fits(gone: Sequence[_Unit]) -> bool:
         names = cluster.leaving.union(*(unit.names for unit in gone))
@@ -193,7 +193,7 @@ def _fewest_for_group(
 
 
 def _spared(units: Sequence[_Unit], fits: _Fits) -> list[_Unit]:
-    """Return units of which none can stay: one after the other does, the highest and largest first, where it fits."""
+    """Return a minimal set of units: spare one after the other, the highest and largest first, while it still fits."""
     kept = sorted(units, key=lambda unit: (-unit.priority, -len(unit.holders), min(unit.names)))
     for unit in list(kept):
         others = [other for other in kept if other is not unit]

@@ -1,4 +1,4 @@
-"""Groups whose pods add up their gradients in the network: one a host, near to one another by the tree they need."""
+"""Groups that reduce gradients in the network: one pod per host, close to one another in the reduction tree."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _NS_PER_BYTE_AT_1_BPS = 8e9
 
 
 class OneANode:
-    """Refuses nodes that have a pod of the group already, where its pods add up in the network: one worker a host."""
+    """Refuses nodes that already have a pod of the group if it reduces in the network: one worker per host."""
 
     Settings = NoSettings
-    # Groups that add up do not come in simulations; all others pass everywhere.
+    # Simulations have no groups that reduce in the network; all others pass everywhere.
     is_local = True
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return which nodes have none, nor another node of the same host."""
+        """Return which nodes have none, and share no host with one."""
         there = _members(pod, snapshot) if pod.is_reduced else []
         if not there:
             return None
@@ -36,19 +36,19 @@ class OneANode:
         return np.array([snapshot.host_name(node) not in hosts for node in range(len(snapshot.columns.nodes))])
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a filter's signature
-        """Return that one is there."""
+        """Return that the group already has a pod there."""
         return f"its host has a worker of group {pod.group} already: one a host adds up in the network"
 
 
 class TreeCost:
-    """Prefers nodes that join the group's reduction tree at least cost: the way to the nearest host that is in it.
+    """Prefers nodes that join the group's reduction tree at least cost: the path to the nearest host in it.
 
-    Joining at the nearest one each time is Prim's rule, whose tree costs at most twice the best one's. The first pod
-    has nothing to join: it prefers nodes with as many others near as the group still needs.
+    Joining at the nearest host each time is Prim's rule, whose tree costs at most twice the optimum. The first pod has
+    nothing to join: it prefers nodes with as many others nearby as the group still needs.
     """
 
     class Settings(Strict, frozen=True):
-        """How many bytes go up and down the tree in one piece."""
+        """Number of bytes that go up and down the tree in one piece."""
 
         nbytes: Annotated[int, Meta(ge=1)] = 1 << 20
 
@@ -56,7 +56,7 @@ class TreeCost:
         self.settings = settings
 
     def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
-        """Return whether the pod joins no tree, or nothing is known of the network."""
+        """Return whether the pod joins no tree, or nothing is known about the network."""
         return not pod.is_reduced or snapshot.costs is None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
@@ -71,7 +71,7 @@ class TreeCost:
         return points
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return what the node would join at, and whether the way was measured."""
+        """Return where the node would join, and whether the path was measured."""
         if not pod.is_reduced:
             return "the pod is of no group that adds up in the network"
         if snapshot.costs is None:
@@ -90,7 +90,7 @@ class TreeCost:
         )
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
-        """Return the reasons for several nodes: where no tree is joined, one is that of all."""
+        """Return the reasons for several nodes; if there is no tree to join, they share one reason."""
         if self.is_neutral(pod, snapshot):
             return [self.reason(pod, snapshot, 0)] * len(nodes)
         return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
@@ -109,7 +109,7 @@ class TreeCost:
         return nearest
 
     def _between(self, snapshot: Snapshot, nodes: Ids, other: int) -> Floats:
-        """Return how long a piece takes between nodes and another one, in the slower direction; inf: for ever."""
+        """Return the time of a piece between nodes and another node, in the slower direction; inf if unreachable."""
         assert snapshot.costs is not None
         pairs, hosts, end = snapshot.costs.pairs, snapshot.host[nodes], snapshot.host[other]
         found = np.zeros(len(nodes), np.float64)

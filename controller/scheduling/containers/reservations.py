@@ -1,8 +1,8 @@
-"""What bound pods add to links: the bandwidth that they need to their peers is predicted, so that nobody gets it twice.
+"""Link load reserved for bound pods: the predicted bandwidth to their peers, so that it is not promised twice.
 
-It is worked out anew from what is bound, and so is free again with the pod. What a pair of hosts is measured to send
-already is in the measured load of the links, and is not added a second time; where telemetry does not see the flows of
-a pair, its need is added whole.
+It is recomputed from the bound pods, so a pod's share is released with the pod. Traffic that a pair of hosts is
+measured to send is already part of the measured link load and is not added again; if telemetry does not see the flows
+of a pair, its whole need is added.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from controller.scheduling.framework import Peer
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A bound pod's need towards a peer, whose host is known; `between` names both ends.
+    """A bound pod's need towards a peer with a known host; `between` names both ends.
 
-    Two ends that need the same way of each other need it once: the larger of both.
+    If both ends need the same path to each other, it counts once, with the larger need.
     """
 
     host: str
@@ -28,7 +28,7 @@ class Reservation:
 
 
 def reserved(held: Iterable[Reservation], costs: CostMap) -> tuple[Load, ...]:
-    """Return the load that needs add to what is measured, in both directions; hosts that the map lacks add none."""
+    """Return the load that needs add to the measured load, in both directions; hosts missing from the map add none."""
     largest: dict[tuple[frozenset[str], frozenset[str]], Reservation] = {}
     for one in held:
         hosts = frozenset((one.host, one.peer.host))
@@ -47,12 +47,12 @@ def reserved(held: Iterable[Reservation], costs: CostMap) -> tuple[Load, ...]:
 
 
 def _already(costs: CostMap, src: str, dst: str) -> int:
-    """Return what a pair sends that is in the measured load of its links."""
+    """Return the rate of a pair that is already part of its links' measured load."""
     sent_bps = costs.sent_bps(src, dst)
     return sent_bps if sent_bps and costs.cost(src, dst).available_basis is Basis.MEASURED else 0
 
 
 def with_reservations(costs: CostMap, held: Iterable[Reservation]) -> CostMap:
-    """Return the cost map that others see: with what is reserved."""
+    """Return the cost map as others see it, with reservations."""
     loads = reserved(held, costs)
     return costs.with_reservations(loads) if loads else costs

@@ -17,7 +17,7 @@ _NO_DEVICES = np.zeros(1, np.uint8)
 
 
 def room_of(snapshot: Snapshot) -> Room:
-    """Return what is free as kernels see it; valid as long as the snapshot is."""
+    """Return the free resources as kernels see them; valid as long as the snapshot."""
     columns, free = snapshot.columns, snapshot.free
     return Room(
         nodes=len(columns.nodes),
@@ -32,13 +32,13 @@ def room_of(snapshot: Snapshot) -> Room:
 
 
 def view_of(column: Longs) -> Array[int]:
-    """Return a column that kernels only read: it need not be writable, as `pointer_to` wants it."""
+    """Return a column that kernels only read; unlike `pointer_to`, accepts read-only memory."""
     return Array(ctypes.c_uint8, column.ctypes.data, column)
 
 
 @lru_cache(maxsize=8)
 def alike(columns: NodeColumns) -> Longs:
-    """Return a number for each device that those of its kind and model share."""
+    """Return a number for each device that is shared by devices of the same kind and model."""
     numbers: dict[object, int] = {}
     found = [
         numbers.setdefault((device.kind, device.model), len(numbers))
@@ -49,12 +49,12 @@ def alike(columns: NodeColumns) -> Longs:
 
 
 def can_be_asked(request: Request) -> bool:
-    """Return whether kernels take a request: it asks for devices of one sort at most."""
+    """Return whether kernels accept a request: it asks for at most one sort of device."""
     return len(request.devices) <= 1
 
 
 def asked_of(request: Request, columns: NodeColumns) -> Asked:
-    """Return a request for devices of one sort at most as kernels see it."""
+    """Return a request for at most one sort of device as kernels see it."""
     wanted: DeviceRequest | None = request.devices[0] if request.devices else None
     accepts = _NO_DEVICES if wanted is None else columns.accepted(wanted).view(np.uint8)
     return Asked(

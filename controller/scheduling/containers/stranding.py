@@ -1,9 +1,9 @@
-"""Stranding: a pod goes where it adds least to what of devices is expected to stay idle for good.
+"""Stranding: place a pod where it adds least to the device capacity that is expected to stay idle for good.
 
-Two things leave devices idle. What is left of a shared device may be too little for the pods that come: `value` says,
-for each rest, what is expected to stay idle of it once `chances` more pods of the workload have been offered it. And
-free devices are of no use beside too few cores, or too little memory: `shortage` counts those that exceed what the free
-cores (memory) serve at the workload's mean need beside a device. Nothing else enters: no forecast, no other node.
+Two things leave devices idle. The rest of a shared device may be too small for future pods: `value` gives, for each
+rest, the part expected to stay idle after `chances` more pods of the workload have been offered it. And free devices
+are useless without enough cores or memory: `shortage` counts those that exceed what the free cores (memory) serve at
+the workload's mean need per device. Nothing else counts: no forecast, no other node.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class KindDemand:
-    """What a workload makes of devices of a kind: `value` by free thousandths, in millionths of a device.
+    """A workload's demand for devices of a kind: `value` by free thousandths, in millionths of a device.
 
-    `cpu_milli` and `memory_kib` are its mean need beside a whole device.
+    `cpu_milli` and `memory_kib` are its mean need along with a whole device.
     """
 
     value: tuple[int, ...]
@@ -49,7 +49,7 @@ class KindDemand:
 
 @lru_cache(maxsize=32)
 def demands_of(workload: Workload, chances: int) -> dict[DeviceKind, KindDemand]:
-    """Return what a workload makes of devices, by kind; requests for several sorts at once are left out."""
+    """Return a workload's demand for devices, by kind; skips requests for several sorts at once."""
     by_kind: defaultdict[DeviceKind, list[tuple[Request, int]]] = defaultdict(list)
     for request, count in workload.requests:
         if len(request.devices) == 1:
@@ -76,10 +76,10 @@ def _demand(requests: list[tuple[Request, int]], everything: int, chances: int) 
 
 
 def values_of(offered: Floats, chances: int) -> tuple[int, ...]:
-    """Return what is expected to stay idle of a rest of 0 to 1000 thousandths, in millionths of a device.
+    """Return the expected idle part of a rest of 0 to 1000 thousandths, in millionths of a device.
 
-    `offered` is the share of pods that ask for so many thousandths of one device. With the chance that none of
-    `chances` pods fits, the whole rest stays; else the first that does leaves what is smaller.
+    `offered` is the share of pods that ask for so many thousandths of one device. If none of `chances` pods fits, the
+    whole rest stays; otherwise the first one that fits leaves a smaller rest.
     """
     sizes = np.flatnonzero(offered)
     found = np.zeros(WHOLE + 1, np.float64)
@@ -103,10 +103,10 @@ class _Reckoning:
 
 
 class Stranding:
-    """Prefers nodes, and devices, where a pod adds least to what of devices is expected to stay idle."""
+    """Prefers nodes and devices where a pod adds least to the device capacity expected to stay idle."""
 
     class Settings(Strict, frozen=True):
-        """The workload (none: what the cluster is asked for); `shortage_milli` weighs missing cores against rests."""
+        """The workload (none: the cluster's requests); `shortage_milli` weighs missing cores against rests."""
 
         typical: tuple[TypicalPod, ...] = ()
         chances: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
@@ -114,18 +114,18 @@ class Stranding:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        compiled(stranded_changes)  # not while the first pod waits
+        compiled(stranded_changes)  # compile now, so that the first pod does not wait for it
         self._stated = workload_of(settings.typical)
         self._reckoning: _Reckoning | None = None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return `MOST_POINTS` for the node with the least, a 1/e for one device more than that."""
+        """Return `MOST_POINTS` for the node with the least growth, and 1/e of that for one more device."""
         grown = self.changes(pod, snapshot)[0][nodes]
         points: Longs = np.rint(MOST_POINTS * np.exp((grown.min() - grown) / _MILLION)).astype(np.int64)
         return points
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return by how much of a device the idle rest changes."""
+        """Return the change of the idle rest, in devices."""
         return self.reasons(pod, snapshot, np.array([node]), np.zeros(1, np.int64))[0]
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
@@ -144,15 +144,15 @@ class Stranding:
             return snapshot.shares(node, request)
         device = int(self.changes(pod, snapshot, node)[1][node]) - int(snapshot.columns.device_start[node])
         if device < 0:
-            return snapshot.shares(node, request)  # which says what is missing
+            return snapshot.shares(node, request)  # raises, naming what is missing
         wanted = request.devices[0]
         share = DeviceShare(device, wanted.thousandths, wanted.memory_bytes)
         return Shares(request.cpu_milli, request.memory_bytes, (share,))
 
     def changes(self, pod: PendingPod, snapshot: Snapshot, only: int | None = None) -> tuple[Longs, Longs]:
-        """Return by how many millionths of a device each node's idle rest grows, and the row of the device of a share.
+        """Return each node's growth of idle capacity in millionths of a device, and the row of the device for a share.
 
-        `IMPOSSIBLE` and -1 where the request does not fit; of nodes but the `only` one, if it is given, nothing holds.
+        `IMPOSSIBLE` and -1 where the request does not fit; if `only` is given, the values of other nodes are undefined.
         """
         nodes, reckoning = len(snapshot.columns.nodes), self._reckoned(snapshot)
         grown, device = np.empty(nodes, np.int64), np.full(nodes, -1, np.int64)
@@ -173,7 +173,7 @@ class Stranding:
         return grown, device
 
     def idle(self, snapshot: Snapshot, node: int, held: Shares) -> int:
-        """Return what is expected to stay idle of a node's devices, in millionths of one: the kernel's plain twin."""
+        """Return the expected idle capacity of a node's devices, in millionths of a device: the kernel's plain twin."""
         one, demands = snapshot.columns.nodes[node], self._reckoned(snapshot).demands
         found = cpu = memory = 0
         for device in one.devices:

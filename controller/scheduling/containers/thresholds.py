@@ -14,24 +14,24 @@ from dataplane.config import Strict
 
 
 class DeviceThreshold:
-    """Keeps pods from devices whose used share is not below a threshold: measured where reported, else what is held.
+    """Keeps pods off devices whose used share reaches a threshold: the measured share if reported, else the held one.
 
-    A pod whose user stated the device gets that one however busy it is.
+    A pod whose user named the device gets that device however busy it is.
     """
 
     class Settings(Strict, frozen=True):
-        """The share, 0 to 1, from which on a device is not idle enough."""
+        """The share, 0 to 1, from which a device is too busy."""
 
         below: Annotated[float, Meta(gt=0, le=1)] = 0.95
 
-    # Measured loads do not come in simulations; what is held is the node's own matter.
+    # Simulations have no measured loads, and held shares depend only on the node.
     is_local = True
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     def devices(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return which devices are idle enough."""
+        """Return the devices that are idle enough."""
         if pod.device is not None or not pod.request.devices:
             return None
         free = snapshot.unnarrowed or snapshot.free
@@ -42,13 +42,13 @@ class DeviceThreshold:
         return found
 
     def lets_in(self, before: float, now: float) -> bool:
-        """Return whether a device has become idle enough by its measured load."""
+        """Return whether a device's measured load has dropped below the threshold."""
         return now < self.settings.below <= before
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return which nodes have as many idle devices of each sort as the pod asks for, or too few busy ones as well.
+        """Return which nodes have enough idle devices of each sort, or too few even counting busy ones.
 
-        Where it would not fit even on busy devices, other filters say what is missing.
+        If the pod would not fit even on busy devices, other filters report what is missing.
         """
         idle = self.devices(pod, snapshot)
         if idle is None or bool(np.all(idle)):
@@ -58,13 +58,13 @@ class DeviceThreshold:
         for wanted in pod.request.devices:
             able = columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
             if not (able & ~idle).any():
-                continue  # no device is kept from the pod that would have served it
+                continue  # no suitable device is kept from the pod
             found = np.ones(len(columns.nodes), np.bool_) if found is None else found
             found &= (columns.counted(able & idle) >= wanted.count) | (columns.counted(able) < wanted.count)
         return found
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return how busy the devices are that would do, and by what that is known."""
+        """Return the load of the devices that fit, and its source."""
         columns, used = snapshot.columns, _used(snapshot)
         first = int(columns.device_start[node])
         said = []

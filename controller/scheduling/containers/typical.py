@@ -1,4 +1,4 @@
-"""The workload that a policy reckons with: that of its settings, else what the cluster is asked for."""
+"""The workload assumed by a policy: the one in its settings, else the cluster's requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataplane.topology.values import DeviceKind
 
 
 class TypicalPod(Strict, frozen=True):
-    """A request, and how many pods of so many make it; without a kind it asks for no device."""
+    """A request and the number of pods that make it; without a kind it asks for no device."""
 
     pods: Annotated[int, Meta(ge=1, le=1 << 32)] = 1
     cpu_milli: Annotated[int, Meta(ge=0)] = 0
@@ -26,7 +26,7 @@ class TypicalPod(Strict, frozen=True):
 
     @property
     def request(self) -> Request:
-        """It as schedulers see it."""
+        """The request in the schedulers' form."""
         devices: tuple[DeviceRequest, ...] = ()
         if self.kind is not None:
             devices = (DeviceRequest(self.kind, self.count, self.thousandths, frozenset(self.models)),)
@@ -37,7 +37,7 @@ NOTHING_KNOWN = Workload(())
 
 
 def workload_of(typical: tuple[TypicalPod, ...]) -> Workload | None:
-    """Return the workload that settings state, None where they state none."""
+    """Return the workload of the settings, None if they have none."""
     if not typical:
         return None
     counts: dict[Request, int] = {}
@@ -47,5 +47,5 @@ def workload_of(typical: tuple[TypicalPod, ...]) -> Workload | None:
 
 
 def reckoned(stated: Workload | None, snapshot: Snapshot) -> Workload:
-    """Return what is reckoned with."""
+    """Return the workload to assume."""
     return stated or snapshot.workload or NOTHING_KNOWN

@@ -1,1 +1,1 @@
-"""Which centre, which of its units, how many of them and when: what the task scheduler decides, as pure functions."""
+"""Decisions of the task scheduler as pure functions: the centre, unit type, unit count and start time of a task."""

@@ -1,6 +1,6 @@
-"""The decision about one task: filters, scores, and which option that gives; pure but for the plan's books.
+"""The decision about one task: filters, scores, and the chosen option; pure except for the plan's books.
 
-Every centre's refusal or score has its reason, put into words only where it is asked for.
+Every refusal or score of a centre has a reason, which is put into words only on request.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from controller.scheduling.framework.explaining import Candidate, Explanation, R
 
 PASSES: Final = -1
 NO_UNITS: Final = "no-units"
-"""In place of a filter: options whose units are held for nobody knows how long."""
+"""Takes the place of a filter: refuses options whose units are held for an unknown time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What was decided about a task: an option and the seconds from now on which it begins, or none.
+    """The decision about a task: an option and the seconds until it begins, or none.
 
-    `refuser` is the number of the filter that refuses an option, or `PASSES`; `rows` are those that pass, with `points`
-    of each score, a row each, before its weight, and their weighted `total`.
+    `refuser` is the number of the filter that refuses an option, or `PASSES`; `rows` are the options that pass, with
+    the unweighted `points` of each score, one row per score, and their weighted `total`.
     """
 
     asked: Question
@@ -43,26 +43,26 @@ class Verdict:
 
     @classmethod
     def nothing(cls, asked: Question) -> Verdict:
-        """Return that a task is not decided about yet."""
+        """Return that a task is not decided yet."""
         none = np.zeros(0, np.int64)
         return cls(asked, None, np.full(len(asked.options), PASSES, np.int16), none, (), none)
 
     @property
     def option(self) -> Option | None:
-        """What is to be taken."""
+        """The chosen option."""
         return None if self.row is None else self.asked.options.items[self.row]
 
     @property
     def start_s(self) -> float:
-        """Seconds from now until it begins; infinite if nobody knows."""
+        """Seconds until it begins; infinite if unknown."""
         return float("inf") if self.row is None else float(self.asked.start_s[self.row])
 
 
 def decide(profile: TaskProfile, asked: Question) -> Verdict:
-    """Return which option a task gets: of those that all filters let pass, the one with the most points.
+    """Return the option for a task: of those that pass all filters, the one with the most points.
 
-    Of equals the one that begins first, then with the fewest units, then the first in order. Options whose units are
-    held for nobody knows how long are left out. Raise SchedulerError for a policy that answers wrongly.
+    Ties go to the option that begins first, then to the one with the fewest units, then to the first in order. Options
+    whose units are held for an unknown time are left out. Raise SchedulerError if a policy gives an invalid answer.
     """
     number = len(asked.options)
     refuser = np.full(number, PASSES, np.int16)
@@ -89,9 +89,9 @@ def decide(profile: TaskProfile, asked: Question) -> Verdict:
 
 
 def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Explanation:
-    """Return the reasons centre by centre: of each its best option, or the one that came furthest through the filters.
+    """Return the reasons centre by centre: each with its best option, or the one that got furthest through the filters.
 
-    Of `most` candidates, the best first, and of as many centres that are refused.
+    Covers the best `most` candidates, best first, and as many refused centres.
     """
     asked = verdict.asked
     best = dict(_best_rows(verdict))
@@ -118,9 +118,9 @@ def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Expl
 
 
 def devices_of(profile: TaskProfile, verdict: Verdict) -> tuple[OperatorDevice, ...]:
-    """Return where a task's operators are to run, as the profile's first policy that says so has it; () for nothing.
+    """Return the devices for a task's operators from the first policy of the profile that assigns any; () if none does.
 
-    Nothing where its centre picks the units. Raise SchedulerError for a policy that answers wrongly.
+    Also () if the centre picks the units. Raise SchedulerError if a policy gives an invalid answer.
     """
     asked, task = verdict.asked, verdict.asked.task
     score = next((one for one in profile.scores if isinstance(one.policy, AssignsDevices)), None)
@@ -131,7 +131,7 @@ def devices_of(profile: TaskProfile, verdict: Verdict) -> tuple[OperatorDevice, 
         found = tuple(score.policy.operator_devices(asked, verdict.row))
         has = asked.view.offers[int(asked.options.offer[verdict.row])].devices
         problem = problem_of(found, (one.name for one in task.operators), has)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(score.name, asked, error) from error
     if problem:
         raise SchedulerError(f"policy {score.name}: task {task.name}: {problem}")
@@ -139,7 +139,7 @@ def devices_of(profile: TaskProfile, verdict: Verdict) -> tuple[OperatorDevice, 
 
 
 def summary(verdict: Verdict, why: Explanation) -> str:
-    """Return the decision in a line."""
+    """Return the decision as one line."""
     option = verdict.option
     centres = why.passed + sum(count for _, count in why.refused_by)
     if option is None:
@@ -151,7 +151,7 @@ def summary(verdict: Verdict, why: Explanation) -> str:
 
 
 def _best_rows(verdict: Verdict) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield each centre's best option that passes: its row, and its place among those that do."""
+    """Yield each centre's best option that passes: its row, and its position among those that pass."""
     seen: set[str] = set()
     start_s = verdict.asked.start_s[verdict.rows]
     units = verdict.asked.options.units[verdict.rows]
@@ -164,7 +164,7 @@ def _best_rows(verdict: Verdict) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _refused_rows(verdict: Verdict, others: set[str]) -> Iterator[tuple[str, int]]:
-    """Yield, of each centre none of whose options pass, the one that came furthest."""
+    """Yield the option that got furthest for each centre without a passing option."""
     refused = np.flatnonzero(verdict.refuser != PASSES)
     seen = set(others)
     for row in refused[np.argsort(-verdict.refuser[refused], kind="stable")].tolist():
@@ -195,7 +195,7 @@ def _scored(profile: TaskProfile, verdict: Verdict, row: int, place: int) -> Ite
 def _flags(one: NamedTaskFilter, asked: Question) -> Flags | None:
     try:
         flags = one.policy.passes(asked)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(one.name, asked, error) from error
     if flags is None:
         return None
@@ -207,7 +207,7 @@ def _flags(one: NamedTaskFilter, asked: Question) -> Flags | None:
 def _points(score: WeightedTaskScore, asked: Question, rows: Longs) -> Longs:
     try:
         points = score.policy.points(asked, rows)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(score.name, asked, error) from error
     if not isinstance(points, np.ndarray) or points.shape != rows.shape or points.dtype.kind not in "iu":
         raise SchedulerError(

@@ -1,4 +1,4 @@
-"""What is known of tasks of a type at each offer, from results of the type's probes and from tasks that have run."""
+"""Estimates for tasks of a type at each offer, from the type's probe results and from past tasks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from controller.scheduling.dispatch.values import Offer, Option
 
 _NS: Final = 1_000_000_000
 MOST_SAMPLES: Final = 10
-"""Of tasks that have run in a place the newest so many count."""
+"""Number of newest finished tasks that count at a place."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownType:
-    """A type of tasks: its probes, one after the other, or the `problem` why there are none.
+    """A task type: its probes, run one after the other, or the `problem` that prevents them.
 
-    `counts` are the numbers of units that probes measure, as far as there are so many, `stated` those that users state.
+    `counts` are the numbers of units that probes measure, if that many exist; `stated` are those that users request.
     """
 
     name: str
@@ -42,7 +42,7 @@ class KnownType:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was measured at one offer: results by probe, and run times of tasks of the type by number of units."""
+    """Measurements at one offer: results by probe, and run times of tasks of the type by number of units."""
 
     results: Mapping[str, Sequence[ProbeResult]] = field(default_factory=dict)
     runs_s: Mapping[int, Sequence[float]] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class Evidence:
 
 
 def options_of(known: KnownType, offer: Offer, evidence: Evidence, now_ns: int, fresh_s: float) -> tuple[Option, ...]:
-    """Return what tasks of a type may take of an offer: each number of units that is measured, or of interest.
+    """Return the options of an offer for tasks of a type: each number of units that is measured or of interest.
 
-    Numbers above the threshold of the probes' efficiency say so; where nothing was measured the estimate is unknown.
+    Numbers above the threshold of the probes' efficiency are marked; without measurements the estimate is unknown.
     """
     measured = {run.units for run in _runs(known, evidence) if run.units}
     counts = sorted(
@@ -66,9 +66,10 @@ def options_of(known: KnownType, offer: Offer, evidence: Evidence, now_ns: int, 
 
 
 def estimate_in(known: KnownType, evidence: Evidence, units: int, now_ns: int, fresh_s: float) -> Estimate:
-    """Return how long a task of a type takes on so many units of an offer.
+    """Return the run time of a task of a type on so many units of an offer.
 
-    By tasks of the type that ran there on as many, if any did; else by the type's probes. What is old is history.
+    Based on tasks of the type that ran there on as many units, if any; else on the type's probes. Old results count as
+    history.
     """
     if ran := evidence.runs_s.get(units):
         samples = tuple(ran)[-MOST_SAMPLES:]
@@ -80,7 +81,7 @@ def estimate_in(known: KnownType, evidence: Evidence, units: int, now_ns: int, f
 
 
 def threshold_in(known: KnownType, evidence: Evidence) -> Threshold | None:
-    """Return up to how many units help tasks of a type at an offer: by its probe that takes longest."""
+    """Return the number of units up to which tasks of a type benefit at an offer, by its longest-running probe."""
     found: dict[str, dict[int, list[float]]] = {}
     for probe in known.probes:
         for run in _runs(KnownType(known.name, (probe,)), evidence):
@@ -108,7 +109,7 @@ def _has(result: ProbeResult, units: int) -> bool:
 
 
 def _runs(known: KnownType, evidence: Evidence) -> Iterable[ProbeRun]:
-    """Return the good runs of a type's probes, of each probe's newest result for each number of units."""
+    """Return the good runs of a type's probes, from each probe's newest result for each number of units."""
     for probe in known.probes:
         seen: set[int] = set()
         ordered = sorted(evidence.results.get(probe.name, ()), key=lambda one: -one.metadata.created_ns)

@@ -17,18 +17,18 @@ class NoSettings(Strict, frozen=True):
 
 
 def of_offers(asked: Question, passes: list[bool]) -> Flags:
-    """Return what is said of each offer for the options of it."""
+    """Expand values by offer to values by option."""
     flags: Flags = np.array(passes, np.bool_)[asked.options.offer]
     return flags
 
 
 def offer_of(asked: Question, row: int) -> Offer:
-    """Return the offer that an option is of."""
+    """Return the offer of an option."""
     return asked.view.offers[int(asked.options.offer[row])]
 
 
 class CentreReady:
-    """Refuses centres that are not ready, silent, not to be used, or going."""
+    """Refuses centres that are not ready, silent, disabled or being deleted."""
 
     Settings = NoSettings
 
@@ -46,7 +46,7 @@ class CentreReady:
 
 
 class Stated:
-    """Refuses centres, unit types and counts other than the user's."""
+    """Refuses centres, unit types and counts other than those the user stated."""
 
     Settings = NoSettings
 
@@ -54,7 +54,7 @@ class Stated:
         del settings
 
     def passes(self, asked: Question) -> Flags | None:
-        """Return whether each option is what was stated; None if nothing was."""
+        """Return whether each option matches the stated values; None if nothing was stated."""
         task = asked.task
         if task.centre is None and task.unit is None and not task.units:
             return None
@@ -62,7 +62,7 @@ class Stated:
         return flags & np.isin(asked.options.units, task.units) if task.units else flags
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return what was stated instead."""
+        """Return the stated value."""
         if why := _not_stated(asked, offer_of(asked, row)):
             return why
         return f"its user states {' or '.join(map(str, asked.task.units))} units, not {asked.options.units[row]}"
@@ -78,7 +78,7 @@ def _not_stated(asked: Question, offer: Offer) -> str:
 
 
 class Operators:
-    """Refuses unit types that do not support every kernel of the task's probe (way a); others where others choose."""
+    """Refuses unit types that lack a kernel of the task's probe (way a), unless the user or the centre chooses."""
 
     Settings = NoSettings
 
@@ -86,7 +86,7 @@ class Operators:
         del settings
 
     def passes(self, asked: Question) -> Flags | None:
-        """Return whether each offer's operators hold all kernels; a user or a centre that chooses is not doubted."""
+        """Return whether each offer supports all kernels; the choice of a user or a centre is accepted."""
         kernels, choice = asked.task.kernels, asked.task.choice
         if asked.task.unit is not None or choice is not UnitChoice.CONFIGURATION or not kernels:
             return None
@@ -94,14 +94,14 @@ class Operators:
         return flags
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return the kernels that it does not support."""
+        """Return the unsupported kernels."""
         offer = offer_of(asked, row)
         lacking = sorted(asked.task.kernels - offer.operators)
         return f"unit {offer.unit} does not support {', '.join(lacking)}"
 
 
 class UnitsExist:
-    """Refuses more units than there are."""
+    """Refuses more units than exist."""
 
     Settings = NoSettings
 
@@ -109,12 +109,12 @@ class UnitsExist:
         del settings
 
     def passes(self, asked: Question) -> Flags | None:
-        """Return whether each offer has as many units at all."""
+        """Return whether each offer has that many units at all."""
         flags: Flags = asked.options.units <= asked.view.counts[asked.options.offer]
         return flags
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return how many there are."""
+        """Return the existing number of units."""
         offer = offer_of(asked, row)
         return f"{asked.options.units[row]} units wanted, there are {offer.count} of {offer.unit or 'any type'}"
 
@@ -133,20 +133,20 @@ class Probed:
         return flags
 
     def reason(self, asked: Question, row: int) -> str:  # noqa: ARG002 - the same for all
-        """Return that it has not been."""
+        """Return that the centre has not been probed."""
         return "no probe has measured it yet"
 
 
 class FirmEstimate:
-    """Refuses figures that are too weak: what a data sheet says, or a centre that is not trusted, never competes.
+    """Refuses weak estimates: data-sheet figures and untrusted centres never compete.
 
-    Up to `weakest` figures compete. Only where no centre that takes tasks has one, those down to `else_weakest` do
-    (null: none), among themselves, and the task waits for a probe where there are none either. A task whose user states
-    centre and unit needs no figure.
+    Estimates up to `weakest` compete. Only if no centre that takes tasks has one, those down to `else_weakest` compete
+    among themselves (null: none do); if there are none of these either, the task waits for a probe. A task whose user
+    states centre and unit needs no estimate.
     """
 
     class Settings(Strict, frozen=True):
-        """The weakest bases of estimates that tasks are dispatched by."""
+        """Weakest bases of estimates for dispatching tasks."""
 
         weakest: Basis = Basis.HISTORY
         else_weakest: Basis | None = Basis.MODELLED
@@ -170,7 +170,7 @@ class FirmEstimate:
         return weaker
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return what is known instead."""
+        """Return the weaker basis."""
         estimate = asked.options.items[row].estimate
         if not estimate.is_known:
             return f"how long it takes there is not known: {'; '.join(estimate.reasons)}"
@@ -186,7 +186,7 @@ class FirmEstimate:
 
 
 class Efficient:
-    """Refuses more units than help: beyond the threshold of the probe's efficiency against unit count."""
+    """Refuses more units than help: beyond the threshold of the probe's efficiency over unit count."""
 
     Settings = NoSettings
 
@@ -194,7 +194,7 @@ class Efficient:
         del settings
 
     def passes(self, asked: Question) -> Flags | None:
-        """Return whether each option keeps within its threshold; None where the user states the count."""
+        """Return whether each option stays within its threshold; None if the user states the count."""
         if asked.task.units:
             return None
         flags: Flags = ~asked.options.is_above
@@ -206,7 +206,7 @@ class Efficient:
 
 
 class AllUnits:
-    """Refuses fewer units than the most of an offer that anything is known of: what is done without thresholds."""
+    """Refuses fewer units than the largest known count of an offer: the behaviour without thresholds."""
 
     Settings = NoSettings
 
@@ -214,14 +214,14 @@ class AllUnits:
         del settings
 
     def passes(self, asked: Question) -> Flags | None:
-        """Return whether each option has the most units of its offer's; None where the user states the count."""
+        """Return whether each option has the most units of its offer; None if the user states the count."""
         if asked.task.units:
             return None
         flags: Flags = asked.options.units >= self._most(asked)[asked.options.offer]
         return flags
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return how many these are."""
+        """Return that largest count."""
         most = self._most(asked)[asked.options.offer[row]]
         return f"{asked.options.units[row]} are fewer than all {most} units"
 
@@ -234,7 +234,7 @@ class AllUnits:
 
 
 class Reachable:
-    """Refuses centres that the task's data does not reach."""
+    """Refuses centres that the task's data cannot reach."""
 
     Settings = NoSettings
 
@@ -242,14 +242,14 @@ class Reachable:
         del settings
 
     def passes(self, asked: Question) -> Flags | None:
-        """Return whether something leads from each host to each option's centre."""
+        """Return whether each option's centre is reachable from each host."""
         if not asked.task.reads:
             return None
         flags: Flags = np.isfinite(asked.transfer_s)
         return flags
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return the host that nothing leads from."""
+        """Return the host with no path to the centre."""
         centre = offer_of(asked, row).centre
         found = (one.host for one in asked.task.reads if not _leads(asked, one.host, centre))
         return f"nothing leads there from {next(found, 'its data')}"

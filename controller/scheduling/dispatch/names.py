@@ -1,4 +1,4 @@
-"""What type a task is of, and names that follow from what is named."""
+"""Task types, and names derived from other names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORT: Final = 6
 
 
 def type_of(task: Task) -> str:
-    """Return a task's type: what its spec says, else one that tasks of the same program and operators have alone."""
+    """Return a task's type: its spec's, else one shared only by tasks of the same program and operators."""
     spec = task.spec
     if spec.task_type is not None:
         return spec.task_type
@@ -26,7 +26,7 @@ def type_of(task: Task) -> str:
 
 
 def name_of(*words: str | int) -> str:
-    """Return words as one name that a resource may have; a digest of them tells apart what would read alike."""
+    """Return words as one valid resource name; a digest tells apart words that would read alike."""
     digest = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()[:_SHORT]
     text = "-".join(_NOT_IN_NAMES.sub("-", str(word).lower()).strip("-.") or "0" for word in words)
     return f"{text[: MAX_NAME - 1 - _SHORT].strip('-.')}-{digest}"

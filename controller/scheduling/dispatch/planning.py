@@ -1,7 +1,7 @@
-"""The plan of all tasks that wait: who begins where and when, one task after the other, the highest priority first.
+"""The plan of all waiting tasks: where and when each begins, one after the other, the highest priority first.
 
-A task that would end sooner where it has to wait for units than where units are free now waits for them: they are kept
-for it in the plan's books. What is dispatched are the tasks that begin now; all others are planned anew next time.
+If a task would end sooner by waiting for units than by starting on free ones, it waits: the plan's books keep the units
+for it. Only tasks that begin now are dispatched; all others are planned again next time.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NS: Final = 1e9
 
 
 def order_of(tasks: Iterable[PendingTask]) -> list[PendingTask]:
-    """Return tasks in the order they are decided in: the highest priority first, then who came first."""
+    """Return tasks in the order of decisions: the highest priority first, then first come, first served."""
     return sorted(tasks, key=lambda one: (-one.priority, one.since_ns, one.name))
 
 
 class Plan:
-    """A plan over a view, whose slots are its books. `decide` plans one task more."""
+    """A plan over a view, whose slots are its books. `decide` plans one more task."""
 
     def __init__(self, view: CentresView) -> None:
         self.view = view
@@ -43,7 +43,7 @@ class Plan:
         self._ways: dict[tuple[object, int], tuple[Floats, Flags]] = {}
 
     def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
-        """Return where a task goes, and keep its units in the books."""
+        """Return the decision about a task, and reserve its units in the books."""
         verdict = decide(profile, self.question(task, options))
         if (option := verdict.option) is not None and verdict.row is not None:
             held_s = float(verdict.asked.transfer_s[verdict.row] + options.high[verdict.row])
@@ -57,11 +57,11 @@ class Plan:
 
     @property
     def is_full(self) -> bool:
-        """Whether no unit is free now: nothing more can begin."""
+        """True if no unit is free now, so that nothing more can begin."""
         return not self._open
 
     def question(self, task: PendingTask, options: Options) -> Question:
-        """Return what policies are asked about a task."""
+        """Return the question about a task for policies."""
         transfer_s, is_measured = self._way(task, options)
         start_s = self._start_s(options)
         is_good = np.ones(len(options), np.bool_)
@@ -78,7 +78,7 @@ class Plan:
         return starts.now(self._taken)
 
     def _way(self, task: PendingTask, options: Options) -> tuple[Floats, Flags]:
-        """Return how long the task's data takes to each option's centre, and whether that is measured."""
+        """Return the transfer time of the task's data to each option's centre, and whether it is measured."""
         key = (task.reads, id(options))
         if (found := self._ways.get(key)) is None:
             found = self._ways[key] = _way(task, options, self.view)
@@ -87,7 +87,7 @@ class Plan:
     def _in_good_hours(
         self, task: PendingTask, options: Options, start_s: Floats, transfer_s: Floats
     ) -> tuple[Floats, Flags]:
-        """Return when options begin if the task waits for good hours as far as its deadline lets it, and in which."""
+        """Return start times if the task waits for good hours as far as its deadline allows, and which ones do."""
         start_s, is_good = start_s.copy(), np.ones(len(options), np.bool_)
         needed_s = transfer_s + options.high
         for place, rows in options.rows_of.items():
@@ -107,7 +107,7 @@ class Plan:
 
 
 class _Starts:
-    """When options begin, as columns that follow the books: of what was not taken from nothing is asked again."""
+    """Start times of options as columns that follow the books; only places that were taken from are recomputed."""
 
     def __init__(self, view: CentresView, options: Options) -> None:
         self.options, self._view, self._seen = options, view, 0
@@ -116,7 +116,7 @@ class _Starts:
             self._read(place)
 
     def now(self, taken: Sequence[int]) -> Floats:
-        """Return the column; `taken` are all places that units were taken of in this plan, in order."""
+        """Return the column; `taken` lists every place that units were taken from in this plan, in order."""
         for place in set(taken[self._seen :]):
             self._read(place)
         self._seen = len(taken)
@@ -142,7 +142,7 @@ def _way(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats
 
 
 def _good_start_s(windows: Sequence[Window], now_ns: int, start_s: float) -> float | None:
-    """Return when, not before a time, the network is forecast good; None where no such time is forecast."""
+    """Return the first time, not before the given one, when the network is forecast good; None if there is none."""
     at_ns = now_ns + round(start_s * _NS)
     found = (max(one.begin_ns, at_ns) for one in windows if one.end_ns > at_ns)
     begin_ns = min(found, default=None)
@@ -150,5 +150,5 @@ def _good_start_s(windows: Sequence[Window], now_ns: int, start_s: float) -> flo
 
 
 def _fits(task: PendingTask, now_ns: int, start_s: float, needed_s: float) -> bool:
-    """Return whether a task that waits so long still keeps its deadline; one without a deadline does not wait."""
+    """Return whether a task that waits this long still meets its deadline; one without a deadline does not wait."""
     return task.deadline_ns is not None and now_ns + (start_s + needed_s) * _NS <= task.deadline_ns

@@ -1,8 +1,8 @@
-"""What a policy of tasks is: a filter, which refuses options, or a score, which ranks the others.
+"""Task policies: filters, which refuse options, and scores, which rank the others.
 
-As in controller.scheduling.framework.policies, but that what is ranked are options: so many units of a centre's offer.
-A policy is a class with `Settings`, a `dataplane.config.Strict`, and is made with one; the same question gives the same
-answer. Each is named by an entry point of the group `millrace.policies.tasks`.
+As in controller.scheduling.framework.policies, except that policies rank options: so many units of a centre's offer. A
+policy is a class with `Settings`, a `dataplane.config.Strict`, and is constructed with one; the same question gives the
+same answer. Each is registered as an entry point of the group `millrace.policies.tasks`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from controller.scheduling.dispatch.values import CentresView, Flags, Floats, Lo
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What policies are asked: a task, its options, and for each one when it would begin and how long it takes.
+    """The input of policies: a task, its options, and the start and duration of each.
 
     Columns are seconds: `start_s` from now until units are free (and, for a task that may wait, until the network is
-    forecast good), `transfer_s` until what it reads is there (infinite where nothing leads), and the bounds of the
-    run time in `options`. `is_good` says whether the option begins in its centre's good hours.
+    forecast good), `transfer_s` until its input has arrived (infinite if unreachable), and the bounds of the run time
+    in `options`. `is_good` says whether the option begins in its centre's good hours.
     """
 
     task: PendingTask
@@ -34,7 +34,7 @@ class Question:
 
     @property
     def finish_s(self) -> Floats:
-        """Seconds from now until an option has ended, at most."""
+        """Upper bound of the seconds from now until an option has ended."""
         finish: Floats = self.start_s + self.transfer_s + self.options.high
         return finish
 
@@ -43,11 +43,11 @@ class TaskFilter(Protocol):
     """Refuses options."""
 
     def passes(self, asked: Question) -> Flags | None:
-        """Return for each option whether it may be taken, None if all may."""
+        """Return whether each option is allowed, None if all are."""
         ...
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return why an option is refused; it is asked only about those that are."""
+        """Return why an option is refused; called only for refused options."""
         ...
 
 
@@ -59,14 +59,14 @@ class TaskScore(Protocol):
         ...
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return what an option's points are from."""
+        """Return the basis of an option's points."""
         ...
 
 
 @runtime_checkable
 class AssignsDevices(Protocol):
-    """A score that also says where a task's operators are to run; of several the first one's word counts."""
+    """A score that also assigns devices to a task's operators; the first of several decides."""
 
     def operator_devices(self, asked: Question, row: int) -> Sequence[OperatorDevice]:
-        """Return the device of each operator for an option; of those that a unit of it has, and the CPU."""
+        """Return the device of each operator for an option: one of the devices of a unit, or the CPU."""
         ...

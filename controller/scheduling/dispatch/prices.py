@@ -1,4 +1,4 @@
-"""What a task costs: units, times seconds, times a price by the score that was measured where it ran."""
+"""Task costs: units times seconds times a price that depends on the score measured where the task ran."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Amount = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 class PriceStep(Strict, frozen=True):
-    """Scores from here on, up to the next step, and what a second of one unit costs there."""
+    """A score from which, up to the next step, a second of one unit has this price."""
 
     score: float
     per_unit_s: Amount
 
 
 class PriceSettings(Strict, frozen=True):
-    """Prices by measured score; whoever is faster or more exact may cost more. Amounts are of whatever money is meant.
+    """Prices by measured score: faster or more exact centres may cost more. The currency is up to the user.
 
-    Below the first step, and where nothing was measured, a second of one unit costs `unscored_per_unit_s`.
+    Below the first step, and without a measurement, a second of one unit costs `unscored_per_unit_s`.
     """
 
     steps: Annotated[tuple[PriceStep, ...], Meta(max_length=1000)] = (
@@ -46,20 +46,20 @@ class PriceSettings(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a task costs, and why."""
+    """The cost of a task and its reason."""
 
     amount: float
     reason: str
 
 
 def price_of(settings: PriceSettings, score: float | None) -> float:
-    """Return what a second of one unit costs where a probe has that score, None where there is none."""
+    """Return the price of a second of one unit at a place with that probe score, None without a score."""
     found = [step.per_unit_s for step in settings.steps if score is not None and score >= step.score]
     return found[-1] if found else settings.unscored_per_unit_s
 
 
 def cost_of(settings: PriceSettings, units: int, seconds: float, score: float | None) -> Cost:
-    """Return what so many units cost for so long."""
+    """Return the cost of so many units for so long."""
     price = price_of(settings, score)
     why = "no score was measured there" if score is None else f"score {score:g}"
     return Cost(units * seconds * price, f"{units} units x {seconds:.4g} s x {price:g} ({why})")

@@ -1,8 +1,8 @@
-"""When to probe: which probe goes to which offer now, and why; pure.
+"""Probe decisions: which probe goes to which offer now, and why; pure.
 
-Probes are ordinary tasks on units that are free: one at a centre at a time, so many of a type and in all, never two
-same ones at once, and within a share of what the type's tasks take. All that this rests on is kept at the API
-server, so that a scheduler that starts anew goes on where the last one stopped.
+Probes are ordinary tasks on free units: one at a centre at a time, a limited number per type and in total, never two
+identical ones at once, and within a share of what the type's tasks take. All state is kept at the API server, so that a
+restarted scheduler continues where the previous one stopped.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ Key = tuple[str, str, str]
 
 
 class ProbingSettings(Strict, frozen=True):
-    """When centres are probed, and how much that may cost."""
+    """Settings of probing: its occasions and its budget."""
 
     counts: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 20)], ...], Meta(min_length=1, max_length=64)] = (
         *(1, 2, 4, 8),
         16,
     )
-    """Numbers of units that probes run on, as far as they are free."""
+    """Unit counts that probes run on, if that many are free."""
     repetitions: Annotated[int, Meta(ge=1, le=1000)] = 3
     overhead: Annotated[float, Meta(gt=0, le=1)] = 0.02
-    """Unit-seconds of probes of a type, of those that its tasks take: the first ones go before these are known."""
+    """Maximum unit-seconds of a type's probes, relative to its tasks; the first probes go before these are known."""
     most_at_once: Annotated[int, Meta(ge=1, le=10_000)] = 16
     most_of_type: Annotated[int, Meta(ge=1, le=10_000)] = 4
-    """Probes of one type under way at a time."""
+    """Probes of one type in progress at a time."""
     first: Annotated[int, Meta(ge=1, le=10_000)] = 3
-    """Centres that a type never seen is probed at before the overhead counts."""
+    """Number of centres where a new type is probed before the overhead counts."""
     most_tries: Annotated[int, Meta(ge=1, le=100)] = 3
-    """Probes that fail one after the other in a place, until it is left alone for `period_s`."""
+    """Number of consecutive failures at a place after which it is not probed for `period_s`."""
     retry_s: Annotated[float, Meta(gt=0, le=1e6)] = 10.0
-    """Before a probe that has failed goes again; it doubles with each failure."""
+    """Delay before a failed probe is retried; it doubles with each failure."""
     patience_s: Annotated[float, Meta(gt=0, le=1e6)] = 120.0
-    """A task of a type never seen waits so long for the first probes of it; then it goes by those that are there."""
+    """Time for which a task of a new type waits for the type's first probes; then it uses those that exist."""
     period_s: Annotated[float, Meta(gt=0, le=1e9)] | None = 21_600.0
-    """A result as old as this is measured anew, of types in use within `used_s`; null: never."""
+    """Age at which a result is measured again, for types in use within `used_s`; null: never."""
     used_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0
     fresh_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0
     """A result older than this counts as history."""
     expected_s: Annotated[float, Meta(gt=0, le=1e6)] = 5.0
-    """What a probe is taken to hold its units for, when tasks are planned after it."""
+    """Time for which a probe is assumed to hold its units, when tasks are planned after it."""
     limit_s: Annotated[float, Meta(gt=0, le=1e6)] = 120.0
-    """A probe that runs for longer is stopped, and has failed."""
+    """A probe that runs longer is stopped and counts as failed."""
 
 
 class Reason(StrEnum):
-    """Why a probe goes."""
+    """Reason for a probe."""
 
     FIRST_SEEN = "first-seen"
     GAINED = "gained"
@@ -68,11 +68,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A type whose probes may have to go.
+    """A type that may need probes.
 
-    `probes` by name with their kernels; `waiting` tasks, the oldest since `since_ns`; `used_ns` is when one came or
-    ended last; `finished_at` are places, centre and unit, where tasks of it have run. `work_unit_s` are the
-    unit-seconds that its tasks take as far as is known, `spent_unit_s` those that its probes have taken.
+    `probes` are by name with their kernels; `waiting` counts tasks, the oldest since `since_ns`; `used_ns` is when a
+    task last arrived or ended; `finished_at` are places, centre and unit, where its tasks have run. `work_unit_s` are
+    the known unit-seconds of its tasks, `spent_unit_s` those of its probes.
     """
 
     task_type: str
@@ -88,9 +88,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What became of a probe in a place: when each number of units was measured last, failures since, who is at it.
+    """State of a probe at a place: last measurement by unit count, failures since, and whether one is running.
 
-    `number` is the highest of its tasks, `tried_ns` when the last one was made.
+    `number` is the highest of its tasks, `tried_ns` when the last one was created.
     """
 
     measured_ns: Mapping[int, int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ NOTHING: Final = Known()
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A probe that is to go now: onto so many units of a type, one run for each."""
+    """A probe to start now, on these numbers of units of a type, one run for each."""
 
     probe: str
     task_type: str
@@ -119,12 +119,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An offer, and how many of its units are free."""
+    """An offer and the number of its free units."""
 
     offer: Offer
     free: int
     wants_probe: bool = False
-    """Its centre has gained resources, and asks."""
+    """Its centre has gained resources and asks for a probe."""
 
 
 def probes_due(
@@ -136,7 +136,7 @@ def probes_due(
     settings: ProbingSettings,
     now_ns: int,
 ) -> tuple[Order, ...]:
-    """Return the probes that go now: of types that tasks wait for first, the oldest of them first."""
+    """Return the probes to start now: types with waiting tasks first, the oldest task first."""
     deciding = _Deciding(places, centres, known, settings, now_ns)
     for need in sorted(needs, key=lambda one: (not one.waiting, one.since_ns, one.task_type)):
         deciding.take(need)
@@ -144,7 +144,7 @@ def probes_due(
 
 
 class _Deciding:
-    """One round, with what it has given out already."""
+    """One round, with the probes that it has ordered so far."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _Deciding:
         self.orders: list[Order] = []
 
     def take(self, need: Need) -> None:
-        """Order the probes that a type needs, as far as bounds let."""
+        """Order the probes that a type needs, within the limits."""
         asking = sorted(self._places, key=lambda place: (-place.free, place.offer.key))
         for probe, kernels in need.probes.items():
             cost_left = self._cost_left(need)
@@ -182,7 +182,7 @@ class _Deciding:
         return self._all < self._settings.most_at_once and of_type < self._settings.most_of_type
 
     def _measured(self, need: Need) -> int:
-        """Return in how many places probes of a type have run, or run."""
+        """Return the number of places where probes of a type have run or are running."""
         return sum(
             1
             for (probe, _, _), one in self._known.items()
@@ -190,12 +190,12 @@ class _Deciding:
         )
 
     def _cost_of(self, need: Need) -> float:
-        """Return what one more probe of a type is expected to take, as the ones before; 0 for the first."""
+        """Return the expected cost of one more probe of a type, from earlier ones; 0 for the first."""
         ran = self._measured(need)
         return need.spent_unit_s / ran if ran else 0.0
 
     def _cost_left(self, need: Need) -> float:
-        """Return how many unit-seconds probes of a type may still take; the first centres are not counted."""
+        """Return the unit-seconds left for probes of a type; the first centres do not count."""
         if self._measured(need) < self._settings.first:
             return float("inf")
         return self._settings.overhead * need.work_unit_s - need.spent_unit_s - self._cost_of(need)
@@ -212,7 +212,7 @@ class _Deciding:
         return Order(probe, need.task_type, *offer.key, counts, reason, known.number + 1)
 
     def _must_rest(self, known: Known) -> bool:
-        """Return whether a place is left alone after probes that failed."""
+        """Return whether a place is skipped after failed probes."""
         if known.is_underway:
             return True
         if not known.failures:
@@ -223,7 +223,7 @@ class _Deciding:
         return self._now_ns < known.tried_ns + waits_s * _NS
 
     def _why(self, need: Need, known: Known, place: Place) -> tuple[Reason, tuple[int, ...]] | None:
-        """Return why a probe goes to a place, and on how many units it runs; None if it need not."""
+        """Return why a probe goes to a place, and its numbers of units; None if it is not needed."""
         wanted = sorted({*self._settings.counts, *need.counts})
         possible = tuple(units for units in wanted if units <= min(place.free, place.offer.count))
         lacking = tuple(units for units in possible if units not in known.measured_ns)

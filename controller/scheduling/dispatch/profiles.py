@@ -1,4 +1,4 @@
-"""Profiles of tasks: named ways to decide; `measured` is the one to use, the others are there to compare with."""
+"""Task profiles: named ways to decide; `measured` is the one to use, the others are for comparison."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _named(*policies: str) -> tuple[PolicySettings, ...]:
 
 
 class TaskProfileSettings(Strict, frozen=True):
-    """A way to decide about tasks: `filters` one after the other, then the weighted sum of `scores`.
+    """A way to decide about tasks: `filters` in order, then the weighted sum of `scores`.
 
-    `benchmark` are probe tasks, one after the other, by whose run time alone all tasks are ranked, whatever they
-    compute: a fixed benchmark. Empty: by the probes of each task's own type.
+    `benchmark` lists probe tasks, run one after the other, whose run time alone ranks all tasks, whatever they compute:
+    a fixed benchmark. Empty: the probes of each task's own type.
     """
 
     name: Name = "measured"
@@ -42,7 +42,7 @@ ALL_UNITS = TaskProfileSettings(name="all-units", filters=_named(*_FIRST, "all-u
 ACCELERATED = TaskProfileSettings(
     name="accelerated", scores=(*MEASURED.scores, PolicySettings(policy="operator-devices"))
 )
-"""As `measured`, and a task's operators choose devices: their program is told, and units where they gain count more."""
+"""As `measured`, but operators are assigned to devices: the program is told, and units where they gain count more."""
 FIXED_BENCHMARK = TaskProfileSettings(name="fixed-benchmark", benchmark=("fixed-dgemm", "fixed-stream"))
 
 
@@ -65,7 +65,7 @@ class WeightedTaskScore:
 
 @dataclass(frozen=True, slots=True)
 class TaskProfile:
-    """A profile whose policies are made."""
+    """A profile with its policies constructed."""
 
     name: str
     filters: tuple[NamedTaskFilter, ...]
@@ -74,7 +74,7 @@ class TaskProfile:
 
     @classmethod
     def of(cls, settings: TaskProfileSettings) -> TaskProfile:
-        """Return the profile that settings ask for; raise SchedulerError, naming it, for what cannot be."""
+        """Return the profile for settings; raise SchedulerError, naming it, for invalid ones."""
         try:
             filters = tuple(NamedTaskFilter(one.policy, _policy(one, ("passes", "reason"))) for one in settings.filters)
             scores = tuple(
@@ -86,7 +86,7 @@ class TaskProfile:
 
 
 def task_profiles_of(settings: Sequence[TaskProfileSettings]) -> dict[str, TaskProfile]:
-    """Return profiles by name; raise SchedulerError for a name that stands twice."""
+    """Return profiles by name; raise SchedulerError for a duplicate name."""
     found: dict[str, TaskProfile] = {}
     for one in settings:
         if one.name in found:

@@ -10,7 +10,7 @@ from controller.scheduling.dispatch.values import MOST_POINTS, Floats, Longs
 
 
 def by_least(figures: Floats) -> Longs:
-    """Return `MOST_POINTS` for the least figure, half of it for twice as much."""
+    """Return `MOST_POINTS` for the smallest value, half of it for twice as much."""
     points = np.zeros(len(figures), np.int64)
     known = np.isfinite(figures)
     if known.any():
@@ -20,9 +20,9 @@ def by_least(figures: Floats) -> Longs:
 
 
 class FinishTime:
-    """Prefers what ends first, at most: the wait for units, the way of the data, the upper bound of the run time.
+    """Prefers the earliest upper bound of the end: waiting for units, data transfer, and run time.
 
-    By upper bounds, a figure with wide ones does not win by a lucky mean.
+    Because upper bounds count, an estimate with wide bounds does not win by a lucky mean.
     """
 
     Settings = NoSettings
@@ -31,11 +31,11 @@ class FinishTime:
         del settings
 
     def points(self, asked: Question, rows: Longs) -> Longs:
-        """Return the most points for the first end, half for twice as long."""
+        """Return the most points for the earliest end, half for twice as long."""
         return by_least(asked.finish_s[rows])
 
     def reason(self, asked: Question, row: int) -> str:
-        """Return what the end is made of."""
+        """Return the parts of the end time."""
         option = asked.options.items[row]
         parts = [f"{option.units} of {offer_of(asked, row).unit or 'the units it chooses'}: {option.estimate}"]
         if asked.start_s[row] > 0:
@@ -50,7 +50,7 @@ class FinishTime:
 
 
 class Thrift:
-    """Prefers what takes the fewest unit-seconds, at most."""
+    """Prefers the fewest unit-seconds, by the upper bound."""
 
     Settings = NoSettings
 
@@ -67,7 +67,7 @@ class Thrift:
 
 
 class GoodHours:
-    """Prefers what begins while the centre's network is forecast good, for tasks that read over it."""
+    """Prefers options that begin while the centre's network is forecast good, for tasks that read over it."""
 
     Settings = NoSettings
 
@@ -75,7 +75,7 @@ class GoodHours:
         del settings
 
     def points(self, asked: Question, rows: Longs) -> Longs:
-        """Return the most points for good hours, none for others; all of them where nothing is forecast."""
+        """Return the most points in good hours, none otherwise; all of them without a forecast."""
         points: Longs = np.where(asked.is_good[rows], MOST_POINTS, 0).astype(np.int64)
         return points
 

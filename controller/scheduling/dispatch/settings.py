@@ -1,4 +1,4 @@
-"""Settings of the task scheduler: a part of the scheduler daemon's."""
+"""Settings of the task scheduler, part of the scheduler daemon's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dataplane.config import Strict
 
 
 class TaskSettings(Strict, frozen=True):
-    """How tasks are dispatched to compute centres."""
+    """Settings for dispatching tasks to compute centres."""
 
     profiles: Annotated[tuple[TaskProfileSettings, ...], Meta(min_length=1)] = (
         MEASURED,
@@ -32,17 +32,17 @@ class TaskSettings(Strict, frozen=True):
     """Ways to decide; a task names its own. Tasks of other profiles are left to other schedulers."""
     probing: ProbingSettings = field(default_factory=ProbingSettings)
     scoring: Policy = DEFAULT
-    """How figures of probes become points."""
+    """Policy that turns probe figures into points."""
     trust: TrustSettings = field(default_factory=TrustSettings)
-    """When figures of a centre are taken less firmly."""
+    """Conditions under which a centre's figures are trusted less."""
     prices: PriceSettings = field(default_factory=PriceSettings)
     ratio: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
-    """Executions in a task for one repetition in the probes that are built of it."""
+    """Executions in a task per repetition in the probes built from it."""
     most: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
-    """Tasks that are looked at in a round; of more that wait, the others come when these are fewer."""
+    """Maximum number of waiting tasks examined per round; the others follow when there are fewer."""
     retries: Annotated[int, Meta(ge=0, le=1000)] = 3
-    """A task whose centre falls silent goes again so many times; then it has failed."""
+    """Number of times that a task is sent again after its centre falls silent; then it has failed."""
     history: str | None = None
-    """A folder of the collector's history: what telemetry has said of the ways to centres; needs the topology."""
+    """A folder of the collector's history: past telemetry of the paths to centres; needs the topology."""
     explained_centres: Annotated[int, Meta(ge=1, le=256)] = 16
-    """Of so many centres, refused and scored ones, a decision keeps the reasons."""
+    """Number of centres, refused and scored, whose reasons a decision keeps."""

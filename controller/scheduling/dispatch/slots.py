@@ -1,8 +1,8 @@
-"""When the units of an offer are free: the books of one plan, in seconds from its beginning.
+"""Free times of an offer's units: the books of one plan, in seconds from its beginning.
 
-Tasks are planned one after the other, each onto the units that are free first. What lies idle before a task that waits
-for more units is lent to shorter ones (backfilling: Lifka, "The ANL/IBM SP Scheduling System", 1995): nobody who was
-planned before begins later for it.
+Tasks are planned one after the other, each onto the units that are free first. Units that lie idle before a task that
+waits for more are lent to shorter tasks (backfilling: Lifka, "The ANL/IBM SP Scheduling System", 1995), which never
+delays a task that was planned earlier.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from typing import Final
 
 NEVER_S: Final = math.inf
-"""Units that are free at a time that nobody knows."""
+"""Start time of units that are free at an unknown time."""
 
 
 class Slots:
     """Units of one offer."""
 
     def __init__(self, count: int, held: Iterable[tuple[int, float]] = ()) -> None:
-        """`held` are units and the seconds until they are free; more than there are count as all."""
+        """`held` lists units and the seconds until they are free; an excess counts as all units."""
         self.count = count
         self._free_at: list[tuple[float, int]] = []
         self._idle: list[tuple[int, float]] = []
@@ -35,12 +35,12 @@ class Slots:
 
     @property
     def free(self) -> int:
-        """Units that are free now, for however short a time."""
+        """Units that are free now, however briefly."""
         now = sum(units for at_s, units in self._free_at if at_s <= 0)
         return now + sum(units for units, _ in self._idle)
 
     def start_s(self, units: int, seconds: float) -> float:
-        """Return when so many units are free for so long; NEVER_S where they never are, as far as is known."""
+        """Return when so many units are free for so long; NEVER_S if that is not known to happen."""
         if not 0 < units <= self.count:
             return NEVER_S
         if self._loan(units, seconds) is not None:
@@ -53,7 +53,7 @@ class Slots:
         return NEVER_S
 
     def take(self, units: int, seconds: float, start_s: float) -> None:
-        """Plan a task onto units that `start_s` said are free then; one that begins later takes those free first."""
+        """Plan a task onto units that `start_s` reported free; a later one takes the units that are free first."""
         firm = sum(some for at_s, some in self._free_at if at_s <= 0)
         loan = self._loan(units, seconds) if start_s <= 0 and firm < units else None
         if loan is not None:
@@ -73,6 +73,6 @@ class Slots:
         insort(self._free_at, (start_s + seconds, units))
 
     def _loan(self, units: int, seconds: float) -> int | None:
-        """Return the place of idle units that are enough, and free for long enough; None if there are none."""
+        """Return the position of enough idle units that are free for long enough; None if there are none."""
         fitting = (place for place, (some, until_s) in enumerate(self._idle) if some >= units and seconds <= until_s)
         return next(fitting, None)

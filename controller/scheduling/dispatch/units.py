@@ -1,4 +1,4 @@
-"""The unit type that a probe runs on: chosen from the configuration, by asking, by the user, or by the centre; pure."""
+"""Choice of the unit type for a probe: from the configuration, by asking, by the user, or by the centre; pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from controller.scheduling.dispatch.values import Offer
 
 
 class Step(StrEnum):
-    """What is to be done about a probe that waits."""
+    """Next step for a waiting probe."""
 
     DISPATCH = "dispatch"
     ASK = "ask"
-    """Its centre, first, which of its units could run it."""
+    """Ask its centre first which of its units could run it."""
     WAIT = "wait"
     FAIL = "fail"
-    """It can never be as it was asked for."""
+    """It can never run as requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is to be done, where, and why; `unit` is None where the centre is to pick one."""
+    """The next step, the unit type and the reason; `unit` is None if the centre picks one."""
 
     step: Step
     reason: str
@@ -36,7 +36,7 @@ class Chosen:
 class Wanted:
     """A probe at a centre: its kernels, the unit type that its user states, and the most units that it runs on.
 
-    `answered` are the unit types that the centre has said could run it, None before it has.
+    `answered` are the unit types that the centre has reported suitable, None before it has answered.
     """
 
     centre: str
@@ -48,7 +48,7 @@ class Wanted:
 
 
 def choose_unit(wanted: Wanted, places: Sequence[Place]) -> Chosen:
-    """Return which unit type of its centre a probe gets; `places` are those of that centre."""
+    """Return the unit type of its centre for a probe; `places` are those of that centre."""
     if not places:
         return Chosen(Step.WAIT, f"centre {wanted.centre} has said of no units")
     if wanted.unit is not None or wanted.choice is UnitChoice.USER:
@@ -61,7 +61,7 @@ def choose_unit(wanted: Wanted, places: Sequence[Place]) -> Chosen:
 
 
 def lacking(offer: Offer, kernels: frozenset[str]) -> tuple[str, ...]:
-    """Return the kernels that an offer does not support; it qualifies if there are none."""
+    """Return the kernels that an offer does not support; it qualifies if this is empty."""
     return tuple(sorted(kernels - offer.operators))
 
 
@@ -76,7 +76,7 @@ def _stated(wanted: Wanted, places: Sequence[Place]) -> Chosen:
 
 
 def _of_fitting(wanted: Wanted, places: Sequence[Place]) -> Chosen:
-    """Choose among the types that support every kernel, or that the centre has answered: the one with most free."""
+    """Choose among the types that support every kernel or that the centre has answered: the one with the most free."""
     if wanted.answered is None:
         fitting = [place for place in places if not lacking(place.offer, wanted.kernels)]
         how = "by its configuration"

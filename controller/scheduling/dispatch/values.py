@@ -1,4 +1,4 @@
-"""What the task scheduler decides about, and by: tasks that wait, offers of centres, and what is known of both."""
+"""Values of the task scheduler: waiting tasks, offers of centres, and what is known about both."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class PendingTask:
-    """A task that waits. `task_type` is never empty: tasks of one type are taken to behave alike.
+    """A task that waits. `task_type` is never empty: tasks of one type are assumed to behave alike.
 
-    `centre`, `unit` and `units` are what its user stated; None and empty for nothing. `kernels` are those of the probe
-    tasks of its type, `operators` what it computes itself, as far as anybody said. Times are of the wall's clock,
-    nanoseconds since 1970.
+    `centre`, `unit` and `units` are what its user stated; None and empty for nothing. `kernels` are those of its type's
+    probe tasks, `operators` what it computes itself, as far as known. Times are wall-clock nanoseconds since 1970.
     """
 
     name: str
@@ -62,9 +61,9 @@ class PendingTask:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A unit type of a centre: so many units, the probe kernels that they say they can run, and what each holds.
+    """A unit type of a centre: the number of units, the probe kernels that they claim to run, and what each holds.
 
-    `devices` are the kinds of those that one unit has beside its cores.
+    `devices` are the kinds of the devices that one unit has in addition to its cores.
     """
 
     centre: str
@@ -75,7 +74,7 @@ class Offer:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is known by."""
+        """Identifying key."""
         return (self.centre, self.unit)
 
 
@@ -89,9 +88,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class CentreState:
-    """A centre beside what it offers. `problem` says why it takes no tasks, '' if it does.
+    """A centre apart from its offers. `problem` says why it takes no tasks, '' if it does.
 
-    `hosts` are the topology's hosts that it is.
+    `hosts` are the hosts of the topology that belong to it.
     """
 
     name: str
@@ -102,7 +101,7 @@ class CentreState:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """So many units of an offer, and how long tasks of a type take there; `above` why so many are too many, or ''."""
+    """So many units of an offer, and the run time of a type's tasks there; `above` says why that is too many, or ''."""
 
     offer: tuple[str, str]
     units: int
@@ -112,10 +111,10 @@ class Option:
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """All options for tasks of a type, as columns; `offer` is the place of each one's offer in the view.
+    """All options for tasks of a type, as columns; `offer` is the position of each one's offer in the view.
 
-    Times are NaN, and the firmness that of the weakest basis, where nothing is known. `points` are those of the fixed
-    benchmark where a profile goes by it.
+    If nothing is known, times are NaN and the firmness is that of the weakest basis. `points` are those of the fixed
+    benchmark if the profile uses one.
     """
 
     items: tuple[Option, ...]
@@ -128,7 +127,7 @@ class Options:
 
     @classmethod
     def of(cls, items: tuple[Option, ...], place: Mapping[tuple[str, str], int]) -> Options:
-        """Return options of offers at these places."""
+        """Return the options of the offers at these positions."""
         times = np.array([_times(one.estimate) for one in items], np.float64).reshape(-1, 2)
         return cls(
             items,
@@ -145,7 +144,7 @@ class Options:
 
     @cached_property
     def rows_of(self) -> Mapping[int, Longs]:
-        """Rows of each offer's place."""
+        """Option rows of each offer, by its position."""
         found: dict[int, list[int]] = {}
         for row, place in enumerate(self.offer.tolist()):
             found.setdefault(place, []).append(row)
@@ -154,45 +153,45 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class CentresView:
-    """All that centres offer at a time; `slots` are when the units of each offer are free."""
+    """All offers of the centres at one time; `slots` are the free times of each offer's units."""
 
     now_ns: int
     offers: tuple[Offer, ...]
     centres: Mapping[str, CentreState]
     slots: tuple[Slots, ...]
     transfer_s: Mapping[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
-    """Seconds a byte from a host to a centre, and whether that was measured; infinite where nothing leads there."""
+    """Seconds per byte from a host to a centre, and whether that was measured; infinite if unreachable."""
     good: Mapping[tuple[str, str], tuple[Window, ...]] = field(default_factory=dict)
-    """When the network from a host to a centre is forecast good; what is not there is not known."""
+    """Windows in which the network from a host to a centre is forecast good; missing pairs are unknown."""
     costs: CostMap | None = None
-    """What lies between hosts of the topology, None where nobody knows."""
+    """Cost map of the topology's hosts, None if unknown."""
 
     _supporting: dict[frozenset[str], Flags] = field(default_factory=dict)
 
     @cached_property
     def takes_tasks(self) -> Flags:
-        """Whether each offer's centre has no problem."""
+        """True for each offer whose centre has no problem."""
         return np.array([not self.centres[one.centre].problem for one in self.offers], np.bool_)
 
     @cached_property
     def is_probed(self) -> Flags:
-        """Whether each offer's centre was probed."""
+        """True for each offer whose centre was probed."""
         return np.array([self.centres[one.centre].is_probed for one in self.offers], np.bool_)
 
     @cached_property
     def counts(self) -> Longs:
-        """How many units each offer has."""
+        """Number of units of each offer."""
         return np.array([one.count for one in self.offers], np.int64)
 
     def supports(self, kernels: frozenset[str]) -> Flags:
-        """Return whether each offer supports all of some kernels."""
+        """Return whether each offer supports all the given kernels."""
         if kernels not in self._supporting:
             self._supporting[kernels] = np.array([kernels <= one.operators for one in self.offers], np.bool_)
         return self._supporting[kernels]
 
     @cached_property
     def place(self) -> Mapping[tuple[str, str], int]:
-        """Where each offer stands."""
+        """Position of each offer."""
         return {one.key: place for place, one in enumerate(self.offers)}
 
 

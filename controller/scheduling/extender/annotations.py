@@ -1,4 +1,4 @@
-"""What a pod's annotations say to this extender: its peers and what the way to them must be like, group, profile.
+"""Annotations of a pod for this extender: its profile, group, peers, and the requirements on the paths to them.
 
     millrace.io/profile: packed
     millrace.io/group: trainer
@@ -9,7 +9,7 @@
       - {pod: ps-0, bytes: 40 MiB}
       - {labels: {app: ps}, min_bandwidth: 200 Mbit/s}
 
-Peers are YAML (so JSON will do), strictly: unknown keys are errors. Labels and taints are Kubernetes' own to match.
+Peers are YAML (so JSON will do), strictly: unknown keys are errors. Labels and taints are matched by Kubernetes itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class PeerText(Strict, frozen=True):
-    """A peer as it is written: a host of the topology, a pod (NAME, or NAMESPACE/NAME), or all pods with labels."""
+    """A peer as written: a host of the topology, a pod (NAME, or NAMESPACE/NAME), or all pods with labels."""
 
     host: str | None = None
     pod: str | None = None
@@ -53,9 +53,9 @@ class PeerText(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PeerNeed:
-    """What the way to a peer must be like, in both directions; one of host, pod (NAMESPACE/NAME) and labels is there.
+    """Requirements on the path to a peer, in both directions; one of host, pod (NAMESPACE/NAME) and labels is set.
 
-    Labels are those of pods in `namespace`.
+    Labels match pods in `namespace`.
     """
 
     host: str = ""
@@ -69,7 +69,7 @@ class PeerNeed:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """All that a pod's annotations say; empty where they say nothing."""
+    """Everything in a pod's annotations; empty without annotations."""
 
     peers: tuple[PeerNeed, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ NOTHING: Final = Wishes()
 
 
 def wishes_of(pod: objects.Pod) -> Wishes:
-    """Return what a pod's annotations say; raise SchedulerError, naming pod and annotation."""
+    """Return the parsed annotations of a pod; raise SchedulerError, naming pod and annotation."""
     own = {
         name.removeprefix(PREFIX): text
         for name, text in (pod.metadata.annotations or {}).items()
@@ -105,7 +105,7 @@ def wishes_of(pod: objects.Pod) -> Wishes:
 
 
 def is_meant(need: PeerNeed, pod: objects.Pod) -> bool:
-    """Return whether a pod is a peer that is meant."""
+    """Return whether a pod matches a peer."""
     if need.pod:
         return need.pod == pod.full_name
     labels = pod.metadata.labels or {}

@@ -1,8 +1,8 @@
-"""What is known of a cluster's nodes and pods, ready to be decided by.
+"""State of a cluster's nodes and pods, ready for decisions.
 
-Two modes. A watch of the API server tells all nodes and all pods that are on one: then free is what pods leave. Without
-it there are the nodes of one request and no pods: then free is what a node has, as kube-scheduler has already looked
-whether the pod fits beside the others.
+Two modes. With a watch of the API server, all nodes and all bound pods are known, and free is what pods leave. Without
+it, only the nodes of one request are known, and no pods: free is what a node has, because kube-scheduler has already
+checked that the pod fits next to the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNSCHEDULABLE = objects.Taint("node.kubernetes.io/unschedulable", "", "NoSchedu
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """A node: what it has, the host of the topology that it is, and what keeps pods off it."""
+    """A node: its hardware, its host in the topology, and the taints that keep pods off it."""
 
     value: Node
     host: str
@@ -41,7 +41,7 @@ class KnownNode:
 
 @dataclass(frozen=True, slots=True)
 class KnownPod:
-    """A pod on a node, by its uid: what it holds there, and what it says of its peers."""
+    """A pod on a node, by its uid: what it holds there, and its annotations about peers."""
 
     uid: str
     name: str
@@ -51,14 +51,14 @@ class KnownPod:
     labels: Mapping[str, str]
     wishes: Wishes
     problem: str = ""
-    """Why it counts without what it asks for, or says; empty where it does not."""
+    """Reason for ignoring its request or annotations; empty if they are used."""
 
 
 @dataclass(slots=True)
 class Books:
-    """Nodes and pods by name and uid. `problems` are those that are left out, or counted without, and why.
+    """Nodes and pods by name and uid. `problems` lists those that are left out or only partly counted, and why.
 
-    `host_label` is the label that names a node's host. It is no thread's but one's; snapshots are anybody's.
+    `host_label` is the label that names a node's host. Not thread-safe; snapshots may be shared between threads.
     """
 
     kind_of: KindOf
@@ -78,7 +78,7 @@ class Books:
     _hosts: tuple[str, ...] = ()
 
     def take_node(self, node: objects.Node) -> None:
-        """Know a node as it is now; one that cannot be is left out."""
+        """Add or update a node; an invalid one is left out."""
         name, version = node.metadata.name, node.metadata.resource_version
         before = self.nodes.get(name)
         if before is not None and version and before.version == version:
@@ -103,13 +103,13 @@ class Books:
         self.nodes[name] = KnownNode(value, host, taints, version)
 
     def remove_node(self, name: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         self.problems.pop(name, None)
         if self.nodes.pop(name, None) is not None:
             self._forget_columns()
 
     def take_pod(self, pod: objects.Pod) -> None:
-        """Know a pod as it is now; one that is on no node, or has ended, holds nothing."""
+        """Add or update a pod; one that is on no node, or has ended, holds nothing."""
         if not pod.holds:
             self.remove_pod(pod.metadata.uid)
             return
@@ -128,17 +128,17 @@ class Books:
         self._hold(known)
 
     def assume(self, pod: objects.Pod, node: str, until_ns: int) -> None:
-        """Know of a pod that it was bound to a node before the watch says so; it must have said so by a time."""
+        """Treat a pod as bound to a node before the watch confirms it, which must happen by `until_ns`."""
         self.take_pod(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)))
         self._assumed[pod.metadata.uid] = until_ns
 
     def expire(self, now_ns: int) -> None:
-        """Forget pods that were assumed to be on a node and of which no watch has told in time."""
+        """Remove assumed pods that no watch has confirmed in time."""
         for uid in [uid for uid, until_ns in self._assumed.items() if until_ns <= now_ns]:
             self.remove_pod(uid)
 
     def remove_pod(self, uid: str) -> None:
-        """Forget a pod."""
+        """Remove a pod."""
         self._assumed.pop(uid, None)
         known = self.pods.pop(uid, None)
         self._needy.pop(uid, None)
@@ -156,33 +156,33 @@ class Books:
             self._free.add(self._columns, self._columns.number[known.node], shares, 1)
 
     def keep_nodes(self, names: Iterable[str]) -> None:
-        """Forget all nodes but these: what a list says is all that there is."""
+        """Keep only these nodes: a list is complete."""
         kept = set(names)
         for name in [name for name in self.nodes if name not in kept]:
             self.remove_node(name)
 
     def keep_pods(self, uids: Iterable[str]) -> None:
-        """Forget all pods but these."""
+        """Keep only these pods."""
         kept = set(uids)
         for uid in [uid for uid in self.pods if uid not in kept]:
             self.remove_pod(uid)
 
     def new_problems(self) -> list[str]:
-        """Return problems that were not returned before."""
+        """Return problems that have not been returned before."""
         found = [problem for problem in self.problems.values() if problem not in self._said]
         self._said = set(self.problems.values())
         return found
 
     def host_of(self, node: str) -> str:
-        """Return the host that a node is, empty where nobody knows."""
+        """Return a node's host, empty if unknown."""
         known = self.nodes.get(node)
         return "" if known is None else known.host
 
     def pending(self, pod: objects.Pod, wishes: Wishes, *, gone: frozenset[str] = frozenset()) -> PendingPod:
         """Return a pod as policies see it; pods that have `gone`, by uid, are no peers.
 
-        Peers that are pods count where they are, and not while they are nowhere; who is on a node and names the pod
-        needs the way, too. Nobody is his own peer.
+        Peers that are pods count once they are on a node. A pod on a node that names this pod needs the path, too. No
+        pod is its own peer.
         """
         without = gone | {pod.metadata.uid}
         own = [
@@ -206,7 +206,7 @@ class Books:
         )
 
     def reservations(self, gone: frozenset[str] = frozenset()) -> tuple[Reservation, ...]:
-        """Return what pods on nodes need of the network, but for those that have `gone`."""
+        """Return the network needs of pods on nodes, except for those that have `gone`."""
         return tuple(
             Reservation(self.host_of(pod.node), Peer(host, 0, need.min_bps), frozenset((pod.uid, other)))
             for pod in self._needy.values()
@@ -227,11 +227,11 @@ class Books:
         return Snapshot(columns, free, ready, left, self._groups(columns, gone), host_names=self._hosts)
 
     def emptied(self, snapshot: Snapshot, costs: CostMap | None) -> Snapshot:
-        """Return a snapshot in which no pod holds anything, nor has reserved of what lies between nodes."""
+        """Return a snapshot in which no pod holds resources or reserves bandwidth."""
         return replace(snapshot, free=FreeColumns.of(snapshot.columns, Cluster({})), costs=costs)
 
     def _beside(self, costs: CostMap | None, held: tuple[Reservation, ...]) -> CostMap | None:
-        """Return what lies between nodes beside what is reserved; it is not worked out again for the same."""
+        """Return the cost map less the reservations; cached for the same arguments."""
         if costs is None or not held:
             return costs
         if self._reserved is None or self._reserved[0] is not costs or self._reserved[1] != held:
@@ -239,7 +239,7 @@ class Books:
         return self._reserved[2]
 
     def _ways(self, wishes: Wishes, without: frozenset[str]) -> Iterator[tuple[PeerNeed, str, str]]:
-        """Yield each need with its peer's host, and who that is: a pod's uid, or the host; some pods do not count."""
+        """Yield each need with its peer's host and identity, a pod's uid or the host; skip the pods of `without`."""
         for need in wishes.peers:
             if need.host:
                 yield need, need.host, f"host/{need.host}"
@@ -274,7 +274,7 @@ class Books:
         )
 
     def _made(self) -> tuple[NodeColumns, FreeColumns]:
-        """Return nodes as columns and what is free of them, made anew once nodes have changed."""
+        """Return nodes as columns and their free resources; rebuilt after nodes have changed."""
         if self._columns is None or self._free is None:
             known = tuple(self.nodes.values())
             self._columns = NodeColumns.of(tuple(one.value for one in known))
@@ -286,7 +286,7 @@ class Books:
         return self._columns, self._free
 
     def _hold(self, pod: KnownPod) -> None:
-        """Count what a pod holds, if its node is known; of devices that are over-committed only those that are left."""
+        """Count what a pod holds, if its node is known; if devices are over-committed, only those that are left."""
         if self._columns is None or self._free is None or (row := self._columns.number.get(pod.node)) is None:
             return
         shares = Shares(pod.request.cpu_milli, pod.request.memory_bytes)

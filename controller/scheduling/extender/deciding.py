@@ -1,4 +1,4 @@
-"""The extender's decisions: which nodes may run a pod, how good each is, on which preemption would help. Pure."""
+"""The extender's decisions: which nodes may run a pod, their scores, and where preemption would help. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNKNOWN: Final = "nothing is known of it yet"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a node may not run a pod; `is_final` where it could not either if all other pods were gone."""
+    """Reason why a node may not run a pod; `is_final` if it could not even with all other pods gone."""
 
     policy: str
     reason: str
@@ -32,7 +32,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Nodes that may run a pod, in the order in which they were asked for, and why the others may not."""
+    """Nodes that may run a pod, in the order of the request, and why the others may not."""
 
     passed: tuple[str, ...]
     refused: Mapping[str, Refusal]
@@ -40,7 +40,7 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class NodeScore:
-    """A node's score from 0 to 10, the points that it is made of, and of each policy: weight, points and reason."""
+    """A node's score from 0 to 10, its points, and each policy's weight, points and reason."""
 
     node: str
     score: int
@@ -58,10 +58,10 @@ def filter_nodes(
     untolerated: Mapping[str, Taint],
     explained: int,
 ) -> Filtered:
-    """Return which of the nodes named may run a pod.
+    """Return which of the named nodes may run a pod.
 
     `emptied` is the snapshot without all other pods, `untolerated` are taints of nodes that the pod does not tolerate.
-    The first `explained` refused nodes have their own reason, the others that the policy refused them.
+    The first `explained` refused nodes get their own reason, the others only the name of the policy.
     """
     snapshot, refuser = _refusers(profile, pod, snapshot)
     never = _refusers(profile, pod, emptied)[1] != PASSES
@@ -83,10 +83,10 @@ def filter_nodes(
 def score_nodes(
     profile: Profile, pod: PendingPod, names: Sequence[str], snapshot: Snapshot, *, stretch: bool, explained: int
 ) -> tuple[NodeScore, ...]:
-    """Return the scores of the nodes named, in their order; one that nobody knows has none, 0.
+    """Return the scores of the named nodes, in their order; unknown nodes get 0.
 
-    A score is the share that a node has of the most points there are, in tenths, by the policies that do not give all
-    of these nodes the same; with `stretch` from the worst of them to the best. The best `explained` have their reasons.
+    A score is the node's share of the maximum points, in tenths, over the policies that do not give all of these nodes
+    the same; with `stretch`, scores span from the worst node to the best. The best `explained` have their reasons.
     """
     snapshot = profile.seen(pod, snapshot)
     rows = _rows(names, snapshot)
@@ -114,7 +114,7 @@ def score_nodes(
 
 
 def may_run(profile: Profile, pod: PendingPod, node: str, snapshot: Snapshot) -> Refusal | None:
-    """Return why a node may not run a pod, None if it may: asked of what would be if some pods were gone."""
+    """Return why a node may not run a pod once some pods are gone, None if it may."""
     row = snapshot.columns.number.get(node)
     if row is None:
         return Refusal("known", _UNKNOWN, is_final=True)
@@ -137,7 +137,7 @@ def untolerated(taints: Mapping[str, Sequence[Taint]], tolerations: Sequence[Tol
 
 
 def _refusers(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Snapshot, Ids]:
-    """Return what policies are shown, and the number of the filter that refuses each node, or `PASSES`."""
+    """Return the snapshot that policies see, and the number of the filter that refuses each node, or `PASSES`."""
     seen = profile.seen(pod, snapshot)
     refuser = np.full(len(seen.columns.nodes), PASSES, np.int16)
     filtered(profile, pod, seen, refuser)
@@ -157,7 +157,7 @@ def _reasons(profile: Profile, pod: PendingPod, snapshot: Snapshot, row: int, po
 
 
 def _tenths(points: int, least: int, most: int) -> int:
-    """Return where between the least and the most points are, rounded to tenths."""
+    """Return the position between the fewest and the most points, rounded to tenths."""
     if most <= least:
         return MOST_PRIORITY
     rounded = (2 * MOST_PRIORITY * (points - least) + most - least) // (2 * (most - least))

@@ -1,7 +1,7 @@
-"""Kubernetes' nodes and pods as hardware: what a node has, what a pod asks for.
+"""Kubernetes' nodes and pods as hardware: a node's capacity and a pod's request.
 
-What a device plugin counts are devices; each one's model is the resource's name, so that a request for nvidia.com/gpu
-never gets a slice of nvidia.com/mig-1g.5gb. Which device of a node a pod gets is the kubelet's to say.
+Units counted by a device plugin are devices; the model of each is the resource's name, so a request for nvidia.com/gpu
+never gets a slice of nvidia.com/mig-1g.5gb. The kubelet decides which device of a node a pod gets.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dataplane.topology.values import DeviceKind, MediumKind, MemoryMedium
 
 _MOST_DEVICES: Final = 4096
 _MOST: Final = 1 << 50
-"""What one pod can ask for of anything, in thousandths or bytes: sums over all pods of a node still fit."""
+"""Maximum request of one pod, in thousandths or bytes: sums over all pods of a node still fit."""
 
 KindOf = Callable[[str], DeviceKind | None]
-"""What kind of device a resource is, None for one that is none."""
+"""Returns the device kind of a resource, None if it is not a device."""
 
 
 def kinds_of(own: Sequence[DeviceResource]) -> KindOf:
-    """Return what says of a resource's name what kind of device it is: by settings first, then by what is known."""
+    """Return a function from resource names to device kinds: by settings first, then by the built-in names."""
     table, known = (*own, *DEVICES), dict[str, DeviceKind | None]()
 
     def kind_of(name: str) -> DeviceKind | None:
@@ -41,7 +41,7 @@ def kinds_of(own: Sequence[DeviceResource]) -> KindOf:
 
 
 def node_of(node: objects.Node, kind_of: KindOf) -> Node:
-    """Return what a node has for pods; raise SchedulerError, naming the node, for what cannot be."""
+    """Return a node's allocatable hardware; raise SchedulerError, naming the node, if it is invalid."""
     name, has = node.metadata.name, node.status.allocatable or {}
     try:
         counts = {resource: whole(has[resource]) for resource in sorted(has) if kind_of(resource) is not None}
@@ -57,10 +57,10 @@ def node_of(node: objects.Node, kind_of: KindOf) -> Node:
 
 
 def request_of(pod: objects.Pod, kind_of: KindOf) -> Request:
-    """Return what a pod holds while it runs; raise SchedulerError, naming the pod, for what cannot be.
+    """Return what a pod holds while it runs; raise SchedulerError, naming the pod, if it is invalid.
 
-    As Kubernetes counts it: its containers and sidecars together, or more where an init container needs more, and the
-    overhead of its runtime class; cores and memory that are stated for the whole pod take the place of its containers'.
+    Counted as Kubernetes does: the sum of containers and sidecars, or more if an init container needs more, plus the
+    overhead of the runtime class; pod-level cores and memory replace those of the containers.
     """
     try:
         wanted = _wanted(pod.spec, kind_of)

@@ -1,7 +1,7 @@
 """The extender over HTTP: kube-scheduler POSTs JSON to the verbs below its urlPrefix.
 
-Where an answer has no place for an error it is a line of text: 400 for a body that cannot be read, 422 for a pod that
-cannot be decided about, 503 for what was not decided in time.
+If an answer has no field for an error, the error is a line of text: 400 for an unreadable body, 422 for a pod that
+cannot be decided, 503 for a decision that took too long.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _Asked = Request[Any, Any, Any]
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
 _CLOSING: Final = {"Connection": "close"}
-"""Whoever may not call keeps no connection."""
+"""Closes the connection of an unauthorised caller."""
 _LONGEST_HOST: Final = 100
 VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 
 
 @dataclass(frozen=True, slots=True)
 class Callers:
-    """Who may call. With a token it has to be shown; `names` are those of certificates, None: whatever they say.
+    """The allowed callers. If a token is set, callers must present it; `names` are certificate names, None: any.
 
-    `is_local`: whoever can connect may call, so that what a web page has a browser send is refused.
+    `is_local`: anyone who can connect may call, so requests that a web page has a browser send are refused.
     """
 
     token: str | None = None
@@ -55,7 +55,7 @@ class Callers:
 
 
 def application(service: ExtenderService, limits: ExtenderLimits, metrics: Metrics, callers: Callers) -> Litestar:
-    """Return the application, for those who may call."""
+    """Return the application for the allowed callers."""
     verbs = {
         "filter": service.filter,
         "prioritize": service.prioritize,
@@ -152,7 +152,7 @@ def _guard(callers: Callers, metrics: Metrics) -> Any:  # noqa: ANN401 - Litesta
 
 
 def _names_of(connection: ASGIConnection[Any, Any, Any, Any]) -> frozenset[str]:
-    """Return what a certificate calls its holder: its common name, DNS names and URIs."""
+    """Return the names in a certificate: its common name, DNS names and URIs."""
     shown: bytes | None = connection.scope.get(CERTIFICATE)  # type: ignore[assignment]
     return frozenset() if shown is None else _names_in(shown)
 
@@ -167,13 +167,13 @@ def _names_in(der: bytes) -> frozenset[str]:
 
 
 def _is_local(host: str) -> bool:
-    """Return whether a Host header names this machine: a page elsewhere may have its own name lead here."""
+    """Return whether a Host header names this machine: a page elsewhere may resolve its own name to it."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     return is_loopback(f"{name}:0")
 
 
 def _shown(header: str) -> bytes:
-    """Return the token of a header: a bearer's, or the password of Basic, which is what a URL with a user sends."""
+    """Return the token of a header: a bearer token, or the Basic password that a URL with a user sends."""
     scheme, _, rest = header.partition(" ")
     if scheme.lower() == "bearer":
         return rest.strip().encode()

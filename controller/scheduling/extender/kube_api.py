@@ -1,4 +1,4 @@
-"""The API server of Kubernetes, as far as a placement needs it: nodes and pods listed and watched, pods bound."""
+"""The Kubernetes API, as far as a placement needs it: list and watch nodes and pods, and bind pods."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ T = TypeVar("T", Node, Pod)
 _PAGE: Final = 500
 _CONNECT_S: Final = 2.0
 _WATCH_S: Final = 290
-"""So long the API server keeps a watch; then it is made anew from where it ended."""
+"""Duration for which the API server keeps a watch; then it is renewed from where it ended."""
 _SILENCE_S: Final = 120.0
-"""A watch that says nothing for so long is dead: bookmarks come about every minute."""
+"""A watch that is silent for this long is dead: bookmarks arrive about every minute."""
 _MOST_LINE: Final = 16 << 20
 _FIRST_WAIT_NS: Final = 200_000_000
 _LONGEST_WAIT_NS: Final = 10_000_000_000
@@ -51,7 +51,7 @@ _ON_NODES: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed
 
 
 class KubernetesError(SchedulerError):
-    """The API server is away, or refuses what was asked; `code` is HTTP's, 0 where there was no answer."""
+    """The API server is unreachable or refuses the request; `code` is HTTP's, 0 without a response."""
 
     def __init__(self, text: str, code: int = 0) -> None:
         self.code = code
@@ -59,7 +59,7 @@ class KubernetesError(SchedulerError):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a watch told: all of a kind as a list, or one object that is there or is gone."""
+    """A message of a watch: all objects of a kind as a list, or one object that exists or is gone."""
 
     all: tuple[Any, ...] | None = None
     one: Any = None
@@ -67,7 +67,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class KubernetesApi:
-    """Asks the API server; use it as an async context manager. Raises KubernetesError, in one line."""
+    """Client of the API server, an async context manager. Raises KubernetesError with a one-line message."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class KubernetesApi:
         )
 
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
-        """Put a pod on a node; that it is there already is success, and so is an answer that got lost on its way."""
+        """Bind a pod to a node; succeed also if it is already there, as after a lost response."""
         body = msgspec.json.encode(binding_of(namespace, pod, uid, node))
         path = f"/api/v1/namespaces/{_part(namespace)}/pods/{_part(pod)}"
         try:
@@ -98,7 +98,7 @@ class KubernetesApi:
                 raise
 
     async def _is_there(self, path: str, uid: str, node: str) -> bool:
-        """Return whether a pod is on a node, as far as the API server says."""
+        """Return whether a pod is on a node, according to the API server."""
         try:
             found = _decoded(await self._ask("GET", path), Pod)
         except KubernetesError:
@@ -106,7 +106,7 @@ class KubernetesApi:
         return found.spec.node_name == node and (not uid or found.metadata.uid == uid)
 
     async def follow(self, kind: type[T]) -> AsyncGenerator[Change, None]:
-        """Yield all objects of a kind that count, then each one that changes, for ever; the log says what fails."""
+        """Yield all matching objects of a kind, then each change, indefinitely; log failures."""
         backoff, said, version = Backoff(_FIRST_WAIT_NS, _LONGEST_WAIT_NS, self._rng), "", ""
         name = kind.__name__.lower()
         while True:
@@ -135,7 +135,7 @@ class KubernetesApi:
             await asyncio.sleep(backoff.next_s())
 
     async def _list(self, kind: type[T]) -> tuple[str, tuple[T, ...]]:
-        """Return all objects of a kind, and the version up to which that is all."""
+        """Return all objects of a kind, and the version of the list."""
         found: list[T] = []
         asked: dict[str, str | int] = {"limit": _PAGE, **_selection(kind)}
         while True:
@@ -146,7 +146,7 @@ class KubernetesApi:
             asked["continue"] = page.metadata.continue_
 
     async def _watch(self, kind: type[T], version: str) -> AsyncGenerator[WatchEvent | None, None]:
-        """Yield None once the API server has agreed, then each event."""
+        """Yield None once the API server has accepted the watch, then each event."""
         asked: dict[str, str | int] = {
             "watch": "1",
             "resourceVersion": version,
@@ -169,7 +169,7 @@ class KubernetesApi:
                         raise KubernetesError(f"{self.server}: a watch ended: {status.message}", status.code)
                     yield event
         except httpx.ReadTimeout:
-            return  # nothing happened for long: asked for again from the same version
+            return  # nothing happened for a while: watch again from the same version
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
@@ -217,7 +217,7 @@ class KubernetesApi:
 
 
 def _told_again(name: str, said: str) -> str:
-    """Log that what was said to be away is back; return that nothing is said of it now."""
+    """Log the recovery of what was reported as failing; return the cleared message."""
     if said:
         LOGGER.info("%ss are told again", name)
     return ""
@@ -255,7 +255,7 @@ def _selection(kind: type[Node | Pod]) -> dict[str, str | int]:
 
 
 def _part(name: str) -> str:
-    """Return a name as a part of a path; raise KubernetesError for one that leads elsewhere."""
+    """Return a name as a path segment; raise KubernetesError for one that leads elsewhere."""
     if not name or not all(letter.isalnum() or letter in "-." for letter in name) or set(name) == {"."}:
         raise KubernetesError(f"{name[:60]!r} is no name")
     return name

@@ -1,7 +1,7 @@
 """The bodies of Kubernetes' scheduler extender, version v1 (k8s.io/kube-scheduler/extender/v1).
 
-Its Go types have no JSON names of their own: fields are written as in Go (`NodeNames`), and read in any case, as
-kube-schedulers before 1.18 wrote them in lower case. Whole nodes go back as they came.
+Its Go types have no JSON names: fields are written as in Go (`NodeNames`) and read in any case, because kube-schedulers
+before 1.18 wrote them in lower case. Whole nodes are returned unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class MalformedError(SchedulerError):
-    """A body is not what it should be."""
+    """A body is malformed."""
 
 
 LEAST_PRIORITY: Final = 0
@@ -26,14 +26,14 @@ MOST_PRIORITY: Final = 10
 
 
 class GivenNode(msgspec.Struct, frozen=True):
-    """A node of a request, and the bytes that it came as."""
+    """A node of a request, with its original bytes."""
 
     node: Node
     raw: msgspec.Raw
 
 
 class ExtenderArgs(msgspec.Struct, frozen=True):
-    """Of filter and prioritize: a pod, and nodes that it may run on: whole ones, or their names."""
+    """Arguments of filter and prioritize: a pod, and candidate nodes: whole ones, or their names."""
 
     pod: Pod
     nodes: tuple[GivenNode, ...] | None
@@ -48,7 +48,7 @@ class ExtenderArgs(msgspec.Struct, frozen=True):
 
 
 class Victims(msgspec.Struct, frozen=True):
-    """Pods of a node that would have to go, by uid; `pods` are whole where they came so."""
+    """Pods of a node that would be evicted, by uid; `pods` holds whole pods if the request did."""
 
     uids: tuple[str, ...]
     pods: tuple[Pod, ...]
@@ -56,14 +56,14 @@ class Victims(msgspec.Struct, frozen=True):
 
 
 class ExtenderPreemptionArgs(msgspec.Struct, frozen=True):
-    """Of preempt: a pod, and who would have to go of each node for it."""
+    """Arguments of preempt: a pod, and the victims of each node for it."""
 
     pod: Pod
     victims: dict[str, Victims]
 
 
 class ExtenderBindingArgs(msgspec.Struct, frozen=True):
-    """Of bind: which pod goes on which node."""
+    """Arguments of bind: a pod and its node."""
 
     pod_name: str
     pod_namespace: str
@@ -79,7 +79,7 @@ class NodeListResult(msgspec.Struct, frozen=True):
 
 
 class ExtenderFilterResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """The answer of filter: the nodes that pass, in the form in which nodes came; why the others do not."""
+    """The answer of filter: the nodes that pass, in the form of the request, and why the others do not."""
 
     nodes: NodeListResult | None = None
     node_names: tuple[str, ...] | None = None
@@ -89,7 +89,7 @@ class ExtenderFilterResult(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
-    """Of the answer of prioritize, which is a list: a node's score, 0 to 10."""
+    """An element of the answer of prioritize: a node's score, 0 to 10."""
 
     host: str
     score: int
@@ -102,26 +102,26 @@ class MetaPod(msgspec.Struct, frozen=True):
 
 
 class MetaVictims(msgspec.Struct, frozen=True):
-    """Who is to go of a node."""
+    """Victims of a node."""
 
     pods: tuple[MetaPod, ...] = msgspec.field(name="Pods")
     budget_violations: int = msgspec.field(name="NumPDBViolations")
 
 
 class ExtenderPreemptionResult(msgspec.Struct, frozen=True):
-    """The answer of preempt: the nodes on which it would help."""
+    """The answer of preempt: the nodes where preemption would help."""
 
     victims: dict[str, MetaVictims] = msgspec.field(name="NodeNameToMetaVictims")
 
 
 class ExtenderBindingResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """The answer of bind: empty, or why it did not work."""
+    """The answer of bind: empty, or the error."""
 
     error: str = ""
 
 
 def read_arguments(body: bytes) -> ExtenderArgs:
-    """Return the arguments of filter and prioritize; raise MalformedError, in one line."""
+    """Return the arguments of filter and prioritize; raise MalformedError with a one-line message."""
     parts = _fields(body)
     nodes, names = parts.get("nodes"), parts.get("nodenames")
     found = ExtenderArgs(
@@ -135,7 +135,7 @@ def read_arguments(body: bytes) -> ExtenderArgs:
 
 
 def read_preemption(body: bytes) -> ExtenderPreemptionArgs:
-    """Return the arguments of preempt; raise MalformedError, in one line."""
+    """Return the arguments of preempt; raise MalformedError with a one-line message."""
     parts = _fields(body)
     whole, meta = parts.get("nodenametovictims"), parts.get("nodenametometavictims")
     victims = {}
@@ -147,7 +147,7 @@ def read_preemption(body: bytes) -> ExtenderPreemptionArgs:
 
 
 def read_binding(body: bytes) -> ExtenderBindingArgs:
-    """Return the arguments of bind; raise MalformedError, in one line."""
+    """Return the arguments of bind; raise MalformedError with a one-line message."""
     parts = _fields(body)
     found = {}
     for key in ("PodName", "PodNamespace", "PodUID", "Node"):

@@ -1,4 +1,4 @@
-"""What the extender counts, for Prometheus."""
+"""Prometheus metrics of the extender."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.scheduling.extender.books import Books
 
 
 class Metrics:
-    """Counters in a registry of their own, and what books know now; `age_s` is how old a watch's last word is."""
+    """Counters in their own registry, and gauges of the books; `age_s` is the time since a watch's last message."""
 
     def __init__(self, books: Books, age_s: Callable[[str], float] | None = None) -> None:
         self.registry = CollectorRegistry()

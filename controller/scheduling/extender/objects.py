@@ -1,6 +1,6 @@
-"""Kubernetes' nodes and pods, as far as a placement depends on them: core/v1 in JSON, unknown fields are left alone.
+"""Kubernetes' nodes and pods, as far as a placement depends on them: core/v1 in JSON; unknown fields are ignored.
 
-The full types are the API server's OpenAPI; tests compare these with the official Python client's models.
+The full types are in the API server's OpenAPI; tests compare these with the official Python client's models.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Final
 import msgspec
 
 Quantities = dict[str, str | int | float]
-"""Amounts by the name of the resource, as they were written."""
+"""Amounts by resource name, as written."""
 
 
 class KubernetesObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of what the API server writes: names in camel case, and many more fields than are read here."""
+    """Base of objects of the API server: names in camel case, and many more fields than are read here."""
 
 
 class ObjectMeta(KubernetesObject, frozen=True):
-    """Who it is."""
+    """Identity of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -30,7 +30,7 @@ class ObjectMeta(KubernetesObject, frozen=True):
 
 
 class Taint(KubernetesObject, frozen=True):
-    """What keeps pods off a node unless they tolerate it."""
+    """A property of a node that repels pods unless they tolerate it."""
 
     key: str = ""
     value: str = ""
@@ -41,7 +41,7 @@ class Taint(KubernetesObject, frozen=True):
 
 
 class Toleration(KubernetesObject, frozen=True):
-    """Taints that a pod puts up with: an empty key with Exists is all of them, an empty effect each one."""
+    """Taints that a pod tolerates: an empty key with Exists matches all, an empty effect matches every effect."""
 
     key: str = ""
     operator: str = ""
@@ -49,21 +49,21 @@ class Toleration(KubernetesObject, frozen=True):
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether a taint is one of these."""
+        """Return whether a taint is tolerated."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
         return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
 
 
 class NodeSpec(KubernetesObject, frozen=True):
-    """What somebody wants of a node."""
+    """Desired state of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] | None = None
 
 
 class NodeStatus(KubernetesObject, frozen=True):
-    """What a node has for pods."""
+    """Capacity of a node for pods."""
 
     allocatable: Quantities | None = None
 
@@ -77,19 +77,19 @@ class Node(KubernetesObject, frozen=True):
 
 
 class ResourceRequirements(KubernetesObject, frozen=True):
-    """What is asked for, and what is the most."""
+    """Requests and limits."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
 
     @property
     def wanted(self) -> Quantities:
-        """What is asked for; of what only a limit is there, that, as the API server has it."""
+        """Requested amounts; a limit without a request counts as the request, as in the API server."""
         return {**(self.limits or {}), **(self.requests or {})}
 
 
 class Container(KubernetesObject, frozen=True):
-    """A container; one of init containers with `restart_policy` Always runs beside the others, as a sidecar."""
+    """A container; an init container with `restart_policy` Always runs alongside the others, as a sidecar."""
 
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
@@ -97,7 +97,7 @@ class Container(KubernetesObject, frozen=True):
 
 
 class PodSpec(KubernetesObject, frozen=True):
-    """What a pod runs, and where."""
+    """Contents and placement of a pod."""
 
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
@@ -109,7 +109,7 @@ class PodSpec(KubernetesObject, frozen=True):
 
 
 class PodStatus(KubernetesObject, frozen=True):
-    """How a pod fares."""
+    """Status of a pod."""
 
     phase: str = ""
 
@@ -123,12 +123,12 @@ class Pod(KubernetesObject, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """Its name with its namespace before it."""
+        """Its name, prefixed with the namespace."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
     def holds(self) -> bool:
-        """Whether it is on a node, and has not ended."""
+        """True if it is on a node and has not ended."""
         return bool(self.spec.node_name) and self.status.phase not in ENDED
 
 
@@ -137,14 +137,14 @@ ENDED: Final = ("Succeeded", "Failed")
 
 
 class ListMeta(KubernetesObject, frozen=True):
-    """Up to which version a list goes; where it is a page, how the next one is asked for."""
+    """The version of a list, and the token for the next page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
 
 
 class ObjectList(KubernetesObject, frozen=True):
-    """A page of a list, its items as they came."""
+    """A page of a list, with the items undecoded."""
 
     metadata: ListMeta = ListMeta()
     items: tuple[msgspec.Raw, ...] | None = None
@@ -158,7 +158,7 @@ class WatchEvent(KubernetesObject, frozen=True):
 
 
 class Status(KubernetesObject, frozen=True):
-    """What the API server says of a request that failed."""
+    """The API server's answer to a failed request."""
 
     message: str = ""
     reason: str = ""
@@ -175,6 +175,6 @@ class Binding(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def binding_of(namespace: str, pod: str, uid: str, node: str) -> Binding:
-    """Return the body that binds a pod to a node; with its uid a later pod of the same name is refused."""
+    """Return the body that binds a pod to a node; its uid makes a later pod of the same name be refused."""
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return Binding(metadata=ObjectMeta(name=pod, namespace=namespace, uid=uid), target=target)

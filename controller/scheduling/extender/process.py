@@ -1,4 +1,4 @@
-"""What `millrace scheduler extend` runs: the extender over HTTP until it is to stop."""
+"""The `millrace scheduler extend` process: the extender over HTTP, until it is stopped."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _LEAST_TOKEN: Final = 16
 
 
 def load_settings(path: Path) -> ExtenderSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
+    """Return the content of a settings file; raise ConfigError with file, line and key."""
     return load(path, ExtenderSettings)
 
 
 def run(settings: ExtenderSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Answer until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM."""
     asyncio.run(_until_signalled(settings, on_ready))
 
 
@@ -53,9 +53,9 @@ async def _until_signalled(settings: ExtenderSettings, on_ready: Callable[[str],
 
 
 async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Callable[[str], None] | None = None) -> None:
-    """Answer until `stop` is set; raise MillraceError for settings that cannot be.
+    """Serve until `stop` is set; raise MillraceError for invalid settings.
 
-    `on_ready` gets one line, once nodes and pods have been listed, where there is an API server to ask.
+    `on_ready` gets one line, once nodes and pods have been listed if there is an API server.
     """
     profiles, clock = profiles_of(settings.profiles), MonotonicClock()
     token = None if settings.token_file is None else _token(Path(settings.token_file))
@@ -108,7 +108,7 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
 
 
 async def _listed(group: asyncio.TaskGroup, api: KubernetesApi, books: Books, on_pods: Callable[[], None]) -> None:
-    """Follow nodes and pods from now on; return once all have been listed."""
+    """Start to follow nodes and pods; return once all have been listed."""
     listed = [asyncio.Event(), asyncio.Event()]
     group.create_task(_follow_nodes(api, books, listed[0]))
     group.create_task(_follow_pods(api, books, listed[1], on_pods))
@@ -152,18 +152,18 @@ def _say_problems(books: Books) -> None:
 
 
 class _Contacts:
-    """When watches told something last."""
+    """Times of the watches' last messages."""
 
     def __init__(self, clock: MonotonicClock) -> None:
         self._clock, self._began_ns = clock, clock.now_ns()
         self._last_ns: dict[str, int] = {}
 
     def note(self, kind: str) -> None:
-        """Note that one has."""
+        """Record a message."""
         self._last_ns[kind] = self._clock.now_ns()
 
     def age_s(self, kind: str) -> float:
-        """Return for how long it has not."""
+        """Return the time since the last message."""
         return (self._clock.now_ns() - self._last_ns.get(kind, self._began_ns)) / 1e9
 
 
@@ -201,7 +201,7 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
 
 
 async def _keep_certificate(files: TlsFiles, context: ssl.SSLContext, interval_s: float) -> None:
-    """Use what the certificates' files hold whenever they have changed, as Kubernetes changes those of a Secret."""
+    """Reload the certificates whenever their files change, as Kubernetes changes those of a Secret."""
     used, said = _versions(files), ""
     while True:
         await asyncio.sleep(interval_s)
@@ -220,7 +220,7 @@ async def _keep_certificate(files: TlsFiles, context: ssl.SSLContext, interval_s
 
 
 def _versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
-    """Return what changes when one of the files does; nothing of one that is not there."""
+    """Return a value that changes when one of the files does; missing files are ignored."""
     found = []
     for file in (files.certificate, files.private_key, files.client_ca):
         with suppress(OSError):

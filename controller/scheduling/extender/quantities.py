@@ -1,4 +1,4 @@
-"""Kubernetes' quantities: `100m`, `1.5`, `2Gi`, `5e3`, exactly, and rounded up to what is counted in.
+"""Kubernetes' quantities: `100m`, `1.5`, `2Gi`, `5e3`, exact, and rounded up to the counting unit.
 
 k8s.io/apimachinery/pkg/api/resource: a signed decimal, then a binary suffix (Ki), a decimal one (k, m) or an exponent.
 """
@@ -23,7 +23,7 @@ _QUANTITY: Final = re.compile(
     re.ASCII,
 )
 _MOST: Final = 1 << 62
-"""What fits into the columns of nodes; Kubernetes' own quantities end at 2^63."""
+"""Maximum value of the node columns; Kubernetes' own quantities end at 2^63."""
 
 
 def whole(quantity: str | float) -> int:

@@ -1,4 +1,4 @@
-"""The newest decisions of the extender, for people who ask why a pod is where it is."""
+"""The newest decisions of the extender, for people who ask why a pod is on its node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.scheduling.extender.deciding import Filtered, NodeScore
 
 
 class Decision(msgspec.Struct, omit_defaults=True):
-    """What was decided about a pod: refused nodes with reasons, as far as they were kept, and all counted by policy."""
+    """The decision about a pod: refused nodes with the kept reasons, and the number refused by each policy."""
 
     pod: str
     uid: str
@@ -29,24 +29,24 @@ class Decision(msgspec.Struct, omit_defaults=True):
 
 
 class Recent:
-    """Decisions by NAMESPACE/NAME of the pod; those of which nothing was heard for longest make room."""
+    """Decisions by NAMESPACE/NAME of the pod; when full, the least recently updated are evicted."""
 
     def __init__(self, most: int, explained: int) -> None:
         self._most, self._explained = most, explained
         self._kept: OrderedDict[str, tuple[Decision, objects.Pod | None]] = OrderedDict()
 
     def get(self, pod: str) -> Decision | None:
-        """Return what was decided about a pod last, None where nothing is kept."""
+        """Return the last decision about a pod, None if none is kept."""
         found = self._kept.get(pod)
         return None if found is None else found[0]
 
     def pod(self, full_name: str, uid: str) -> objects.Pod | None:
-        """Return a pod as it was asked about."""
+        """Return the record of a pod under decision."""
         _, pod = self._kept.get(full_name, (None, None))
         return pod if pod is not None and pod.metadata.uid == uid else None
 
     def filtered(self, pod: objects.Pod, profile: str, found: Filtered, now_ns: int) -> Decision:
-        """Keep which nodes were refused, and why."""
+        """Record which nodes were refused, and why."""
         counts = Counter(one.policy for one in found.refused.values())
         kept = dict(list(found.refused.items())[: self._explained])
         decision = Decision(
@@ -63,7 +63,7 @@ class Recent:
         return decision
 
     def scored(self, pod: objects.Pod, profile: str, scores: Sequence[NodeScore], now_ns: int) -> Decision:
-        """Keep the best nodes' scores beside what was kept of the same pod."""
+        """Add the best nodes' scores to the record of the same pod."""
         best = sorted(scores, key=lambda one: -one.points)[: self._explained]
         decision = self.get(pod.full_name)
         if decision is None or decision.uid != pod.metadata.uid:
@@ -73,11 +73,11 @@ class Recent:
         return decision
 
     def failed(self, pod: str, uid: str, error: str, now_ns: int) -> None:
-        """Keep that nothing could be decided, and why."""
+        """Record that no decision was possible, and why."""
         self._keep(Decision(pod=pod, uid=uid, profile="", error=error, decided_ns=now_ns), None)
 
     def bound(self, pod: str, uid: str, node: str, error: str, now_ns: int) -> None:
-        """Keep where a pod was bound to, or why it was not."""
+        """Record the node a pod was bound to, or why binding failed."""
         decision = self.get(pod)
         if decision is None or decision.uid != uid:
             decision = Decision(pod=pod, uid=uid, profile="")

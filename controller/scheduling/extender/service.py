@@ -1,6 +1,6 @@
-"""What the extender answers, whatever carries it: requests as bytes in, answers as bytes out.
+"""The extender's answers, independent of the transport: requests as bytes in, answers as bytes out.
 
-Nodes and pods are looked up in the event loop, decisions are made beside it, one at a time.
+Nodes and pods are looked up in the event loop; decisions run outside it, one at a time.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from dataplane.clock import Clock
 LOGGER: Final = logging.getLogger("millrace.extender")
 
 _ASSUMED_NS: Final = 60_000_000_000
-"""The watch has said by then that a pod is where it was bound to."""
+"""Time within which the watch must confirm a binding."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A pod as policies see it, and the state that it is decided by."""
+    """A pod as policies see it, and the state for its decision."""
 
     profile: Profile
     pod: PendingPod
@@ -60,9 +60,9 @@ class _Asked:
 
 
 class ExtenderService:
-    """Answers a kube-scheduler. `books` are those of the watch; without `api` each request's nodes are all there is.
+    """Answers a kube-scheduler. `books` come from the watch; without `api` only each request's nodes are known.
 
-    Raises SchedulerError where an answer has no place for what went wrong; `now_ns` is the time since 1970.
+    Raises SchedulerError if an answer has no field for an error; `now_ns` is the time since 1970.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ExtenderService:
         return await self._run(_filter_answer, args, frozenset(found.passed), others, final)
 
     async def prioritize(self, body: bytes) -> bytes:
-        """Return a score from 0 to 10 for each node; raise SchedulerError, as the answer has no place for an error."""
+        """Return a score from 0 to 10 for each node; raise SchedulerError, as the answer has no field for an error."""
         args = await self._run(messages.read_arguments, body)
         try:
             self._check_nodes(args)
@@ -133,7 +133,7 @@ class ExtenderService:
         return msgspec.json.encode([HostPriority(one.node, one.score) for one in scores])
 
     async def preempt(self, body: bytes) -> bytes:
-        """Return those nodes on which a pod could run once their victims are gone; raise SchedulerError."""
+        """Return the nodes on which a pod could run once their victims are gone; raise SchedulerError."""
         args = await self._run(messages.read_preemption, body)
         try:
             helped = await self._helped(args)
@@ -147,7 +147,7 @@ class ExtenderService:
         return msgspec.json.encode(ExtenderPreemptionResult(helped))
 
     async def bind(self, body: bytes) -> bytes:
-        """Bind a pod to a node by the API server; the answer says why that did not work."""
+        """Bind a pod to a node through the API server; the answer carries any error."""
         args = await self._run(messages.read_binding, body)
         full_name, error = f"{args.pod_namespace}/{args.pod_name}", ""
         try:
@@ -184,7 +184,7 @@ class ExtenderService:
     async def _asked(
         self, pod: objects.Pod, args: ExtenderArgs | None, *, gone: frozenset[str] = frozenset()
     ) -> _Asked:
-        """Return what a decision about a pod needs; raise SchedulerError for what a pod says that cannot be."""
+        """Return the input of a decision about a pod; raise SchedulerError for invalid annotations."""
         wishes = wishes_of(pod)
         name = wishes.profile or next(iter(self._profiles))
         if (profile := self._profiles.get(name)) is None:
@@ -223,7 +223,7 @@ class ExtenderService:
 
 
 def _books_of(empty: Books, args: ExtenderArgs) -> Books:
-    """Return what a request says of nodes."""
+    """Return the books of a request's nodes."""
     books = Books(empty.kind_of, empty.host_label)
     for given in args.nodes or ():
         books.take_node(given.node)
@@ -231,7 +231,7 @@ def _books_of(empty: Books, args: ExtenderArgs) -> Books:
 
 
 def _filter_answer(args: ExtenderArgs, passed: frozenset[str], others: dict[str, str], final: dict[str, str]) -> bytes:
-    """Return the answer in the form in which nodes came."""
+    """Return the answer in the form of the request's nodes."""
     nodes, names = None, None
     if args.nodes is not None:
         nodes = NodeListResult(tuple(given.raw for given in args.nodes if given.node.metadata.name in passed))

@@ -22,15 +22,15 @@ _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class DeviceResource(Strict, frozen=True):
-    """An extended resource that a device plugin counts, and what kind of device one of it is."""
+    """An extended resource counted by a device plugin, and the device kind of one unit."""
 
     resource: Annotated[str, Meta(min_length=1, max_length=317)]
-    """Its name; with a `*` at the end all that begin so."""
+    """Its name; a trailing `*` matches all names with that prefix."""
 
     kind: DeviceKind
 
     def is_of(self, name: str) -> bool:
-        """Return whether a resource of this name is meant."""
+        """Return whether a resource name matches."""
         return name.startswith(self.resource[:-1]) if self.resource.endswith("*") else name == self.resource
 
 
@@ -50,29 +50,29 @@ DEVICES: Final = tuple(
     )
     for resource in resources
 )
-"""Resources of device plugins that are known without being told."""
+"""Resources of well-known device plugins."""
 
 
 class KubernetesSettings(Strict, frozen=True):
-    """The API server. Without `server` it is the cluster's own, by the pod's service account."""
+    """The API server. Without `server` it is the cluster's own, with the pod's service account."""
 
     server: str | None = None
     """https://HOST:PORT; http only to loopback, as `kubectl proxy` serves it."""
 
     ca: str | None = f"{_ACCOUNT}/ca.crt"
-    """PEM file of the authority that signed its certificate; null: those that the system trusts."""
+    """PEM file of the authority that signed its certificate; null: the system's trusted authorities."""
 
     token_file: str | None = f"{_ACCOUNT}/token"
-    """The bearer token, read again when it changes; null: none."""
+    """File of the bearer token, read again when it changes; null: none."""
 
     certificate: str | None = None
-    """PEM file of our certificate instead of a token."""
+    """PEM file of the client certificate, used instead of a token."""
 
     private_key: str | None = None
     """PEM file of its key."""
 
     timeout_s: PositiveS = 3.0
-    """A call without an answer for so long has failed; less than kube-scheduler waits for a binding."""
+    """Timeout of a call; less than kube-scheduler waits for a binding."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.private_key is None):
@@ -82,92 +82,95 @@ class KubernetesSettings(Strict, frozen=True):
 
 
 class ExtenderLimits(Strict, frozen=True):
-    """What the extender takes."""
+    """Limits of the extender."""
 
     request_bytes: Positive = 128 << 20
     """The largest body: 5,000 whole nodes of 25 KiB."""
 
     nodes: Positive = 10_000
-    """Nodes of one request."""
+    """Maximum number of nodes in one request."""
 
     header_bytes: Positive = 16 << 10
     head_s: PositiveS = 10.0
-    """The head of a request takes no longer, TLS's first words neither."""
+    """Maximum time for the head of a request, and for the TLS handshake."""
     body_s: PositiveS = 5.0
-    """The body takes no longer."""
+    """Maximum time for the body."""
     send_s: PositiveS = 5.0
-    """Whoever takes nothing of an answer for so long is left."""
+    """A client that reads nothing of an answer for this long is disconnected."""
     idle_s: PositiveS = 120.0
     connections: Positive = 32
-    """At a time; more are answered with 503."""
+    """Maximum number of simultaneous connections; more are answered with 503."""
     answer_s: PositiveS = 4.0
-    """What is not decided in this time is answered with an error: less than kube-scheduler's httpTimeout."""
+    """Deadline of a decision, after which the answer is an error: less than kube-scheduler's httpTimeout."""
 
     settle_s: Annotated[float, Meta(ge=0, le=60)] = 0.5
-    """So long a pod with peers waits for those that were decided about before it to be on their nodes."""
+    """Time for which a pod with peers waits until pods decided before it are on their nodes."""
 
     @property
     def http(self) -> HttpLimits:
-        """What concerns connections."""
+        """Limits of connections."""
         return HttpLimits(self.header_bytes, self.head_s, self.send_s, self.idle_s, self.connections)
 
 
 class ExtenderSettings(Strict, frozen=True):
-    """Everything that `millrace scheduler extend` reads from its file."""
+    """Contents of the settings file of `millrace scheduler extend`."""
 
     listen: str = ADDRESS
-    """HOST:PORT, or unix:PATH. Others than loopback need `tls`, with `client_ca` or a `token_file`."""
+    """HOST:PORT, or unix:PATH. Addresses other than loopback need `tls`, with `client_ca` or a `token_file`."""
 
     tls: TlsSettings | None = None
-    """The server's certificate; with `client_ca` whoever calls shows one that this authority signed."""
+    """The server's certificate; with `client_ca`, callers must present one signed by this authority."""
 
     certificate_check_s: PositiveS = 60.0
-    """How often the certificates' files are looked at; they are read again once they have changed."""
+    """Interval at which the certificate files are checked; they are read again once they have changed."""
 
     token_file: str | None = None
-    """A secret that whoever calls has to show: as a bearer token, or as the password of the URL's user."""
+    """File of a secret that callers must present: as a bearer token, or as the password of the URL's user."""
 
     callers: Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)] | None = None
-    """With a `client_ca`, whose certificates may call: common names, DNS names or URIs. Null: those of a
-    kube-scheduler, "system:kube-scheduler", "kube-scheduler" and "millrace-scheduler", or with a `token_file` any."""
+    """With a `client_ca`, the certificate names (common, DNS or URI) that may call.
+
+    Null: those of a kube-scheduler, "system:kube-scheduler", "kube-scheduler" and "millrace-scheduler", or with a
+    `token_file` any.
+    """
 
     kubernetes: KubernetesSettings | None = None
-    """The API server, to know nodes and pods and to bind; null: nothing is known but what a request says."""
+    """The API server, to follow nodes and pods and to bind; null: only the contents of a request are known."""
 
     topology: str | None = None
-    """A topology file, or a bundled one's name: what lies between nodes; null: nothing is known of the network."""
+    """A topology file, or the name of a bundled one: the network between nodes; null: the network is unknown."""
 
     network: NetworkStateSettings | None = None
-    """Where the network's state comes from; null: the topology's nominal figures are what is known."""
+    """Source of the network's state; null: the topology's nominal figures."""
 
     host_label: str | None = None
-    """The label that has the name of a node's host in the topology; null: nodes have their hosts' names."""
+    """The label with the name of a node's host in the topology; null: nodes are named like their hosts."""
 
     profiles: Annotated[tuple[ProfileSettings, ...], Meta(min_length=1)] = field(
         default_factory=lambda: (ProfileSettings(),)
     )
-    """Ways to decide; a pod names its own by an annotation, else it is the first."""
+    """Ways to decide; a pod names its own by an annotation, else the first applies."""
 
     devices: tuple[DeviceResource, ...] = ()
-    """Resources of device plugins beside those that are known; the first that has a name counts."""
+    """Resources of device plugins in addition to the well-known ones; the first match of a name counts."""
 
     stretch: bool = False
-    """Scores from 0 for the worst node to 10 for the best, instead of their share of the most points there are."""
+    """Scores from 0 for the worst node to 10 for the best, instead of their share of the maximum points."""
 
     limits: ExtenderLimits = msgspec.field(default_factory=ExtenderLimits)
 
     metrics: MetricsSettings | None = None
-    """Where Prometheus finds metrics; null: nowhere."""
+    """Address of the Prometheus metrics; null: none."""
 
     explained_nodes: Annotated[int, Meta(ge=1, le=1024)] = 64
-    """So many refused nodes of an answer have their own reason, the others the policy's name."""
+    """Number of refused nodes in an answer with their own reason; the others get the policy's name."""
 
     kept_decisions: Annotated[int, Meta(ge=1, le=100_000)] = 1024
-    """Of so many pods, the newest, GET /pods/NAMESPACE/NAME says what was decided."""
+    """Number of newest pods whose decision GET /pods/NAMESPACE/NAME returns."""
 
     @property
     def names(self) -> frozenset[str] | None:
-        """Names of certificates that may call, None where certificates are not asked for, or any may."""
+        """Names of certificates that may call, None if certificates are not requested or any may call."""
         if is_unix(self.listen) or self.tls is None or self.tls.client_ca is None:
             return None
         if self.callers is None:
@@ -176,7 +179,7 @@ class ExtenderSettings(Strict, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether whoever can connect over TCP may call."""
+        """True if anyone who can connect over TCP may call."""
         return not is_unix(self.listen) and self.token_file is None and self.names is None
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Pods for which a node was found that has not been heard of yet.
+"""Pods with a chosen node whose binding is not confirmed yet.
 
-A kube-scheduler binds beside its decisions: when it asks about a pod, the one before it may be on its way to a node of
-which nobody has told us. Who depends on where that one goes waits for it, for a short time.
+A kube-scheduler binds asynchronously: when it asks about a pod, the previous one may be on its way to a node that we
+have not been told. A pod that depends on where that one goes waits for it, for a short time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from controller.scheduling.extender.annotations import Wishes, is_meant
 from dataplane.clock import Clock
 
 _FORGOTTEN_NS: Final = 2_000_000_000
-"""Who is not bound by then will be asked about again."""
+"""Time after which an unbound pod is dropped; kube-scheduler will ask about it again."""
 
 
 @dataclass(slots=True)
 class Unbound:
-    """Pods that passed a filter, until they are bound; `is_known` says of a uid whether it is on a node by now."""
+    """Pods that passed a filter, until they are bound; `is_known` returns whether a uid is on a node by now."""
 
     clock: Clock
     is_known: Callable[[str], bool]
@@ -29,12 +29,12 @@ class Unbound:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self, pod: objects.Pod, wishes: Wishes) -> None:
-        """Note that a node was found for a pod."""
+        """Record that a node was found for a pod."""
         self._forget_old()
         self._pods[pod.metadata.uid] = pod, wishes, self.clock.now_ns() + _FORGOTTEN_NS
 
     def discard(self, uid: str) -> None:
-        """Note that a pod was bound, or will not be."""
+        """Record that a pod was bound, or will not be."""
         self._pods.pop(uid, None)
         self.wake()
 
@@ -42,11 +42,11 @@ class Unbound:
         return len(self._pods)
 
     def wake(self) -> None:
-        """Have those who wait look again."""
+        """Wake the waiters to check again."""
         self._changed.set()
 
     async def settled(self, pod: objects.Pod, wishes: Wishes, wait_s: float) -> bool:
-        """Wait until all that matters to a pod is on a node; return whether that is so, False after `wait_s`."""
+        """Wait until all pods that matter to a pod are on a node; return False if that takes longer than `wait_s`."""
         if not wishes.peers:
             return True
         try:
@@ -59,7 +59,7 @@ class Unbound:
         return True
 
     def _matters(self, pod: objects.Pod, wishes: Wishes) -> bool:
-        """Return whether one that is on its way is a peer of the pod, or takes bandwidth of its own."""
+        """Return whether an unbound pod is a peer of the pod, or takes bandwidth itself."""
         self._forget_old()
         return any(
             uid != pod.metadata.uid

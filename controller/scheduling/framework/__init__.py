@@ -1,6 +1,6 @@
-"""Which node a pod runs on: filters refuse nodes, scores rank the rest, all as pure functions over a snapshot.
+"""Placement of pods on nodes: filters refuse nodes, scores rank the rest, all as pure functions over a snapshot.
 
-What is decided can be explained: each refusal and each score has its reason.
+Decisions can be explained: each refusal and each score has its reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nodes as columns: what each has, and what of it is free, so that a policy looks at a thousand of them at once."""
+"""Nodes as columns of capacity and free resources, so that a policy evaluates a thousand at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NodeColumns:
-    """What nodes have; rows are nodes in order, and all their devices, those of a node side by side.
+    """Hardware of nodes; rows are nodes in order, and all their devices, those of a node side by side.
 
     A node's devices are the rows from `device_start[node]` up to `device_start[node + 1]`.
     """
@@ -48,14 +48,14 @@ class NodeColumns:
 
     @cached_property
     def device_bus_rate(self) -> Floats:
-        """The rate of each device's bus (bytes a second), 0 where nobody said."""
+        """The rate of each device's bus (bytes a second), 0 if unknown."""
         devices = [device for node in self.nodes for device in node.devices]
         rates = [0 if device.bus is None else device.bus.bytes_per_s or 0 for device in devices]
         return np.array(rates, np.float64)
 
     @cached_property
     def device_number(self) -> Ids:
-        """The number that each device has on its node."""
+        """The number of each device on its node."""
         found: Ids = np.arange(len(self.device_node)) - self.device_start[self.device_node]
         return found
 
@@ -95,7 +95,7 @@ class NodeColumns:
 
     def counted(self, devices: Flags) -> Longs:
         """Return how many of the marked devices each node has."""
-        # Sums up to each node's end less those up to its beginning: quicker than counting by node.
+        # Differences of cumulative sums are faster than counting by node.
         total = np.zeros(len(devices) + 1, np.int64)
         np.cumsum(devices, out=total[1:])
         found: Longs = total[self.device_start[1:]] - total[self.device_start[:-1]]
@@ -104,7 +104,7 @@ class NodeColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FreeColumns:
-    """What of nodes is free, and of their devices in thousandths and bytes; rows as in `NodeColumns`."""
+    """Free resources of nodes, and of their devices in thousandths and bytes; rows as in `NodeColumns`."""
 
     cpu_milli: Longs
     memory_bytes: Longs
@@ -113,7 +113,7 @@ class FreeColumns:
 
     @classmethod
     def of(cls, columns: NodeColumns, cluster: Cluster) -> FreeColumns:
-        """Return what is free of nodes beside what is held."""
+        """Return the resources of nodes that are not held."""
         found = cls(
             columns.cpu_milli.copy(),
             columns.memory_bytes.copy(),
@@ -125,13 +125,13 @@ class FreeColumns:
         return found
 
     def copy(self) -> FreeColumns:
-        """Return the same in memory of its own."""
+        """Return a copy with its own memory."""
         return FreeColumns(
             self.cpu_milli.copy(), self.memory_bytes.copy(), self.device_milli.copy(), self.device_memory_bytes.copy()
         )
 
     def sealed(self) -> FreeColumns:
-        """Return the same memory, to which nobody can write by this value."""
+        """Return the same memory as read-only columns."""
         views = [
             column.view() for column in (self.cpu_milli, self.memory_bytes, self.device_milli, self.device_memory_bytes)
         ]
@@ -140,7 +140,7 @@ class FreeColumns:
         return FreeColumns(*views)
 
     def narrowed(self, usable: Flags) -> FreeColumns:
-        """Return the same of which nothing is free of devices that are not usable."""
+        """Return the columns without free resources on devices that are not usable."""
         return FreeColumns(
             self.cpu_milli,
             self.memory_bytes,
@@ -149,7 +149,7 @@ class FreeColumns:
         )
 
     def add(self, columns: NodeColumns, node: int, shares: Shares, sign: int) -> None:
-        """Set shares of a node free (1) or not (-1), in place."""
+        """Release (1) or take (-1) shares of a node, in place."""
         self.cpu_milli[node] += sign * shares.cpu_milli
         self.memory_bytes[node] += sign * shares.memory_bytes
         for share in shares.devices:
@@ -158,7 +158,7 @@ class FreeColumns:
             self.device_memory_bytes[row] += sign * share.memory_bytes
 
     def held_of(self, columns: NodeColumns, node: int) -> Shares:
-        """Return what is held of a node."""
+        """Return the held resources of a node."""
         rows = slice(int(columns.device_start[node]), int(columns.device_start[node + 1]))
         milli = (WHOLE - self.device_milli[rows]).tolist()
         nbytes = (columns.device_memory_bytes[rows] - self.device_memory_bytes[rows]).tolist()
@@ -173,9 +173,9 @@ class FreeColumns:
         )
 
     def fewest_left(self, columns: NodeColumns, node: int, wanted: DeviceRequest) -> tuple[DeviceShare, ...]:
-        """Return the devices that `hardware.choose` gives a request for one kind: those of which the least is left.
+        """Return the devices that `hardware.choose` gives a request for one kind: those with the least left.
 
-        Empty if there are not enough.
+        Empty if there are too few.
         """
         rows = slice(int(columns.device_start[node]), int(columns.device_start[node + 1]))
         milli, nbytes = self.device_milli[rows].tolist(), self.device_memory_bytes[rows].tolist()
@@ -192,7 +192,7 @@ class FreeColumns:
         return tuple(DeviceShare(number, wanted.thousandths, wanted.memory_bytes) for number in chosen)
 
     def taking(self, columns: NodeColumns, node: int, shares: Shares) -> FreeColumns:
-        """Return what is free once these shares of a node are taken, too."""
+        """Return the free resources after these shares of a node are taken."""
         found = self.copy()
         found.add(columns, node, shares, -1)
         return found

@@ -1,4 +1,4 @@
-"""The decision about one pod: filters, scores, and which node that gives. Pure; why it is so says `explaining`."""
+"""The decision about one pod: filters, scores, and the chosen node. Pure; `explaining` gives the reasons."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from controller.scheduling.framework.values import MOST_POINTS, PendingPod
 
 NOBODY: Final = -1
 PASSES: Final = -1
-"""What stands in `Examined.refuser` of a node that no filter refuses."""
+"""Value of `Examined.refuser` for a node that no filter refuses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A pod and the number of the node that it gets, `NOBODY` if none can run it.
+    """A pod and the number of its node, `NOBODY` if none can run it.
 
-    `refused` says how many nodes each filter refused of those that the filters before it had left, `equal` how many
-    nodes had the most points: one of these was drawn, by the profile's seed and the pod's name, or the first was taken.
+    `refused` counts the nodes that each filter refused of those left by the filters before it. `equal` counts the nodes
+    with the most points: one was drawn from the profile's seed and the pod's name, or the first was taken.
     """
 
     pod: PendingPod
@@ -36,16 +36,16 @@ class Choice:
 
     @property
     def is_placed(self) -> bool:
-        """Whether a node was found."""
+        """True if a node was found."""
         return self.node != NOBODY
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examined:
-    """What the policies said of all nodes, as columns: reasons are put into words only for those that are asked about.
+    """The policies' results for all nodes, as columns: reasons are put into words only on request.
 
-    `snapshot` is what they were shown; `refuser` is the number of the filter that refuses a node, or `PASSES`; `nodes`
-    are those that pass, with `points` of each score, a row each, before its weight, and their weighted `total`.
+    `snapshot` is what they saw; `refuser` is the number of the filter that refuses a node, or `PASSES`; `nodes` are
+    those that pass, with the unweighted `points` of each score, one row per score, and their weighted `total`.
     """
 
     snapshot: Snapshot
@@ -56,9 +56,9 @@ class Examined:
 
 
 def decide(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> Choice:
-    """Return which node a pod gets: of those that all filters let pass, the one with the most points.
+    """Return the node for a pod: of those that pass all filters, the one with the most points.
 
-    Points are the sum of weight times points over scores. Raise SchedulerError for a policy that answers wrongly.
+    Points are the sum of weight times points over scores. Raise SchedulerError if a policy gives an invalid answer.
     """
     snapshot = profile.seen(pod, snapshot)
     passing, refused = filtered(profile, pod, snapshot)
@@ -76,7 +76,7 @@ def decide(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> Choice:
 
 
 def examine(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Choice, Examined]:
-    """Return what `decide` returns, and all that was said on the way there."""
+    """Return the result of `decide` with all intermediate results."""
     snapshot = profile.seen(pod, snapshot)
     refuser = np.full(len(snapshot.columns.nodes), PASSES, np.int16)
     passing, refused = filtered(profile, pod, snapshot, refuser)
@@ -104,9 +104,9 @@ def _chosen(
 def filtered(
     profile: Profile, pod: PendingPod, snapshot: Snapshot, refuser: npt.NDArray[np.int16] | None = None
 ) -> tuple[Flags, tuple[tuple[str, int], ...]]:
-    """Return which nodes all filters let pass, and how many each one refused of those that were left.
+    """Return which nodes all filters let pass, and how many of the remaining nodes each one refused.
 
-    The number of the filter that refuses a node is written into `refuser`.
+    Write the number of the filter that refuses a node into `refuser`.
     """
     passing: Flags = np.ones(len(snapshot.columns.nodes), np.bool_)
     left, refused = len(passing), []
@@ -126,10 +126,10 @@ def filtered(
 
 
 def checked_flags(one: NamedFilter, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-    """Return which nodes a filter lets pass, None for all; raise SchedulerError where it does not say it of each."""
+    """Return which nodes a filter lets pass, None for all; raise SchedulerError unless it answers for each."""
     try:
         flags = one.policy.passes(pod, snapshot)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(one.name, pod, error) from error
     if flags is None:
         return None
@@ -139,20 +139,20 @@ def checked_flags(one: NamedFilter, pod: PendingPod, snapshot: Snapshot) -> Flag
 
 
 def is_neutral(score: WeightedScore, pod: PendingPod, snapshot: Snapshot) -> bool:
-    """Return whether a score says that it gives all nodes the most points."""
+    """Return whether a score reports that all nodes get the most points."""
     says = getattr(score.policy, "is_neutral", None)
     return says is not None and bool(says(pod, snapshot))
 
 
 def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-    """Return a score's points; raise SchedulerError where they are not one for each node, 0 to `MOST_POINTS`."""
+    """Return a score's points; raise SchedulerError unless there is one for each node, 0 to `MOST_POINTS`."""
     try:
         points = score.policy.points(pod, snapshot, nodes)
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise _raised(score.name, pod, error) from error
     if not isinstance(points, np.ndarray) or points.shape != nodes.shape or points.dtype.kind not in "iu":
         raise SchedulerError(f"policy {score.name}: pod {pod.name}: it does not give an integer for each node")
-    # As unsigned numbers, negative ones are the largest: one look at all of them.
+    # As unsigned numbers, negative ones are the largest, so that one comparison covers both bounds.
     if points.astype(np.uint64, copy=False).max() > MOST_POINTS:
         wrong = points.min() if points.min() < 0 else points.max()
         raise SchedulerError(f"policy {score.name}: pod {pod.name}: {wrong} points are not 0 to {MOST_POINTS}")

@@ -1,4 +1,4 @@
-"""Which devices of a node a pod gets there."""
+"""Choice of a pod's devices on a node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.scheduling.framework.values import PendingPod
 
 
 class LeastLeft:
-    """Gives the devices of which the least is left, so that whole ones stay whole."""
+    """Chooses the devices with the least left, so that whole ones stay whole."""
 
     Settings = NoSettings
 
@@ -17,5 +17,5 @@ class LeastLeft:
         del settings
 
     def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
-        """Return what `hardware.choose` gives."""
+        """Return the choice of `hardware.choose`."""
         return snapshot.shares(node, pod.request)

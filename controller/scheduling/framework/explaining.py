@@ -1,4 +1,4 @@
-"""Why a pod gets the node that it gets: each refusal and each score, with its reason, by the same pure functions."""
+"""Explanations of a pod's node: each refusal and each score with its reason, by the same pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.scheduling.framework.values import PendingPod
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A node that a filter refuses; it is the first that does."""
+    """A node and the first filter that refuses it."""
 
     node: str
     policy: str
@@ -25,7 +25,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What one score gives a node, before its weight."""
+    """One score's unweighted points for a node."""
 
     policy: str
     weight: int
@@ -35,7 +35,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that may run the pod, and its points by score; `points` are their weighted sum."""
+    """A node that may run the pod, with its points by score; `points` is their weighted sum."""
 
     node: str
     points: int
@@ -44,9 +44,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Candidates, the one with the most points first, and refused nodes in order; not more of each than asked for.
+    """Candidates, best first, and refused nodes in order, each up to the requested number.
 
-    `refused_by` counts all refused nodes by filter; `equal` says how many candidates had as many points as `node`.
+    `refused_by` counts all refused nodes by filter; `equal` counts the candidates with as many points as `node`.
     """
 
     pod: str
@@ -60,7 +60,7 @@ class Explanation:
 
     @property
     def summary(self) -> str:
-        """Return the decision in a line."""
+        """Return the decision as one line."""
         nodes = self.passed + sum(count for _, count in self.refused_by)
         if self.node is None:
             why = ", ".join(f"{count} by {name}" for name, count in self.refused_by) or "there is no node"
@@ -73,13 +73,13 @@ class Explanation:
 def explain(
     profile: Profile, pod: PendingPod, snapshot: Snapshot, *, choice: Choice | None = None, most: int = 16
 ) -> Explanation:
-    """Return why `decide` decides as it does about a pod; the chosen node is always among the candidates."""
+    """Return the explanation of `decide` for a pod; the chosen node is always among the candidates."""
     made, examined = examine(profile, pod, snapshot)
     return explained(profile, choice or made, examined, most=most)
 
 
 def explained(profile: Profile, choice: Choice, examined: Examined, *, most: int = 16) -> Explanation:
-    """Return in words what was examined: of `most` candidates, the best first, and of as many refused nodes."""
+    """Return the explanation of results: the best `most` candidates, best first, and as many refused nodes."""
     pod, snapshot, nodes = choice.pod, examined.snapshot, examined.nodes
     order = _best(examined.total, nodes != choice.node, most)
     refused = np.flatnonzero(examined.refuser != PASSES)[:most]
@@ -96,7 +96,7 @@ def explained(profile: Profile, choice: Choice, examined: Examined, *, most: int
 
 
 def _best(total: Longs, is_other: Ids, most: int) -> Ids:
-    """Return the places of the most points, most first; the chosen one before its equals, else in order."""
+    """Return the positions of the most points, most first; the chosen one before its equals, else in order."""
     if len(total) > most:
         least = np.partition(total, len(total) - most)[len(total) - most]
         places = np.flatnonzero(total >= least)

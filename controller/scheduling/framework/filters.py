@@ -1,4 +1,4 @@
-"""The filters that are there without a plug-in."""
+"""The built-in filters."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from controller.scheduling.framework.values import Peer, PendingPod
 from dataplane.config import Strict
 
 _MOST_SAID: Final = 16_384
-"""Reasons that are kept: of the nodes that explanations name, which change little, for the requests of the day."""
+"""Number of cached reasons: for the nodes named by explanations, which change little, and a day's requests."""
 
 
 class NoSettings(Strict, frozen=True):
-    """A policy that has none."""
+    """Settings of a policy that has none."""
 
 
 class Ready:
-    """Refuses nodes that take no work: not heard of, or cordoned."""
+    """Refuses nodes that take no work: not reporting, or cordoned."""
 
     Settings = NoSettings
     is_local = True
@@ -36,7 +36,7 @@ class Ready:
         return snapshot.ready
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a filter's signature
-        """Return that it is not ready."""
+        """Return that the node is not ready."""
         return "it is not ready"
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[str]:
@@ -45,7 +45,7 @@ class Ready:
 
 
 class StatedLocation:
-    """Refuses all nodes but those that were stated: by name, by labels, by a kind of device, by a device's number."""
+    """Refuses all nodes but those that the user stated: by name, labels, kind of device or device number."""
 
     Settings = NoSettings
     is_local = True
@@ -54,14 +54,14 @@ class StatedLocation:
         del settings
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return which nodes were stated; all, if nothing was."""
+        """Return which nodes were stated; all if none were."""
         if not (pod.locations or pod.labels or pod.device_kind is not None or pod.device is not None):
             return None
         nodes = snapshot.columns.nodes
         return np.fromiter((_where(pod, node) is None for node in nodes), np.bool_, len(nodes))
 
     def devices(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return the devices of the stated number."""
+        """Return the devices with the stated number."""
         return None if pod.device is None else snapshot.columns.device_number == pod.device
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
@@ -70,7 +70,7 @@ class StatedLocation:
 
 
 def _where(pod: PendingPod, node: Node) -> str | None:
-    """Return what of the stated location a node is not, None if it is all of it."""
+    """Return the part of the stated location that a node does not match, None if it matches."""
     if pod.locations and node.name not in pod.locations:
         return f"the pod is to run on {' or '.join(pod.locations)}"
     for name, value in pod.labels:
@@ -82,7 +82,7 @@ def _where(pod: PendingPod, node: Node) -> str | None:
 
 
 def _which(pod: PendingPod, number: int, node: Node) -> str | None:
-    """Return why a device that was stated by its number is none that the pod can get, None if it may be."""
+    """Return why the pod cannot get a device that was stated by its number, None if it can."""
     if not pod.request.devices:
         return f"device {number} is stated, but the pod asks for no device"
     if number >= len(node.devices):
@@ -99,20 +99,20 @@ def _which(pod: PendingPod, number: int, node: Node) -> str | None:
 
 
 class NetworkNeed:
-    """Refuses nodes to whose peers the way is not what the pod needs: bandwidth that is free, delay, either way.
+    """Refuses nodes without the required path to the pod's peers: free bandwidth and delay, in both directions.
 
-    A pod that needs something of a network of which nothing is known is refused everywhere.
+    If the network is unknown, a pod with requirements on it is refused everywhere.
     """
 
     Settings = NoSettings
-    # Pods of which needs are stated do not come in simulations; all others pass everywhere.
+    # Simulations have no pods with network requirements; all others pass everywhere.
     is_local = True
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return from which nodes all peers that the pod needs something of are reached as it needs it."""
+        """Return the nodes that meet the pod's requirements on the paths to all of its peers."""
         needs = [peer for peer in pod.peers if peer.min_bps or peer.max_delay_ns is not None]
         if not needs:
             return None
@@ -120,12 +120,12 @@ class NetworkNeed:
         for peer in needs if snapshot.costs is not None else ():
             found &= _reached(peer, snapshot)
         if snapshot.costs is not None and sum(peer.min_bps > 0 for peer in needs) > 1:
-            # Each need is met alone; whether all are together is asked host by host.
+            # Each need is met alone; check host by host whether all are met together.
             found = carries_all(snapshot.costs, snapshot.host, needs, found)
         return found
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return which way is not as needed, and what it is like."""
+        """Return the path that does not meet the requirements, and its properties."""
         if snapshot.costs is None:
             return "nothing is known of the network"
         name = snapshot.host_name(node)
@@ -147,14 +147,14 @@ class NetworkNeed:
 
 
 def overloaded(pod: PendingPod, snapshot: Snapshot, node: int) -> str | None:
-    """Return a link whose free bandwidth all needs of a pod together exceed on a node; None where there is none."""
+    """Return a link that lacks the bandwidth for all of a pod's needs together on a node; None if there is none."""
     if snapshot.costs is None or snapshot.host[node] < 0:
         return None
     return overloaded_link(snapshot.costs, int(snapshot.host[node]), pod.peers)
 
 
 def _less(costs: CostMap) -> str:
-    """Return that more is taken into account than what was measured."""
+    """Return a note that reservations are included, beyond the measurements."""
     return ", less what bound pods have reserved" if costs.is_predicted else ""
 
 
@@ -165,7 +165,7 @@ def _said(peer: Peer) -> str:
 
 
 def _reached(peer: Peer, snapshot: Snapshot) -> Flags:
-    """Return from which nodes, and back, a peer is reached as needed; a node reaches itself however it is needed."""
+    """Return the nodes that reach a peer, and back, as required; a node always reaches itself."""
     assert snapshot.costs is not None
     hosts, pairs = snapshot.host, snapshot.costs.pairs
     row = snapshot.costs.model.host_number.get(peer.host)
@@ -180,7 +180,7 @@ def _reached(peer: Peer, snapshot: Snapshot) -> Flags:
 
 
 class DeviceModel:
-    """Refuses nodes that do not have as many devices of the kinds and models asked for, busy or not."""
+    """Refuses nodes without enough devices of the requested kinds and models, busy or not."""
 
     Settings = NoSettings
     is_local = True
@@ -189,7 +189,7 @@ class DeviceModel:
         del settings
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return which nodes have them."""
+        """Return which nodes have enough."""
         found: Flags | None = None
         for wanted in pod.request.devices:
             has = _has(snapshot, wanted)
@@ -197,7 +197,7 @@ class DeviceModel:
         return found
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return what it has too few of."""
+        """Return the missing devices."""
         return self.reasons(pod, snapshot, np.array([node]))[0]
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[str]:
@@ -210,7 +210,7 @@ class DeviceModel:
 
 
 class FitsResources:
-    """Refuses nodes on which the request does not fit beside what is held: cores, memory, thousandths of devices."""
+    """Refuses nodes where the request does not fit next to what is held: cores, memory, thousandths of devices."""
 
     Settings = NoSettings
     is_local = True
@@ -231,13 +231,13 @@ class FitsResources:
                 good &= free.device_memory_bytes >= wanted.memory_bytes
             found &= columns.counted(good) >= wanted.count
         if len(request.devices) > 1:
-            # Each part fits alone; whether all do together is asked node by node.
+            # Each part fits alone; check node by node whether all fit together.
             for node in np.flatnonzero(found).tolist():
                 found[node] = fits(columns.nodes[node], free.held_of(columns, node), request) is None
         return found
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return what is short, and how much."""
+        """Return what is short, and by how much."""
         state = (snapshot.columns, pod.device is None, *_rows_of(snapshot, node))
         known = self._said.get((pod.request, node))
         if known is not None and known[0] == state:
@@ -253,13 +253,13 @@ class FitsResources:
         columns, one = snapshot.columns, snapshot.columns.nodes[node]
         refusal = fits(one, snapshot.free.held_of(columns, node), pod.request)
         if snapshot.unnarrowed is not None and pod.device is None:
-            # What is missing even with the devices that are kept from the pod is said first.
+            # Report first what is missing even with the devices that are kept from the pod.
             refusal = fits(one, snapshot.unnarrowed.held_of(columns, node), pod.request) or refusal
         return "it fits" if refusal is None else "; ".join(map(str, refusal.missing))
 
 
 def _rows_of(snapshot: Snapshot, node: int) -> tuple[object, ...]:
-    """Return all that a node's refusal depends on beside the request, in a form that is soon compared."""
+    """Return what a node's refusal depends on apart from the request, in a form that is fast to compare."""
     rows = slice(*snapshot.columns.device_start[node : node + 2].tolist())
     found: list[object] = []
     for free in (snapshot.free, snapshot.unnarrowed):

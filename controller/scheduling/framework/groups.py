@@ -1,4 +1,4 @@
-"""Groups of pods that are placed whole or not at all."""
+"""Groups of pods that are placed as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from controller.scheduling.framework.snapshot import Snapshot
 from controller.scheduling.framework.values import PendingPod
 
 MOST_ORDERS: Final = 8
-"""So many orders of its pods are tried before a group is refused."""
+"""Number of pod orders to try before a group is refused."""
 
 
 def place_group(
     profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot, *, least: int | None = None
 ) -> GroupChoice:
-    """Decide about pods one after the other, each with what those before it took, and place `least` of them or none.
+    """Decide about pods one after the other, each after what those before it took; place `least` of them or none.
 
-    `least` is all of them unless given. Where there cannot be room for so many, no policy is asked, and there are no
-    choices. Where one finds no place after others have chosen theirs, other orders are tried: those that ask for most
-    first, and then each time the one that found none before all others. Of a group that needs something of the network
-    places are searched for instead, as no order may find those that there are (`search_group`). What is refused then is
-    what the group's own order refuses.
+    `least` defaults to all of them. If there cannot be room for that many, no policy is called and there are no
+    choices. If a pod does not fit after others have chosen, other orders are tried: the largest requests first, and
+    then each time the pod that did not fit before all others. Groups with network requirements are placed by a search
+    instead, because no order may find an existing placement (`search_group`). The reported refusal is that of the
+    group's own order.
     """
     needed = len(pods) if least is None else least
     if room_for(snapshot, pods) < needed:
@@ -48,7 +48,7 @@ def place_group(
         if found.is_placed:
             return _in_order(found, order)
         if not blocked:
-            break  # what comes first finds no place: no order will help it
+            break  # the first pod does not fit: no order will help
         order.insert(0, order.pop(blocked))
     return first
 
@@ -56,7 +56,7 @@ def place_group(
 def _placed(
     profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot, needed: int
 ) -> tuple[GroupChoice, int | None]:
-    """Place pods in this order; return the first that finds no place, too, by its number."""
+    """Place pods in this order; also return the number of the first one that does not fit."""
     choices: list[Choice] = []
     shares: list[Shares] = []
     blocked: int | None = None
@@ -86,7 +86,7 @@ def _size(pod: PendingPod, snapshot: Snapshot) -> tuple[int, int, int, int]:
 
 
 def _in_order(found: GroupChoice, order: Sequence[int]) -> GroupChoice:
-    """Return what another order gave in the group's own."""
+    """Return the result of another order in the group's own order."""
     at = {place: number for number, place in enumerate(order[: len(found.choices)])}
     shares = iter(found.shares)
     by = {place: next(shares) for place, choice in zip(order, found.choices, strict=False) if choice.is_placed}
@@ -99,7 +99,7 @@ def _in_order(found: GroupChoice, order: Sequence[int]) -> GroupChoice:
 
 
 def room_for(snapshot: Snapshot, pods: Sequence[PendingPod]) -> int:
-    """Return at most how many of the pods there is room for, by what the least of them asks for of each resource."""
+    """Return an upper bound of the pods that fit, from the smallest request for each resource."""
     free, most = snapshot.free, np.full(len(snapshot.columns.nodes), len(pods), np.int64)
     if cpu_milli := min((pod.request.cpu_milli for pod in pods), default=0):
         most = np.minimum(most, free.cpu_milli // cpu_milli)

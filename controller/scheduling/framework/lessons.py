@@ -1,7 +1,7 @@
-"""What came of decisions, as a scheduler that serves tells it to policies that learn; nobody else does.
+"""Outcomes of decisions, which only a serving scheduler reports to learning policies.
 
-A decision has a key, under which it is told what came of it. `open`, `save` and `close` may take their time and are
-called from other threads, one at a time; the others never wait.
+Each decision has a key that identifies it when its outcome is reported. `open`, `save` and `close` may block and are
+called from other threads, one at a time; the other methods must not block.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from controller.scheduling.framework.values import PendingPod
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a decision: nanoseconds from the request to the start, and to the end; None for what never was.
+    """Outcome of a decision: nanoseconds from the request to the start, and to the end; None if it never happened.
 
-    `utilisation` is the share of all cores, or units, that what runs holds at the start.
+    `utilisation` is the share of all cores, or units, that running work holds at the start.
     """
 
     latency_ns: int | None
     utilisation: float
     response_ns: int | None = None
-    """None, too, where the policy does not wait for ends."""
+    """Also None if the policy does not wait for ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a policy that learns stands, in figures that count from its opening.
+    """State of a learning policy; figures count from its opening.
 
-    `decisions` are by who chose ("network", "exploration", "fallback", or "others" in shadow), `unanswered` those that
-    are not by the network's highest value, by the reason. Of `compared` decisions, those with a choice and with values,
-    `agreed` took the network's first choice, and `regret` sums what the others were worth less by its own values.
-    `experiences` are by what became of them, `waiting` those that are not over.
+    `decisions` are by who chose ("network", "exploration", "fallback", or "others" in shadow), `unanswered` those not
+    made by the network's highest value, by reason. Of `compared` decisions, those with a choice and with values,
+    `agreed` took the network's first choice, and `regret` sums the shortfall of the others by its own values.
+    `experiences` are by their fate; `waiting` counts those in progress.
     """
 
     version: int
@@ -48,53 +48,53 @@ class Standing:
     experiences: Mapping[str, int]
     waiting: int
     training: Mapping[str, float] = field(default_factory=dict)
-    """Figures of training by name: steps, loss, and whatever else it tells."""
+    """Figures of training by name: steps, loss, and any others."""
     problem: str = ""
-    """What went wrong last: with training, which may be going on again, or with writing what was learned."""
+    """The last error: in training, which may have resumed, or in saving what was learned."""
 
 
 class Learns(Protocol):
-    """A policy that learns, once it is opened; `is_learning` says whether it is to be."""
+    """A policy that learns once it is opened; `is_learning` tells whether it should be."""
 
     @property
     def is_learning(self) -> bool:
-        """Whether it wants to be told what comes of decisions."""
+        """True if it wants to receive outcomes of decisions."""
         ...
 
     @property
     def save_every_s(self) -> float:
-        """How often it is to be saved."""
+        """Interval between saves."""
         ...
 
     @property
     def longest_start_s(self) -> float:
-        """What has not started after so long counts as never started."""
+        """A subject that has not started after this long counts as never started."""
         ...
 
     @property
     def awaits_end(self) -> bool:
-        """Whether what is to be learned is known at the end only, not at the start."""
+        """True if the policy learns from the end, not from the start."""
         ...
 
     @property
     def standing(self) -> Standing:
-        """How it stands."""
+        """Its current state."""
         ...
 
     def open(self) -> None:
-        """Begin to learn; raise SchedulerError, in one line, where that cannot be."""
+        """Begin to learn; raise SchedulerError, in one line, if that is impossible."""
         ...
 
     def came(self, key: str, outcome: Outcome | None) -> None:
-        """Take what came of a decision; None: nothing that says anything about it."""
+        """Take the outcome of a decision; None if it says nothing about the decision."""
         ...
 
     def save(self) -> None:
-        """Keep what was learned; raise SchedulerError where that cannot be."""
+        """Save what was learned; raise SchedulerError if that is impossible."""
         ...
 
     def close(self) -> None:
-        """Save, and end learning; the policy goes on deciding by what it has."""
+        """Save and stop learning; the policy keeps deciding with what it has."""
         ...
 
 
@@ -103,5 +103,5 @@ class LearnsOfPods(Learns, Protocol):
     """A score of pods that learns."""
 
     def decided(self, key: str, pod: PendingPod, snapshot: Snapshot, nodes: Ids, node: int) -> None:
-        """Take note that a pod got one of the `nodes` that were possible, by the snapshot that policies were shown."""
+        """Record that a pod got one of the possible `nodes`, with the snapshot that policies saw."""
         ...

@@ -1,4 +1,4 @@
-"""Policies by name: entry points of installed packages, this one's own among them (pyproject.toml)."""
+"""Policies by name: entry points of installed packages, including this one's (pyproject.toml)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from controller.common.errors import SchedulerError
 LOGGER: Final = logging.getLogger(__name__)
 
 OF_PODS: Final = "millrace.policies.pods"
-"""Group of entry points of policies that rank nodes for pods; an entry's name is the policy's, its object the class."""
+"""Entry-point group of policies that rank nodes for pods; an entry's name is the policy's, its object the class."""
 OF_TASKS: Final = "millrace.policies.tasks"
-"""Group of those that rank units of centres for tasks."""
+"""Entry-point group of policies that rank units of centres for tasks."""
 _OF_EITHER: Final = "millrace.schedulers.policies"
-"""Group of before 0.3, whose policies may be of pods or of tasks."""
+"""Entry-point group before 0.3, whose policies may be for pods or for tasks."""
 
 
 def make_policy(
     name: str, settings: Mapping[str, object], methods: tuple[str, ...], *, is_of_tasks: bool = False
 ) -> Any:  # noqa: ANN401 - a policy
-    """Return a policy of pods, or of tasks, that has these methods, made with its settings.
+    """Return a policy of pods, or of tasks, that has these methods, constructed with its settings.
 
-    Raise SchedulerError, in one line, for a name that nothing has, a plug-in that does not load or lacks something, and
-    settings that it does not take.
+    Raise SchedulerError, in one line, for an unknown name, a plug-in that does not load or lacks something, and invalid
+    settings.
     """
     made_by = _load(name, *((OF_TASKS, OF_PODS) if is_of_tasks else (OF_PODS, OF_TASKS)))
     kind = getattr(made_by, "Settings", None)
@@ -39,7 +39,7 @@ def make_policy(
         made = made_by(msgspec.convert(dict(settings), kind))
     except msgspec.ValidationError as error:
         raise SchedulerError(f"policy {name}: settings: {error}") from None
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise SchedulerError(f"policy {name}: it cannot be made: {_line(error)}") from error
     if missing := [method for method in methods if not hasattr(made, method)]:
         raise SchedulerError(f"policy {name}: it has no {', '.join(missing)}, so it cannot stand here")
@@ -52,7 +52,7 @@ def known_policies() -> tuple[str, ...]:
 
 
 def _load(name: str, group: str, other: str) -> Callable[..., Any]:
-    """Return the class that a group has under a name; `other` is the group of the other subject."""
+    """Return the class registered under a name in a group; `other` is the group of the other subject."""
     found = [entry for entry in _entries(group) if entry.name == name]
     old = [entry for entry in _entries(_OF_EITHER) if entry.name == name]
     if not found + old:
@@ -69,7 +69,7 @@ def _load(name: str, group: str, other: str) -> Callable[..., Any]:
         _warn(entry)
     try:
         loaded: Callable[..., Any] = entry.load()
-    except Exception as error:  # a plug-in may raise what it likes
+    except Exception as error:  # a plug-in may raise anything
         raise SchedulerError(f"policy {name}: {entry.value} does not load: {_line(error)}") from error
     return loaded
 
@@ -79,8 +79,8 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
 
 
 @cache
-def _entries_on(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - it is what is looked through
-    """Return the entry points of a group; looking through all installed packages takes some 20 ms."""
+def _entries_on(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - the searched state
+    """Return the entry points of a group; a scan of all installed packages takes some 20 ms."""
     return tuple(entry_points(group=group))
 
 

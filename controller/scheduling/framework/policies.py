@@ -1,17 +1,17 @@
-"""What a policy is: a filter, which refuses nodes, a score, which ranks the others, or a choice of devices on a node.
+"""Policies: filters, which refuse nodes, scores, which rank the others, and choices of devices on a node.
 
-A policy is a class with `Settings`, a `dataplane.config.Strict` of its own, and is made with one. It may keep what can
-be computed from its settings, and nothing of what it was asked but what gives the same answer sooner: the same pod and
-snapshot give the same answer, whatever was asked before.
+A policy is a class with its own `Settings`, a `dataplane.config.Strict`, and is constructed with one. It may keep what
+can be computed from its settings, and cache answers: the same pod and snapshot always give the same answer, regardless
+of earlier calls.
 
-A filter may have `devices(pod, snapshot)`, too: which devices, in the rows of `NodeColumns`, the pod may get of nodes
-that pass, None for all. Policies are shown a snapshot in which nothing is free of the others. One that goes by measured
-loads has `lets_in(before, now)`: whether a device whose load was the one and is the other is given to pods that did not
-get it, so that these are looked at again. Either kind may have a
-method for many reasons at once, where that is cheaper: `reasons(pod, snapshot, nodes)` of a filter, and
-`reasons(pod, snapshot, nodes, points)` of a score, whose points are given back to it. A score may have
-`is_neutral(pod, snapshot)`: whether it gives all nodes `MOST_POINTS`, so that it need not be asked for them; and
-`operator_devices(pod, snapshot, node)`: where the operators of a pod on a node are to run, which its programs are told.
+A filter may also have `devices(pod, snapshot)`: the devices, in the rows of `NodeColumns`, that the pod may get on
+nodes that pass, None for all. Policies see a snapshot in which nothing is free on the other devices. A filter that uses
+measured loads has `lets_in(before, now)`: whether the change of a device's load lets in pods that it kept off before,
+so that these are decided again. Both filters and scores may return many reasons at once, if that is cheaper:
+`reasons(pod, snapshot, nodes)` of a filter, and `reasons(pod, snapshot, nodes, points)` of a score, which gets its
+points back. A score may have `is_neutral(pod, snapshot)`: whether it gives all nodes `MOST_POINTS`, so that it need not
+be called; and `operator_devices(pod, snapshot, node)`: the devices for the operators of a pod on a node, which its
+programs are told.
 
 ```python
 class Quiet:
@@ -47,14 +47,14 @@ class Filter(Protocol):
     """Refuses nodes."""
 
     is_local: bool
-    """Whether what it says of a node depends on what that node has and what of it is free, and on nothing else."""
+    """True if its answer for a node depends only on that node's hardware and free resources."""
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return for each node whether it may run the pod, None if all may."""
+        """Return whether each node may run the pod, None if all may."""
         ...
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return why a node is refused; it is asked only about nodes that are."""
+        """Return why a node is refused; called only for refused nodes."""
         ...
 
 
@@ -66,7 +66,7 @@ class Score(Protocol):
         ...
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return what a node's points are from."""
+        """Return the basis of a node's points."""
         ...
 
 
@@ -74,5 +74,5 @@ class DeviceChoice(Protocol):
     """Chooses devices."""
 
     def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
-        """Return what a pod gets of a node on which it fits; raise HardwareError where it does not."""
+        """Return the shares of a pod on a node where it fits; raise HardwareError if it does not."""
         ...

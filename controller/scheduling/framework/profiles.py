@@ -26,7 +26,7 @@ _LEAST_LEFT: Final = LeastLeft(NoSettings())
 
 
 class PolicySettings(Strict, frozen=True):
-    """A policy by name, with settings of its own; `weight` counts for scores."""
+    """A policy by name, with its own settings; `weight` counts for scores."""
 
     policy: str
     weight: int = 1
@@ -34,9 +34,9 @@ class PolicySettings(Strict, frozen=True):
 
 
 class Ties(StrEnum):
-    """Which of several nodes with the most points is taken: one drawn by the seed, or the first in order.
+    """Tie-breaking between nodes with the most points: draw one by the seed, or take the first in order.
 
-    Packed: the first for pods that ask for devices, so that several stay free on one node, and drawn for all others.
+    Packed: the first for pods that ask for devices, so that several stay free on one node; drawn for all others.
     """
 
     DRAWN = "drawn"
@@ -45,7 +45,7 @@ class Ties(StrEnum):
 
 
 class ProfileSettings(Strict, frozen=True):
-    """A way to decide: `filters` one after the other, then the weighted sum of `scores`; `seed` breaks ties.
+    """A way to decide: `filters` in order, then the weighted sum of `scores`; `seed` breaks ties.
 
     `devices` chooses the devices of the node.
     """
@@ -72,8 +72,7 @@ class ProfileSettings(Strict, frozen=True):
 ACCELERATED: Final = ProfileSettings(
     name="accelerated", scores=(*ProfileSettings().scores, PolicySettings(policy="operator-devices", weight=4))
 )
-"""As the default, and operators of pods choose devices: their programs are told, and nodes where they gain count more.
-"""
+"""As the default, but pods' operators are assigned to devices: programs are told; nodes where they gain count more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class WeightedScore:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile whose policies are made."""
+    """A profile with its policies constructed."""
 
     name: str
     filters: tuple[NamedFilter, ...]
@@ -106,7 +105,7 @@ class Profile:
 
     @classmethod
     def of(cls, settings: ProfileSettings) -> Profile:
-        """Return the profile that settings ask for; raise SchedulerError, naming it, for what cannot be."""
+        """Return the profile for settings; raise SchedulerError, naming it, for invalid ones."""
         try:
             filters = tuple(NamedFilter(one.policy, _filter(one)) for one in settings.filters)
             scores = tuple(WeightedScore(one.policy, one.weight, _score(one)) for one in settings.scores)
@@ -117,19 +116,19 @@ class Profile:
 
     @property
     def is_local(self) -> bool:
-        """Whether each node's refusal depends on that node alone."""
+        """True if each node's refusal depends on that node alone."""
         return all(one.policy.is_local for one in self.filters)
 
     def is_drawn(self, pod: PendingPod) -> bool:
-        """Return whether a pod gets any of several nodes with the most points, not the first of them."""
+        """Return whether ties for a pod are broken by a draw, not by order."""
         return self.ties is Ties.DRAWN or (self.ties is Ties.PACKED and not pod.request.devices)
 
     def lets_in(self, before: float, now: float) -> bool:
-        """Return whether a filter gives pods a device that is as busy as now, and did not when it was as before."""
+        """Return whether a filter lets pods use a device at its load now, and did not at the load before."""
         return any(one.policy.lets_in(before, now) for one in self.filters if hasattr(one.policy, "lets_in"))
 
     def seen(self, pod: PendingPod, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot that policies are shown: nothing is free of devices that a filter keeps from the pod."""
+        """Return the snapshot that policies see: nothing is free on devices that a filter keeps from the pod."""
         usable: Flags | None = None
         for one in self.filters:
             devices = getattr(one.policy, "devices", None)
@@ -138,20 +137,20 @@ class Profile:
         return snapshot if usable is None or bool(usable.all()) else snapshot.narrowed(usable)
 
     def operator_devices(self, pod: PendingPod, snapshot: Snapshot, node: int) -> tuple[OperatorDevice, ...]:
-        """Return where a pod's operators are to run on a node, as the first score that says so has it; () for nothing.
+        """Return the devices for a pod's operators on a node from the first score that assigns any; () if none does.
 
-        Raise SchedulerError for a policy that answers wrongly.
+        Raise SchedulerError if a policy gives an invalid answer.
         """
         score = next((one for one in self.scores if hasattr(one.policy, "operator_devices")), None)
         if score is None or not pod.operators:
             return ()
         try:
             found: tuple[OperatorDevice, ...] = tuple(
-                getattr(score.policy, "operator_devices")(pod, snapshot, node)  # noqa: B009 - no score has to have it
+                getattr(score.policy, "operator_devices")(pod, snapshot, node)  # noqa: B009 - optional for scores
             )
             kinds = (wanted.kind for wanted in pod.request.devices)
             problem = problem_of(found, (one.name for one in pod.operators), kinds)
-        except Exception as error:  # a plug-in may raise what it likes
+        except Exception as error:  # a plug-in may raise anything
             said = " ".join(f"{type(error).__name__}: {error}".split())
             raise SchedulerError(f"policy {score.name}: pod {pod.name}: it failed: {said}") from error
         if problem:
@@ -159,14 +158,14 @@ class Profile:
         return found
 
     def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
-        """Return what a pod gets of a node on which it fits; raise HardwareError where it does not."""
+        """Return the shares of a pod on a node where it fits; raise HardwareError if it does not."""
         if not pod.request.devices:
             return Shares(pod.request.cpu_milli, pod.request.memory_bytes)
         return self.devices.shares(pod, self.seen(pod, snapshot), node)
 
 
 def profiles_of(settings: Sequence[ProfileSettings]) -> dict[str, Profile]:
-    """Return profiles by name; raise SchedulerError for a name that stands twice."""
+    """Return profiles by name; raise SchedulerError for a duplicate name."""
     found: dict[str, Profile] = {}
     for one in settings:
         if one.name in found:

@@ -1,7 +1,7 @@
-"""Bandwidth that a pod needs to its peers, all at a time: what is added to links, and which of them cannot carry it.
+"""Bandwidth that a pod needs to all of its peers at once: the load added to links, and the links that cannot carry it.
 
-A flow takes one of several paths by a hash that nobody here knows, so its rate counts on all of them: what is promised
-holds wherever it goes.
+A flow takes one of several paths by a hash unknown to the scheduler, so its rate counts on all of them: the promise
+holds whichever path it takes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Rows = npt.NDArray[np.intp]
 
 
 def loads_of(host: str, peers: Iterable[Peer]) -> tuple[Load, ...]:
-    """Return what a pod on a host needs, as load: its peers' bandwidth, there and back."""
+    """Return a pod's needs on a host as load: its peers' bandwidth, in both directions."""
     return tuple(
         Load(src, dst, peer.min_bps)
         for peer in peers
@@ -30,9 +30,9 @@ def loads_of(host: str, peers: Iterable[Peer]) -> tuple[Load, ...]:
 
 
 def carries_all(costs: CostMap, hosts: Ids, peers: Sequence[Peer], asked: Flags) -> Flags:
-    """Return from which of the hosts asked about, by number, all peers get their bandwidth at the same time.
+    """Return which of the candidate hosts, by number, give all peers their bandwidth at the same time.
 
-    One by one they may: together they share links, a host's own to begin with.
+    Each peer alone may get it while all together do not: they share links, starting with the host's own.
     """
     known: dict[int, bool] = {}
     found = asked.copy()
@@ -45,11 +45,11 @@ def carries_all(costs: CostMap, hosts: Ids, peers: Sequence[Peer], asked: Flags)
 
 
 def overloaded_link(costs: CostMap, host: int, peers: Sequence[Peer]) -> str | None:
-    """Return a link that cannot carry what a pod on a host, by number, needs to all of its peers; None if all can."""
+    """Return a link that cannot carry all of a pod's needs on a host, by number; None if all links can."""
     rows = _overloaded(costs, host, peers)
     if not len(rows):
         return None
-    row, model = int(rows[-1]), costs.model  # hosts' own links come last, and are the plainest to read
+    row, model = int(rows[-1]), costs.model  # hosts' own links come last and are the easiest to read
     if row < model.inner.stop:
         return str(model.table.links[row])
     up = row < model.up.stop
@@ -68,11 +68,11 @@ def _overloaded(costs: CostMap, host: int, peers: Sequence[Peer]) -> Rows:
 
 
 _ways: tuple[Routing, dict[tuple[int, int], Rows]] | None = None
-"""The links of pairs of hosts, by the routing that was asked about last."""
+"""The links of pairs of hosts, for the last routing used."""
 
 
 def _rows(costs: CostMap, src: int, dst: int) -> Rows:
-    """Return all links that a flow between two hosts may take, its hosts' own ones too."""
+    """Return all links that a flow between two hosts may take, including the hosts' own."""
     global _ways  # noqa: PLW0603 - a cache, replaced whole
     if _ways is None or _ways[0] is not costs.routing:
         _ways = costs.routing, {}

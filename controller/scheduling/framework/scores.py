@@ -1,4 +1,4 @@
-"""The scores that are there without a plug-in."""
+"""The built-in scores."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NS_PER_BYTE_AT_1_BPS = 8e9
 
 
 class LeastUsed:
-    """Prefers nodes of which the most is free once the pod is there: load is spread."""
+    """Prefers nodes with the most left once the pod is there: spreads load."""
 
     class Settings(Strict, frozen=True):
-        """Whether pods that ask for devices are left alone: spread over nodes, they leave no several free on one."""
+        """Set to skip pods that ask for devices: spreading them over nodes leaves no node with several free devices."""
 
         but_for_devices: bool = False
 
@@ -28,11 +28,11 @@ class LeastUsed:
         self.settings = settings
 
     def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:  # noqa: ARG002 - a score's signature
-        """Return whether the pod is left alone."""
+        """Return whether the pod is skipped."""
         return self.settings.but_for_devices and bool(pod.request.devices)
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return the mean free share, in thousandths, of those of cores, memory and devices that the pod asks for."""
+        """Return the mean free share, in thousandths, of the cores, memory and devices that the pod asks for."""
         if self.is_neutral(pod, snapshot):
             return np.full(len(nodes), MOST_POINTS, np.int64)
         return _free_milli(pod, snapshot, nodes)
@@ -42,14 +42,14 @@ class LeastUsed:
         return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:
-        """Return the free shares: they are the points."""
+        """Return the free shares, which are the points."""
         if self.is_neutral(pod, snapshot):
             return ["it counts for pods without devices"] * len(nodes)
         return [f"{one / 10:.1f} % of it stay free" for one in points.tolist()]
 
 
 class MostUsed:
-    """Prefers nodes of which the least is free once the pod is there (bin packing): whole nodes stay free."""
+    """Prefers nodes with the least left once the pod is there (bin packing): whole nodes stay free."""
 
     Settings = NoSettings
 
@@ -57,7 +57,7 @@ class MostUsed:
         del settings
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return what `LeastUsed` does not."""
+        """Return the complement of `LeastUsed`."""
         return MOST_POINTS - _free_milli(pod, snapshot, nodes)
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
@@ -65,7 +65,7 @@ class MostUsed:
         return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
-        """Return the used shares: they are the points."""
+        """Return the used shares, which are the points."""
         return [f"{one / 10:.1f} % of it would be used" for one in points.tolist()]
 
 
@@ -78,11 +78,11 @@ class Spread:
         del settings
 
     def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
-        """Return whether no pod of the group is anywhere."""
+        """Return whether no pod of the group is placed."""
         return not (pod.group and snapshot.groups.get(pod.group))
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return `MOST_POINTS` over 1 and the group's pods there."""
+        """Return `MOST_POINTS` over 1 plus the group's pods there."""
         counts = snapshot.groups.get(pod.group, {}) if pod.group else {}
         found = np.zeros(len(snapshot.columns.nodes), np.int64)
         for node, count in counts.items():
@@ -107,7 +107,7 @@ class NetworkCost:
     """Prefers nodes that get the bytes of the pod's peers soonest, by the cost map: delay and free bandwidth."""
 
     class Settings(Strict, frozen=True):
-        """What a peer that does not say how much counts for."""
+        """Bytes assumed for a peer that does not state them."""
 
         default_bytes: int = 1 << 20
 
@@ -115,7 +115,7 @@ class NetworkCost:
         self.settings = settings
 
     def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
-        """Return whether there are no peers, or nothing is known of the network."""
+        """Return whether there are no peers, or nothing is known about the network."""
         return not pod.peers or snapshot.costs is None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
@@ -130,7 +130,7 @@ class NetworkCost:
         return points
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return what lies between each peer and the node, and whether it was measured."""
+        """Return the path between each peer and the node, and whether it was measured."""
         if snapshot.costs is None:
             return "nothing is known of the network"
         if not pod.peers:
@@ -138,7 +138,7 @@ class NetworkCost:
         return "; ".join(self._between(peer, snapshot, node) for peer in pod.peers)
 
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
-        """Return the reasons for several nodes: without peers, or without figures, one is that of all."""
+        """Return the reasons for several nodes; without peers or figures, they share one reason."""
         if self.is_neutral(pod, snapshot):
             return [self.reason(pod, snapshot, 0)] * len(nodes)
         return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
@@ -177,7 +177,7 @@ class NetworkCost:
 
 
 def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-    """Return what stays free of nodes with the pod, in thousandths: the mean over what it asks for."""
+    """Return the free share of nodes with the pod, in thousandths: the mean over what it asks for."""
     request, columns, free = pod.request, snapshot.columns, snapshot.free
     parts = []
     if request.cpu_milli or not (request.memory_bytes or request.devices):
@@ -195,7 +195,7 @@ def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
 
 
 def _milli(part: Longs, whole: Longs) -> Longs:
-    """Return parts of wholes in thousandths, 0 to 1000; of nothing, all is free."""
+    """Return parts of wholes in thousandths, 0 to 1000; if the whole is nothing, all of it is free."""
     found: Longs = np.maximum(part, 0) * MOST_POINTS // np.maximum(whole, 1)
     found[whole == 0] = MOST_POINTS
     return np.minimum(found, MOST_POINTS)

@@ -1,9 +1,9 @@
-"""Places for a group whose pods need something of the network, where one after the other does not find them.
+"""Search for a placement of a group with network requirements, when placing pods one after the other fails.
 
-Bandwidth is what pods of a group contend for: the first may take links that only a later one cannot do without.
-So the pod that has the fewest nodes left comes first, each of the others must have one left after every step, and steps
-that lead nowhere are taken back: depth first, with forward checking and the fewest remaining values, as constraint
-satisfaction has it (Haralick and Elliott, 1980).
+Pods of a group compete for bandwidth: the first may take links that a later one cannot do without. So the pod with the
+fewest nodes left comes first, every other pod must have one left after each step, and dead ends are undone: depth
+first, with forward checking and the fewest remaining values, as in constraint satisfaction (Haralick and Elliott,
+1980).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from controller.scheduling.framework.values import Mate, Peer, PendingPod
 
 _STEPS: Final = 512
 _NODES: Final = 16
-"""So many steps on so many nodes, fewer on more of them, but some: a step looks at all nodes for each pod."""
+"""Number of nodes with the full number of steps; more nodes get fewer, as a step looks at all nodes for each pod."""
 _FEWEST_STEPS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class GroupChoice:
-    """What each pod of a group gets, in the group's order; if not all were placed, nothing is to be bound.
+    """The results of a group's pods, in the group's order; unless all were placed, nothing should be bound.
 
-    `shares` are beside `choices`, one for each that was placed.
+    `shares` parallels `choices`, with one entry for each placed pod.
     """
 
     choices: tuple[Choice, ...]
@@ -46,9 +46,9 @@ class _Placed:
 
 
 def with_mates(pod: PendingPod, group: Sequence[PendingPod], hosts: Mapping[str, str]) -> PendingPod:
-    """Return a pod whose mates are peers where they were placed; who names the pod as a mate is one, too.
+    """Return a pod with its placed mates as peers; a pod that names this one as a mate is a peer, too.
 
-    `hosts` are those of the members that have a place; the others are no peers yet.
+    `hosts` are those of the placed members; the others are no peers yet.
     """
     own = [mate.at(hosts[mate.pod]) for mate in pod.mates if mate.pod in hosts]
     theirs = [
@@ -62,7 +62,7 @@ def with_mates(pod: PendingPod, group: Sequence[PendingPod], hosts: Mapping[str,
 
 
 def has_needs(pods: Sequence[PendingPod]) -> bool:
-    """Return whether any of these pods needs something of the network."""
+    """Return whether any of these pods has network requirements."""
     ways: list[Peer | Mate] = []
     for pod in pods:
         ways += [*pod.peers, *pod.mates]
@@ -70,7 +70,7 @@ def has_needs(pods: Sequence[PendingPod]) -> bool:
 
 
 def search_group(profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot) -> GroupChoice | None:
-    """Return places for all pods of a group, None where none were found within the steps that are allowed."""
+    """Return a placement of all pods of a group, None if none was found within the allowed steps."""
     search = _Search(profile, pods, max(_STEPS * _NODES // max(len(snapshot.columns.nodes), _NODES), _FEWEST_STEPS))
     if (found := search.placed(tuple(pods), {}, snapshot)) is None:
         return None
@@ -87,7 +87,7 @@ class _Search:
     def placed(
         self, left: tuple[PendingPod, ...], hosts: dict[str, str], snapshot: Snapshot
     ) -> dict[str, _Placed] | None:
-        """Return places for those that are left, None where there are none, or no steps any more."""
+        """Return a placement of the remaining pods, None if there is none or the steps are used up."""
         if not left:
             return {}
         options = []
@@ -111,7 +111,7 @@ class _Search:
         return None
 
     def _ranked(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[tuple[int, int]]:
-        """Return nodes and their points, the best first."""
+        """Return nodes and their points, best first."""
         seen, total = self.profile.seen(pod, snapshot), np.zeros(len(nodes), np.int64)
         for score in self.profile.scores:
             total += score.weight * checked_points(score, pod, seen, nodes)

@@ -1,4 +1,4 @@
-"""The state of a cluster that a decision is made by."""
+"""The cluster state behind a decision."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from controller.scheduling.framework.workload import Workload
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Nodes, what of them is free, which take work, what lies between them, and which groups' pods are where.
+    """Nodes, their free resources, which are ready, the network between them, and the placed pods of groups.
 
-    `ready` is by node; `groups` say how many pods of a group each node (by number) has. Without `costs` nothing is
-    known of the network. `host_names` are the topology's hosts that the nodes are on, in their order; without them a
-    node is the host of its name. `device_busy` is each device's measured load, 0 to 1, NaN where nobody measures it;
-    `images` says which nodes have an image, and its bytes; `workload` what pods ask for in general. It belongs to one
-    moment: who made it from books that change takes a new one for the next.
+    `ready` is by node; `groups` count a group's pods on each node (by number). Without `costs` the network is unknown.
+    `host_names` are the nodes' hosts in the topology, in their order; without them a node's host has the node's name.
+    `device_busy` is each device's measured load, 0 to 1, NaN if not measured; `images` gives the nodes with an image,
+    and its bytes; `workload` the general distribution of requests. A snapshot is valid for one moment: if it was made
+    from books that change, take a new one for the next decision.
     """
 
     columns: NodeColumns
@@ -37,36 +37,36 @@ class Snapshot:
     images: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     workload: Workload | None = None
     unnarrowed: FreeColumns | None = None
-    """What is free of all devices, where `free` is shown without those that a pod may not get."""
+    """Free resources of all devices, when `free` hides those that a pod may not get."""
     pods: Ids | None = None
-    """How many pods hold something of each node, None where nobody counts them."""
+    """Number of pods that hold shares of each node, None if unknown."""
     starting: Ids | None = None
-    """How many of these have not started yet."""
+    """Number of these that have not started yet."""
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostMap | None = None, *, not_ready: frozenset[str] = frozenset()) -> Snapshot:
-        """Return the snapshot of a cluster; all its nodes are ready but those named."""
+        """Return the snapshot of a cluster; all its nodes are ready except those named."""
         columns = NodeColumns.of(tuple(cluster.nodes.values()))
         ready = np.array([name not in not_ready for name in columns.names], np.bool_)
         return cls(columns, FreeColumns.of(columns, cluster), ready, costs)
 
     @cached_property
     def host(self) -> Ids:
-        """The number in the cost map of each node's host, -1 for one that it does not have."""
+        """The number of each node's host in the cost map, -1 if it has none."""
         known = {} if self.costs is None else self.costs.model.host_number
         return np.array([known.get(name, -1) for name in self.host_names or self.columns.names], np.int64)
 
     def keep_hosts(self, before: Snapshot) -> None:
-        """Take over the hosts' numbers that an earlier snapshot of the same nodes and costs has worked out."""
+        """Reuse the host numbers of an earlier snapshot of the same nodes and costs."""
         if "host" in before.__dict__:
             self.__dict__["host"] = before.host
 
     def host_name(self, node: int) -> str:
-        """Return the name that a node's host has in the topology."""
+        """Return the name of a node's host in the topology."""
         return (self.host_names or self.columns.names)[node]
 
     def shares(self, node: int, request: Request) -> Shares:
-        """Return the shares that a request gets of a node; raise HardwareError where it does not fit."""
+        """Return the shares of a node for a request; raise HardwareError if it does not fit."""
         if not request.devices:
             return Shares(request.cpu_milli, request.memory_bytes)
         if len(request.devices) == 1 and (found := self.free.fewest_left(self.columns, node, request.devices[0])):
@@ -74,11 +74,11 @@ class Snapshot:
         return choose(self.columns.nodes[node], self.free.held_of(self.columns, node), request)
 
     def narrowed(self, usable: Flags) -> Snapshot:
-        """Return the snapshot in which nothing is free of devices that are not usable."""
+        """Return the snapshot in which nothing is free on devices that are not usable."""
         return replace(self, free=self.free.narrowed(usable), unnarrowed=self.unnarrowed or self.free)
 
     def taking(self, node: int, shares: Shares, group: str = "", peers: Sequence[Peer] = ()) -> Snapshot:
-        """Return the snapshot in which a pod holds these shares, too, and the bandwidth to its peers."""
+        """Return the snapshot in which a pod also holds these shares and the bandwidth to its peers."""
         groups = self.groups
         if group:
             counts = groups.get(group, {})

@@ -1,4 +1,4 @@
-"""What a scheduler is asked to place."""
+"""Pods that a scheduler places."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.cluster.hardware.requests import Request
 from dataplane.topology.values import DeviceKind
 
 MOST_POINTS: Final = 1000
-"""The points of the best node; scores give 0 to so many."""
+"""The points of the best node; scores range from 0 to this."""
 
 
 NOTHING_ASKED: Final = Request()
@@ -18,9 +18,9 @@ NOTHING_ASKED: Final = Request()
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A host of the topology that a pod reads from, or talks to, and how many bytes that are.
+    """A host of the topology that a pod reads from or talks to, with the number of bytes.
 
-    `min_bps` and `max_delay_ns` are what the way must be like, in both directions; 0 and None: like any.
+    `min_bps` and `max_delay_ns` are requirements on the path, in both directions; 0 and None: no requirement.
     """
 
     host: str
@@ -31,7 +31,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Mate:
-    """Another pod of the same group that a pod talks to; as for `Peer`, once it is known where that one goes."""
+    """Another pod of the same group that a pod talks to; becomes a `Peer` once its node is known."""
 
     pod: str
     nbytes: int = 0
@@ -47,10 +47,9 @@ class Mate:
 class PendingPod:
     """A pod that waits for a node.
 
-    `locations` are the nodes that its user stated, all if there are none; `labels` and `device_kind` are what a node
-    must have, `device` the number of the one that it is to get. `group` is what it is to be spread over nodes with;
-    of one that `is_reduced` the pods add up their gradients in the network, one a node. A larger `priority` comes
-    first. `images` are what its containers are made of.
+    `locations` are the nodes that its user stated, all if empty; `labels` and `device_kind` are required of a node,
+    `device` is the number of the device to use. Pods of a `group` are spread over nodes; if `is_reduced`, they reduce
+    gradients in the network, one pod per node. A larger `priority` comes first. `images` are those of its containers.
     """
 
     name: str
@@ -66,6 +65,6 @@ class PendingPod:
     is_reduced: bool = False
     mates: tuple[Mate, ...] = ()
     companions: int = 0
-    """Of a pod of a group: how many more of it are to be placed after this one."""
+    """For a pod of a group: how many more of its pods will be placed after this one."""
     operators: tuple[OperatorCount, ...] = field(default=(), hash=False)
-    """What it computes, as far as anybody said."""
+    """Operators that it computes, as far as known."""

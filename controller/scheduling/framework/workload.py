@@ -1,4 +1,4 @@
-"""What a cluster is asked for: requests and how many pods made each, so that policies know what is still to come."""
+"""The distribution of requests in a cluster: requests with their pod counts, which tell policies what to expect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from controller.cluster.hardware import Request
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Requests with their counts, the most frequent first; compared by identity, so that what is made of it can stay.
+    """Requests with their counts, the most frequent first; compared by identity, so that derived values can be cached.
 
-    It is a distribution, not a forecast: nothing of it says which pod comes next.
+    It is a distribution, not a forecast: it does not say which pod comes next.
     """
 
     requests: tuple[tuple[Request, int], ...]

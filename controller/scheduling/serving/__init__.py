@@ -1,1 +1,1 @@
-"""Scheduling what the API server has: pods that wait are placed on nodes, by the framework's policies."""
+"""Scheduling of the API server's pods: waiting pods are placed on nodes by the framework's policies."""

@@ -1,7 +1,7 @@
-"""Bindings that were sent and that no watch has shown yet, laid over what the watches have shown.
+"""Bindings that were sent but that no watch has shown yet, laid over what the watches have shown.
 
-A scheduler decides about the next pod before the server has answered about this one. Pods and groups are as they will
-be; a node keeps following its watch, so that a heartbeat in between is not lost, and has the shares on top.
+A scheduler decides about the next pod before the server has answered about the previous one. Pods and groups appear as
+they will be; a node keeps following its watch, so that no heartbeat is lost, with the new shares on top.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Key = tuple[type[Resource], str]
 
 @dataclass(slots=True, eq=False)
 class Assumption:
-    """What one request makes of pods and groups, and the shares that it adds to nodes.
+    """The effect of one request on pods and groups, and the shares that it adds to nodes.
 
-    `revision` is that of its transaction once the server has answered: what the watch shows from there on counts.
+    `revision` is that of its transaction once the server has answered: the watch is authoritative from there on.
     """
 
     shares: Mapping[str, tuple[Share, ...]]
@@ -33,7 +33,7 @@ class Assumption:
 
     @classmethod
     def of(cls, made: State, nodes: Mapping[str, Node]) -> Assumption:
-        """Return what is assumed where a request makes this of its pods, nodes and groups."""
+        """Return the assumption for a request with this effect on its pods, nodes and groups."""
         shares = {
             name: tuple(share for share in node.shares if share not in nodes[name].shares)
             for name, node in made.nodes.items()
@@ -42,24 +42,24 @@ class Assumption:
 
     @staticmethod
     def resources(made: State) -> Iterator[Resource]:
-        """Yield what a request makes of resources."""
+        """Yield the resources as a request leaves them."""
         return _resources(made)
 
     def is_over(self, revision: int) -> bool:
-        """Return whether what the watch shows at a revision is enough."""
+        """Return whether the watch at a revision makes the assumption obsolete."""
         return self.is_withdrawn or (self.revision is not None and self.revision <= revision)
 
 
 @dataclass(slots=True, eq=False)
 class _Layer:
-    """A resource as the watch has shown it last, and what is assumed of it, the oldest first."""
+    """A resource as last shown by the watch, and its assumptions, oldest first."""
 
     seen: Resource
     assumptions: list[Assumption] = field(default_factory=list)
 
 
 class Assumptions:
-    """What is assumed of which resources."""
+    """Assumptions by resource."""
 
     def __init__(self) -> None:
         self._layers: dict[Key, _Layer] = {}
@@ -68,18 +68,18 @@ class Assumptions:
         return len(self._layers)
 
     def seen(self, kind: type[Resource], name: str) -> Resource | None:
-        """Return a resource as the watch has shown it, None where nothing is assumed of it."""
+        """Return a resource as last shown by the watch, None without an assumption."""
         layer = self._layers.get((kind, name))
         return None if layer is None else layer.seen
 
     def add(self, assumption: Assumption, made: Resource, before: Resource) -> Resource:
-        """Assume that a resource becomes another; return it as it is to be shown."""
+        """Assume that a resource becomes another; return it as it should appear."""
         layer = self._layers.setdefault((type(made), made.metadata.name), _Layer(before))
         layer.assumptions.append(assumption)
         return made
 
     def shown(self, resource: Resource, before: Resource | None) -> Resource:
-        """Return what a watch shows with what is assumed of it; `before` is what was shown until now."""
+        """Return a watched resource with its assumptions; `before` is the previous result."""
         layer = self._layers.get((type(resource), resource.metadata.name))
         if layer is None:
             return resource
@@ -87,7 +87,7 @@ class Assumptions:
         return self.looked_at(type(resource), resource.metadata.name, before or resource)
 
     def looked_at(self, kind: type[Resource], name: str, before: Resource) -> Resource:
-        """Return a resource as it is to be shown, once assumptions that are over no longer count."""
+        """Return a resource as it should appear, dropping obsolete assumptions."""
         layer = self._layers.get((kind, name))
         if layer is None:
             return before
@@ -101,12 +101,12 @@ class Assumptions:
         return before
 
     def forget(self, kind: type[Resource], name: str) -> None:
-        """Assume nothing of a resource any more: it is gone."""
+        """Drop all assumptions of a deleted resource."""
         self._layers.pop((kind, name), None)
 
 
 def with_shares(node: Node, assumptions: list[Assumption]) -> Node:
-    """Return a node with the shares that it does not show yet; each request that adds some moves their version."""
+    """Return a node with the shares that it does not show yet; each request that adds some bumps their version."""
     held = {(share.uid, share.epoch) for share in node.shares}
     shares, versions = list(node.shares), 0
     for assumption in assumptions:

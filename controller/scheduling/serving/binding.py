@@ -1,6 +1,6 @@
-"""Bindings that were decided on, sent in batches: while one is on its way the next is decided.
+"""Decided bindings, sent in batches: while one batch is in flight, the next is decided.
 
-Each decision sees those before it as if they were carried out already. What the server refuses is decided again.
+Each decision sees those before it as if they were already carried out. What the server refuses is decided again.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from controller.scheduling.serving.outcomes import Knowledge, Outcome
 from controller.scheduling.serving.view import ClusterView
 
 MOST_BINDINGS: Final = 32
-"""Pods and groups of one batch: with pod, node, decision and group each, as many as one transaction takes."""
+"""Pods and groups per batch: with pod, node, decision and group each, as many as one transaction takes."""
 MOST_BYTES: Final = 1 << 19
-"""Of one batch; servers take requests of 1 MiB by default, and a batch may exceed this by one decision."""
+"""Bytes per batch; servers accept requests of 1 MiB by default, and a batch may exceed this limit by one decision."""
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A pod or a group that gets nodes: what the server is asked for, and what counts as done meanwhile."""
+    """A pod or group with its nodes: the request to the server, and its assumed effect meanwhile."""
 
     name: str
     subject: str
@@ -59,41 +59,41 @@ Answers = Sequence[tuple[Decided, PlacementAnswer | ApiError]]
 
 
 class Binder:
-    """Collects what was decided, and sends it; `answered` is called with what came of each batch."""
+    """Collects decided bindings and sends them; `answered` is called with the result of each batch."""
 
     def __init__(self, client: ApiClient, answered: Callable[[Answers], Awaitable[None]]) -> None:
         self._client, self._answered = client, answered
         self._batch: list[Decided] = []
         self._nbytes = 0
         self._versions: dict[str, int] = {}
-        """Of nodes' shares before the batch: what is sent names these."""
+        """Versions of the nodes' shares before the batch, as named in the request."""
         self._moved: dict[str, int] = {}
-        """By how much the batch has moved them in the view."""
+        """Number of versions by which the batch has moved them in the view."""
         self._is_outdated = False
-        """The view has learnt of something that the batch contradicts: nothing more fits with it."""
+        """The view has learnt something that contradicts the batch: nothing more can be added."""
         self._sending: asyncio.Task[None] | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits to be sent."""
+        """True if nothing waits to be sent."""
         return not self._batch
 
     @property
     def is_full(self) -> bool:
-        """Whether what waits is to be sent before more is decided."""
+        """True if the waiting bindings should be sent before more is decided."""
         return len(self._batch) >= MOST_BINDINGS or self._nbytes >= MOST_BYTES or self._is_outdated
 
     @property
     def is_sending(self) -> bool:
-        """Whether a batch is on its way; there is never more than one."""
+        """True if a batch is in flight; there is never more than one."""
         return self._sending is not None and not self._sending.done()
 
     def add(
         self, name: str, outcome: Outcome, decision: NewDecision, known: Knowledge, *, begun_ns: int, now_ns: int
     ) -> None:
-        """Take what was decided about a pod or a group, and assume it in the view; it is sent with the next batch.
+        """Add a decided pod or group, and assume it in the view; it is sent with the next batch.
 
-        Raise StaleError where the view itself does not let it be bound.
+        Raise StaleError if the view itself does not allow the binding.
         """
         view, profile = known.view, known.profiles[outcome.pods[0].spec.profile]
         request = request_of(outcome, decision, profile, known, self._versions)
@@ -110,12 +110,12 @@ class Binder:
         self._nbytes += len(_ENCODER.encode(request))
 
     def send(self, group: asyncio.TaskGroup) -> None:
-        """Send what waits."""
+        """Send the waiting bindings."""
         assert not self.is_sending
         self._sending = group.create_task(self._send(self.take_back()))
 
     def take_back(self) -> list[Decided]:
-        """Return what waits to be sent, which no longer is."""
+        """Return the waiting bindings without sending them."""
         batch, self._batch, self._nbytes = self._batch, [], 0
         self._versions, self._moved, self._is_outdated = {}, {}, False
         return batch
@@ -138,9 +138,9 @@ class Binder:
 def request_of(
     outcome: Outcome, decision: NewDecision, profile: Profile, known: Knowledge, versions: Mapping[str, int]
 ) -> BindingRequest:
-    """Return what binds pods where they were placed, if neither they nor their nodes' shares have changed since.
+    """Return the request that binds pods to their nodes, if neither they nor their nodes' shares have changed since.
 
-    `versions` are those that shares had before the batch, of nodes that it changes already.
+    `versions` are those of the shares before the batch, for nodes that it already changes.
     """
     snapshot = known.snapshot
     nodes = [placement.node for placement in decision.spec.placements]
@@ -159,7 +159,7 @@ def request_of(
 
 
 def _state(view: ClusterView, pods: Sequence[Pod], request: BindingRequest) -> State:
-    """Return what is known of what a binding is about, to be looked through as the server will."""
+    """Return the known state behind a binding, to be checked as the server will."""
     groups: Mapping[str, None] = dict.fromkeys(pod.spec.group for pod in pods if pod.spec.group is not None)
     return State(
         {pod.metadata.name: pod for pod in pods},

@@ -29,7 +29,7 @@ def decision_of(
     begun_ns: int,
     decided_ns: int,
 ) -> DecisionSpec:
-    """Return what was decided, with the reasons of the last explanation: that of the pod itself, or of a group's last.
+    """Return the decision with the reasons of the last explanation: the pod's own, or that of a group's last pod.
 
     With `shares`, one for each explanation, the pods are bound; without, they were refused.
     """
@@ -78,14 +78,14 @@ def scores_of(why: Explanation) -> tuple[Score, ...]:
 
 @lru_cache(maxsize=4096)
 def _reason_of(policy: str, reason: str) -> str:
-    """Return a score's reason as a line; most are those of many nodes and pods."""
+    """Return a score's reason as one line; most reasons are shared by many nodes and pods."""
     return line(f"{policy}: {reason}")
 
 
 def is_measured(snapshot: Snapshot, pod: PendingPod, node: str) -> bool | None:
-    """Return whether what is known of the ways to a pod's peers was measured; None where there is no way to know of.
+    """Return whether the paths to a pod's peers are measured; None if there are no paths.
 
-    To a peer on the same node nothing passes the network.
+    Traffic to a peer on the same node does not cross the network.
     """
     if snapshot.costs is None or node not in snapshot.costs.model.host_number:
         return None
@@ -95,12 +95,12 @@ def is_measured(snapshot: Snapshot, pod: PendingPod, node: str) -> bool | None:
 
 
 def decision_name(subject: str, suffix: str) -> str:
-    """Return a name for a decision, that says what it is about."""
+    """Return a name for a decision that includes its subject."""
     return f"{_NOT_IN_NAMES.sub('-', subject)[:80].strip('-.')}-{suffix}"
 
 
 def line(text: str) -> str:
-    """Return a text as one line that is not too long."""
+    """Return a text as one line of limited length."""
     if not text.isprintable() or "  " in text:
         text = " ".join(text.split())
     return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."

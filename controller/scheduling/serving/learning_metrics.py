@@ -1,4 +1,4 @@
-"""How policies that learn stand, for Prometheus: asked of them at each scrape."""
+"""Prometheus metrics of learning policies, read at each scrape."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _PREFIX = "millrace_scheduler_learning"
 
 
 class LearningMetrics(Collector):
-    """Figures of policies that learn, by profile and by what they decide about: pods or tasks."""
+    """Figures of learning policies, by profile and subject: pods or tasks."""
 
     def __init__(self) -> None:
         self._asked: dict[str, Callable[[], Mapping[str, Learns]]] = {}
 
     def ask(self, of: str, learners: Callable[[], Mapping[str, Learns]]) -> None:
-        """Have those be asked that a function returns."""
+        """Read the policies that a function returns."""
         self._asked[of] = learners
 
     def collect(self) -> Iterator[Metric]:
-        """Yield figures as they are now."""
+        """Yield the current figures."""
         labels = ("of", "profile")
         counters = {
             name: CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=(*labels, *more))
@@ -87,7 +87,7 @@ class LearningMetrics(Collector):
 
 
 def learning_metrics(registry: CollectorRegistry) -> LearningMetrics:
-    """Return figures of policies that learn, in a registry."""
+    """Return the figures of learning policies, registered."""
     found = LearningMetrics()
     registry.register(found)
     return found

@@ -1,4 +1,4 @@
-"""What came of decisions, told to the policies that learn: followed by key from the decision to the start."""
+"""Outcomes of decisions for learning policies, tracked by key from the decision to the start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A decision that stands: `asked_ns` is when it was asked for, by the server's clock, `since_ns` by our own."""
+    """A decision in force: `asked_ns` is the request's time by the server's clock, `since_ns` by the local clock."""
 
     key: str
     learner: Learns
@@ -28,14 +28,14 @@ class Awaited:
     asked_ns: int
     since_ns: int
     start: Outcome | None = None
-    """What is known where the end is awaited."""
+    """The outcome at the start, if the policy waits for the end."""
 
 
 class Lessons:
-    """Follows decisions, saves what is learned now and then, and opens and closes policies as they come and go."""
+    """Tracks decisions, saves learned state periodically, and opens and closes policies as they come and go."""
 
     def __init__(self, clock: Clock, learners: Mapping[str, Learns], utilisation: Callable[[], float]) -> None:
-        """`learners` are by their profiles' names; `utilisation` tells the share of all that what runs holds now."""
+        """`learners` are by profile name; `utilisation` returns the share of all capacity that running work holds."""
         self._clock, self._utilisation = clock, utilisation
         self._learners = dict(learners)
         self._opened: dict[str, Learns] = {}
@@ -51,7 +51,7 @@ class Lessons:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Have all policies learn while the block lasts; raise SchedulerError where one cannot."""
+        """Keep all policies learning while the block lasts; raise SchedulerError if one cannot."""
         try:
             for name, learner in dict(self._learners).items():
                 await self._open(name, learner)
@@ -62,7 +62,7 @@ class Lessons:
             self._awaited.clear()
 
     async def run(self) -> None:
-        """Save what is learned, give up what never starts, and take other policies, until cancelled."""
+        """Save learned state, give up on subjects that never start, and adopt new policies, until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(_LOOK_S):
@@ -77,26 +77,26 @@ class Lessons:
             self._tell_problems()
 
     def take(self, learners: Mapping[str, Learns]) -> None:
-        """Have other policies learn from now on; those before are saved and closed first."""
+        """Use other policies from now on; save and close the previous ones first."""
         self._learners = dict(learners)
         self._awaited.clear()
         self._changed.set()
 
     def stands(self, subject: str, learner: Learns, *, key: str, epoch: int, asked_ns: int) -> None:
-        """Take note of a decision that stands about a subject; what was awaited of it before never started."""
+        """Record a decision in force about a subject; an earlier one still awaited never started."""
         self.failed(subject)
         self._awaited[subject] = Awaited(key, learner, epoch, asked_ns, self._clock.now_ns())
 
     def awaited(self, subject: str) -> Awaited | None:
-        """Return what is awaited of a subject."""
+        """Return the awaited decision about a subject."""
         return self._awaited.get(subject)
 
     def subjects(self) -> tuple[str, ...]:
-        """Return whoever something is awaited of."""
+        """Return the subjects with an awaited decision."""
         return tuple(self._awaited)
 
     def started(self, subject: str, started_ns: int) -> None:
-        """Take note that a subject has started, by the server's clock."""
+        """Record the start of a subject, by the server's clock."""
         found = self._awaited.get(subject)
         if found is None or found.start is not None:
             return
@@ -107,7 +107,7 @@ class Lessons:
             self._end(subject, outcome)
 
     def ended(self, subject: str, ended_ns: int) -> None:
-        """Take note that a subject has ended, by the server's clock; one that never started has failed."""
+        """Record the end of a subject, by the server's clock; one that never started has failed."""
         found = self._awaited.get(subject)
         if found is not None and found.start is not None:
             self._end(subject, replace(found.start, response_ns=max(ended_ns - found.asked_ns, 1)))
@@ -115,12 +115,12 @@ class Lessons:
             self.failed(subject)
 
     def failed(self, subject: str) -> None:
-        """Take note that a subject will neither start nor end any more where it was sent."""
+        """Record that a subject will neither start nor end where it was sent."""
         if subject in self._awaited:
             self._end(subject, Outcome(None, self._utilisation()))
 
     def gone(self, subject: str) -> None:
-        """Take note that a subject is not there any more: its user wanted it so, which says nothing of the decision."""
+        """Record that a subject was deleted: its user's wish, which says nothing about the decision."""
         self._end(subject, None)
 
     def _end(self, subject: str, outcome: Outcome | None) -> None:
@@ -138,7 +138,7 @@ class Lessons:
         for name, learner in list(self._opened.items()):
             if now_ns - self._saved_ns[name] >= learner.save_every_s * _NS_PER_S:
                 self._saved_ns[name] = now_ns
-                # What comes of it is the policy's standing, too: it is told there.
+                # The policy's standing reports the failure.
                 with suppress(SchedulerError):
                     await asyncio.to_thread(learner.save)
 

@@ -1,4 +1,4 @@
-"""What a scheduler counts, for Prometheus."""
+"""Prometheus metrics of a scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.scheduling.serving.learning_metrics import learning_metrics
 
 
 class Metrics:
-    """Counters in a registry of their own; `now_ns` is the wall's clock, which stands in decisions."""
+    """Counters in their own registry; `now_ns` is the wall clock used in decisions."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.now_ns = now_ns

@@ -1,6 +1,6 @@
 """Nodes as columns that follow the watch row by row; a table is a value, and changes make a new one.
 
-`NodeTable.of` builds all columns anew and is what `changed` must equal: the tests compare the two after random events.
+`NodeTable.of` rebuilds all columns and is what `changed` must equal: the tests compare the two after random events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class KnownNode:
 
     @classmethod
     def of(cls, node: Node, before: KnownNode | None) -> KnownNode:
-        """Return what is known of a node; the value is made anew only where hardware or labels have changed."""
+        """Return the entry of a node; its value is rebuilt only if hardware or labels have changed."""
         if before is not None and before.node is node:
             return before
         try:
@@ -48,20 +48,20 @@ class KnownNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeTable:
-    """Columns of nodes in order: what is free, which nodes are ready, what they report, how many pods hold shares."""
+    """Columns of nodes in order: free resources, readiness, reports, and the number of pods that hold shares."""
 
     nodes: tuple[Node, ...]
     columns: NodeColumns
     free: FreeColumns
     ready: Flags
     busy: Floats | None
-    """Load of each device, NaN where it is not measured; None where no node reports any."""
+    """Load of each device, NaN if not measured; None if no node reports any."""
     images: Images
     pods: Ids
 
     @classmethod
     def of(cls, known: Sequence[KnownNode], columns: NodeColumns | None = None) -> NodeTable:
-        """Return the table of nodes that have a value; `columns` are kept if they are of the same values."""
+        """Return the table of nodes that have a value; `columns` are reused if they hold the same values."""
         found = tuple(one.value for one in known if one.value is not None)
         if columns is None or not _are_same(found, columns.nodes):
             columns = NodeColumns.of(found)
@@ -79,9 +79,9 @@ class NodeTable:
         )
 
     def changed(self, known: Sequence[KnownNode]) -> NodeTable | None:
-        """Return the table with the rows of these nodes written anew.
+        """Return the table with the rows of these nodes rewritten.
 
-        None where rows alone do not say it: a node comes or goes, its hardware changes, or reports of devices begin.
+        None if that is not enough: a node comes or goes, its hardware changes, or device reports begin.
         """
         rows = [self.columns.number.get(one.node.metadata.name, -1) for one in known]
         if any(row < 0 or self.columns.nodes[row] is not one.value for row, one in zip(rows, known, strict=True)):

@@ -1,4 +1,4 @@
-"""What is decided about pods that wait, with the reasons; pure but for the clock that stands in decisions."""
+"""Decisions about waiting pods, with their reasons; pure except for the clock used in decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from controller.scheduling.serving.view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was decided about a pod or a group; without shares it was refused, and `room` may be made for it."""
+    """The decision about a pod or a group; without shares it was refused, and `room` may be made for it."""
 
     pods: tuple[Pod, ...]
     choices: tuple[Choice, ...]
@@ -33,12 +33,12 @@ class Outcome:
     reason: str
     room: Room | None = None
     examined: tuple[Examined, ...] = ()
-    """What was said of each pod that gets shares."""
+    """The policies' results for each pod that gets shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What decisions are made by: the cluster, profiles by name, and the network as it is now."""
+    """Inputs of decisions: the cluster, profiles by name, and the current network."""
 
     view: ClusterView
     profiles: Mapping[str, Profile]
@@ -51,7 +51,7 @@ class Knowledge:
 
 
 def outcome_of(subject: str, pods: tuple[Pod, ...], known: Knowledge, most: int) -> Outcome:
-    """Return what is decided about a pod, or the pods of a group, with the reasons of `most` nodes of each sort."""
+    """Return the decision about a pod, or the pods of a group, with the reasons of `most` nodes of each sort."""
     outcome = _decided(subject, pods, known, most)
     if outcome.shares or not outcome.explanations:
         return outcome
@@ -67,7 +67,7 @@ def outcome_of(subject: str, pods: tuple[Pod, ...], known: Knowledge, most: int)
 def spec_of(
     kind: str, subject: str, outcome: Outcome, known: Knowledge, *, scheduler: str, begun_ns: int, now_ns: int
 ) -> DecisionSpec:
-    """Return a decision as it is kept; times are since 1970."""
+    """Return a decision as it is stored; times are since 1970."""
     spec = decision_of(
         outcome.explanations,
         outcome.shares,
@@ -89,7 +89,7 @@ def spec_of(
 
 
 def _room(pods: tuple[Pod, ...], known: Knowledge) -> Room | None:
-    """Return who would have to go for pods that were refused, None where that helps nobody."""
+    """Return the victims for pods that were refused, None if preemption helps none of them."""
     view = known.view
     priority = priority_of(view, pods[0])
     held = (pod for pod in view.pods.values() if pod.status.node is not None)
@@ -125,7 +125,7 @@ def _decided(subject: str, pods: tuple[Pod, ...], known: Knowledge, most: int) -
 
 
 def _cannot(pods: Sequence[Pod]) -> str:
-    """Return what of a request this scheduler does not know how to serve; empty if nothing."""
+    """Return the part of a request that this scheduler does not support; empty if there is none."""
     profiles = {pod.spec.profile for pod in pods}
     if len(profiles) > 1:
         return f"its pods are of profiles {' and '.join(sorted(profiles))}: a group has one"
@@ -135,7 +135,7 @@ def _cannot(pods: Sequence[Pod]) -> str:
 def _explained(
     profile: Profile, snapshot: Snapshot, choices: Sequence[Choice], shares: Sequence[Shares], most: int
 ) -> Iterator[tuple[Explanation, Examined]]:
-    """Yield why each pod of a group was placed where it is, each with what those before it took."""
+    """Yield why each pod of a group was placed on its node, each after what those before it took."""
     for choice, some in zip(choices, shares, strict=True):
         examined = examine(profile, choice.pod, snapshot)[1]
         yield explained(profile, choice, examined, most=most), examined

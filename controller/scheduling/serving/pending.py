@@ -1,4 +1,4 @@
-"""Who waits to be placed: a bounded queue by priority, with a backoff for who was refused. It has no clock."""
+"""Waiting pods: a bounded queue by priority, with a backoff for refused ones. It has no clock."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ class _Waiting:
     tried_ns: int | None = None
     refusals: int = 0
     is_out: bool = False
-    """It is being bound, and not to be decided about meanwhile."""
+    """It is being bound and must not be decided meanwhile."""
     entry: int = 0
-    """Which of its entries in a heap counts: the others are of before."""
+    """Number of its valid heap entry; earlier ones are stale."""
 
 
 class PendingQueue:
-    """Pods and groups by name. `refused_full` counts those that there was no room for.
+    """Pods and groups by name. `refused_full` counts those rejected because the queue was full.
 
-    Those that are due are in a heap of their account by priority and age, the others in one by time; an entry that no
-    longer holds stays in its heap until it comes to the top.
+    Due ones are in their account's heap by priority and age, the others in one by time; a stale entry stays in its heap
+    until it reaches the top.
     """
 
     def __init__(self, settings: QueueSettings, share_of: Callable[[str], float] = lambda _: 0.0) -> None:
-        """`share_of` says what an account holds: of several whose first have the same priority the least is next."""
+        """`share_of` returns what an account holds: at equal priority, the account with the smallest share is next."""
         self.settings, self._share_of = settings, share_of
         self.refused_full = 0
         self.left_out = 0
-        """All that there was no room for, since the beginning."""
+        """Number rejected because the queue was full, since the start."""
         self._waiting: dict[str, _Waiting] = {}
         self._due: dict[str, list[tuple[int, int, str, int]]] = {}
         self._later: list[tuple[int, str, int]] = []
         self._refused: set[str] = set()
-        """Those that were decided about and wait for a time to come: who is woken."""
+        """Decided ones that wait for their next try: these can be woken."""
         self._parked: dict[str, list[tuple[int, int, str]]] = {}
-        """The same by account, in heaps by priority and age; those that are not refused any more stay until on top."""
+        """The same by account, in heaps by priority and age; stale entries stay until they reach the top."""
         self._in_parked: set[tuple[int, int, str]] = set()
         self._preferred_ns: dict[str, int] = {}
-        """When an account's first one was last preferred, and nothing of the account bound since."""
+        """Time when an account's first pod was last preferred, if nothing of the account was bound since."""
         self._orders = 0
         self._entries = 0
 
@@ -57,11 +57,11 @@ class PendingQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may wait."""
+        """True if there is room for one more."""
         return len(self._waiting) < self.settings.most
 
     def put(self, name: str, priority: int, now_ns: int, account: str = "") -> bool:
-        """Let one wait that is due at once, or note its priority; return False, and count it, if there is no room."""
+        """Add one that is due at once, or update its priority; return False, and count it, if the queue is full."""
         if (known := self._waiting.get(name)) is not None:
             if known.priority != priority:
                 known.priority = priority
@@ -79,9 +79,9 @@ class PendingQueue:
         return True
 
     def first_due(self, now_ns: int) -> str | None:
-        """Return who is to be decided about now: of those that are due the one with the highest priority.
+        """Return the next one to decide: the due one with the highest priority.
 
-        Of several of them the one whose account's turn it is.
+        Among several, the one of the account whose turn it is.
         """
         while self._later and self._later[0][0] <= now_ns:
             _, name, entry = heappop(self._later)
@@ -99,7 +99,7 @@ class PendingQueue:
         return None if first is None else first[3]
 
     def _first_of(self, account: str) -> tuple[int, int, str, int] | None:
-        """Return the first entry of an account that still holds, None, and nothing kept of it, where there is none."""
+        """Return the first valid entry of an account; if there is none, drop the account and return None."""
         due = self._due[account]
         while due:
             name, entry = due[0][2:]
@@ -110,12 +110,12 @@ class PendingQueue:
         return None
 
     def undecided(self, now_ns: int) -> tuple[int, int | None]:
-        """Return how many are due, and for how long the one that is due for longest has been (ns; None: nobody is)."""
+        """Return how many are due, and for how long the oldest of them has been (ns; None if none is due)."""
         due = [one.due_ns for one in self._waiting.values() if not one.is_out and one.due_ns <= now_ns]
         return len(due), now_ns - min(due) if due else None
 
     def next_due_ns(self) -> int | None:
-        """Return when the next one is due, None if nobody waits."""
+        """Return when the next one is due, None if none waits."""
         while self._later:
             name, entry = self._later[0][1:]
             if (one := self._waiting.get(name)) is not None and one.entry == entry:
@@ -126,24 +126,24 @@ class PendingQueue:
         return min((*due, *(later[0] for later in self._later[:1])), default=None)
 
     def take_out(self, name: str) -> None:
-        """Have one not be due until `refused`, `again` or `forget` says what came of it."""
+        """Take one out of the due ones until `refused`, `again` or `forget` reports the result."""
         if (one := self._waiting.get(name)) is not None:
             one.is_out = True
             self._enter(name, one)
 
     def refused(self, name: str, now_ns: int) -> None:
-        """Note that one was refused: it waits longer each time, unless `wake` comes."""
+        """Record a refusal: each wait is longer than the last, unless `wake` is called."""
         if (one := self._waiting.get(name)) is not None:
             one.refusals += 1
             self._try_again(name, one, now_ns, self.settings.longest_wait_ns)
 
     def again(self, name: str, now_ns: int) -> None:
-        """Note that what one was to get had gone to another: it is looked at again after the shortest wait."""
+        """Record that its place went to another: it is tried again after the shortest wait."""
         if (one := self._waiting.get(name)) is not None:
             self._try_again(name, one, now_ns, self.settings.first_wait_ns)
 
     def bound(self, name: str, now_ns: int) -> None:
-        """Take one out that was bound; the next one of its account is looked at, as there may be room for it, too."""
+        """Remove a bound one; the next one of its account is tried, as there may be room for it, too."""
         one = self._waiting.get(name)
         self.forget(name)
         if one is not None:
@@ -151,10 +151,11 @@ class PendingQueue:
             self._wake_first(one.account, now_ns)
 
     def wake(self, now_ns: int) -> None:
-        """Have all looked at again, each once its wait is over: something has changed.
+        """Retry all, each once its wait is over: something has changed.
 
-        The first one of each account does not wait longer with each refusal: else those who came last would get the
-        room, whoever's turn it is. Of several accounts the one whose turn it is does not wait at all.
+        The first one of each account does not wait longer with each refusal: otherwise the latest arrivals would get
+        the room, regardless of turns. Among several accounts, the first one of the account whose turn it is does not
+        wait at all.
         """
         for account in tuple(self._parked):
             self._wake_first(account, now_ns)
@@ -166,12 +167,12 @@ class PendingQueue:
             self._advance(name, one, max(wait_ns, now_ns))
 
     def forget(self, name: str) -> None:
-        """Take one out."""
+        """Remove one."""
         self._waiting.pop(name, None)
         self._refused.discard(name)
 
     def _first_refused(self, account: str) -> tuple[str, _Waiting] | None:
-        """Return the first one of an account that was refused, None, and nothing kept of it, where there is none."""
+        """Return the first refused one of an account; if there is none, drop its entries and return None."""
         parked = self._parked.get(account, [])
         while parked:
             negated, order, name = parked[0]
@@ -183,16 +184,16 @@ class PendingQueue:
         return None
 
     def _wake_first(self, account: str, now_ns: int) -> None:
-        """Have the first one of an account that was refused looked at again after the shortest wait."""
+        """Retry the first refused one of an account after the shortest wait."""
         if (found := self._first_refused(account)) is not None:
             name, one = found
             self._advance(name, one, max((one.tried_ns or 0) + self.settings.first_wait_ns, now_ns))
 
     def _prefer(self, now_ns: int) -> None:
-        """Have the first one of the account whose turn it is, of several that wait, looked at now.
+        """Retry now the first one of the account whose turn it is, if several wait.
 
-        Else room would go to whoever's wait happens to end first, or who comes just then. An account for which there
-        was no room is passed over for the shortest wait, so that one that asks for too much does not take every turn.
+        Otherwise room would go to the pod whose wait happens to end first, or that arrives just then. An account that
+        did not fit is passed over for the shortest wait, so that one with too large a request does not take every turn.
         """
         if len(self._parked) < 2:
             return
@@ -226,7 +227,7 @@ class PendingQueue:
             heappush(self._parked.setdefault(one.account, []), entry)
 
     def _enter(self, name: str, one: _Waiting) -> None:
-        """Have an entry for one in the heap by time; entries of before no longer hold."""
+        """Add an entry to the heap by time; earlier entries become stale."""
         self._entries += 1
         one.entry = self._entries
         if one.is_out:

@@ -1,4 +1,4 @@
-"""How many pods of each group, and how many that have not started, each node has: kept up pod by pod."""
+"""Pod counts of each node by group, and of pods that have not started: updated pod by pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STARTING = (Phase.BOUND, Phase.STARTING)
 
 
 class PodCounts:
-    """Counts by node. `groups_on` and `starting_on` give them by row; what has not changed since is not made again."""
+    """Counts by node. `groups_on` and `starting_on` return them by row and reuse unchanged results."""
 
     def __init__(self) -> None:
         self._groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -27,7 +27,7 @@ class PodCounts:
         self._starting_made: tuple[Mapping[str, int], Ids] | None = None
 
     def replace(self, before: Pod | None, now: Pod | None) -> None:
-        """Count a pod as it is now instead of as it was."""
+        """Replace a pod's previous state with its current one."""
         for pod, sign in ((before, -1), (now, 1)):
             if pod is None:
                 continue
@@ -48,7 +48,7 @@ class PodCounts:
         return tuple(sorted(self._members.get(group, ())))
 
     def groups_on(self, numbers: Mapping[str, int]) -> Mapping[str, Mapping[int, int]]:
-        """Return by group how many of its pods each node has, nodes by their numbers; the same value until it changes.
+        """Return the pod count of each node, by number, for each group; the same value until it changes.
 
         Groups without a pod on any of these nodes are left out.
         """
@@ -72,7 +72,7 @@ class PodCounts:
         return found
 
     def starting_on(self, numbers: Mapping[str, int]) -> Ids:
-        """Return how many pods of each node, by its number, have not started yet; the same array until it changes."""
+        """Return each node's count of pods that have not started, by node number; the same array until it changes."""
         made, changed = self._starting_made, set(self._changed_nodes)
         self._changed_nodes.clear()
         if made is None or made[0] is not numbers:

@@ -1,4 +1,4 @@
-"""What comes of pods' bindings, as their own records tell it."""
+"""Outcomes of pods' bindings, from the pods' records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.LOST)
 
 
 def learners_of(profiles: Mapping[str, Profile]) -> dict[str, Learns]:
-    """Return the policies that are to learn, by the name of their profile; of several in one the first learns."""
+    """Return the policies that learn, by the name of their profile; if a profile has several, the first learns."""
     found: dict[str, Learns] = {}
     for name, profile in profiles.items():
         for score in profile.scores:
@@ -27,7 +27,7 @@ def learners_of(profiles: Mapping[str, Profile]) -> dict[str, Learns]:
 
 
 def utilisation_of(view: ClusterView) -> float:
-    """Return the share of the cores of all nodes that are ready which pods that run have asked for."""
+    """Return the share of the cores of all ready nodes that running pods have requested."""
     nodes = {name: node for name, node in view.nodes.items() if is_ready(node) and node.value is not None}
     cores = sum(node.value.cpu_milli for node in nodes.values() if node.value is not None)
     running = (pod for pod in view.pods.values() if pod.status.phase is Phase.RUNNING and pod.status.node in nodes)
@@ -37,9 +37,9 @@ def utilisation_of(view: ClusterView) -> float:
 def bound(
     lessons: Lessons, view: ClusterView, profile: Profile, choices: Sequence[Choice], examined: Sequence[Examined]
 ) -> None:
-    """Tell a profile's policy that learns which pods were bound, and follow what comes of it.
+    """Tell a profile's learning policy which pods were bound, and track the outcomes.
 
-    What was asked for is a pod's start, since it was created; of one that is placed again since it was bound again.
+    The measured time is from a pod's creation to its start; for a pod that is placed again, from its new binding.
     """
     learner = lessons.learners.get(profile.name)
     if not isinstance(learner, LearnsOfPods):
@@ -57,7 +57,7 @@ def bound(
 
 
 def look_at(lessons: Lessons, pod: Pod) -> None:
-    """Take what a pod's record tells of its last binding."""
+    """Read the outcome of a pod's last binding from its record."""
     name, status = pod.metadata.name, pod.status
     if (awaited := lessons.awaited(name)) is None:
         return
@@ -67,7 +67,7 @@ def look_at(lessons: Lessons, pod: Pod) -> None:
     if status.started_ns is not None and status.started_ns >= (status.bound_ns or 0):
         lessons.started(name, status.started_ns)
     elif status.phase is Phase.SUCCEEDED and status.finished_ns is not None:
-        # It has ended before its node saw it run.
+        # It ended before its node saw it run.
         lessons.started(name, status.finished_ns)
     if status.phase in _ENDED and status.finished_ns is not None:
         lessons.ended(name, status.finished_ns)
@@ -76,7 +76,7 @@ def look_at(lessons: Lessons, pod: Pod) -> None:
 
 
 def look_at_all(lessons: Lessons, view: ClusterView) -> None:
-    """Take what all pods' records tell, after they were listed anew."""
+    """Read all pods' records after they were listed again."""
     for name in lessons.subjects():
         if (pod := view.pods.get(name)) is None:
             lessons.gone(name)

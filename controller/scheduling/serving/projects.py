@@ -1,4 +1,4 @@
-"""Following projects: their weights, for whoever decides whose turn it is."""
+"""Projects as watched: their weights, for deciding whose turn it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.scheduling.fairness import Weights
 
 
 async def follow_weights(client: ApiClient, weights: Weights) -> None:
-    """Keep weights as projects say, until cancelled."""
+    """Keep weights in line with the projects, until cancelled."""
     async for told in client.of(Project).follow():
         if hasattr(told, "items"):
             weights.take_all(told.items)

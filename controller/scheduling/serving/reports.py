@@ -1,4 +1,4 @@
-"""What nodes report of themselves beside what they have: load and free memory of devices, images."""
+"""Nodes' reports apart from their hardware: load and free memory of devices, and images."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from controller.scheduling.framework.columns import Floats, FreeColumns, NodeCol
 
 
 def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColumns) -> Floats | None:
-    """Return how busy devices are, NaN where nobody says, None if nobody says it of any; nodes in the columns' order.
+    """Return device loads, NaN if not reported, None if none is; nodes in the columns' order.
 
-    Of memory that is free by shares but taken by somebody else, as the report says, nothing stays free, in place.
+    Memory that is free by shares but used by something else, according to the report, is marked as not free, in place.
     """
     if not any(node.status.devices for node in nodes):
         return None
@@ -33,14 +33,14 @@ def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColu
 
 
 def lower_loads(before: Node, now: Node) -> tuple[tuple[float, float], ...]:
-    """Return the loads, before and now, of devices that are less busy; 0 for one that nobody measures any more."""
+    """Return the loads, before and now, of devices that are less busy; 0 for a device that is no longer measured."""
     loads = {one.number: one.load.busy or 0.0 for one in now.status.devices}
     both = ((one.load.busy or 0.0, loads.get(one.number, 0.0)) for one in before.status.devices)
     return tuple((was, is_now) for was, is_now in both if is_now < was)
 
 
 def images_of(nodes: Sequence[Node]) -> Mapping[str, Mapping[int, int]]:
-    """Return which nodes, by number, have an image, and its bytes; by each of its names and its digest."""
+    """Return the nodes, by number, that have an image, and its bytes; by each of its names and its digest."""
     found: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for row, node in enumerate(nodes):
         for image in node.status.images:
@@ -52,7 +52,7 @@ def images_of(nodes: Sequence[Node]) -> Mapping[str, Mapping[int, int]]:
 def with_images(
     images: Mapping[str, Mapping[int, int]], changes: Sequence[tuple[int, Node, Node]]
 ) -> Mapping[str, Mapping[int, int]]:
-    """Return what `images_of` returns once these nodes, by number, have changed from one report to another."""
+    """Return the result of `images_of` after these nodes, by number, have sent a new report."""
     changes = [one for one in changes if one[1].status.images != one[2].status.images]
     if not changes:
         return images

@@ -1,4 +1,4 @@
-"""Room that is made, and kept, for pods of a higher priority: who holds what, who leaves, who is promised what."""
+"""Room that is made and kept for pods of a higher priority: holders, leaving pods, and promises."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.scheduling.serving.view import ClusterView, is_waiting
 
 
 def cluster_of(view: ClusterView, snapshot: Snapshot, unreserved: CostMap | None) -> Cluster:
-    """Return who holds what; shares of pods that are not there any more are left to who cleans up."""
+    """Return the holders of shares; shares of deleted pods are left to the cleanup."""
     numbers, needs = snapshot.columns.number, defaultdict[str, list[Reservation]](list)
     for pod, one in view.reservations():
         needs[pod.metadata.name].append(one)
@@ -43,9 +43,9 @@ def priority_of(view: ClusterView, pod: Pod) -> int:
 
 
 def promised(view: ClusterView, profiles: Mapping[str, Profile], pods: Sequence[Pod], snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot without the room that is promised to others of no lower priority than these pods.
+    """Return the snapshot without the room promised to other pods of the same or a higher priority.
 
-    A promise counts while its pod waits and would fit there once those that leave have left.
+    A promise counts while its pod waits and would fit there once the leaving pods have left.
     """
     mine, priority = {pod.metadata.name for pod in pods}, priority_of(view, pods[0])
     others = [
@@ -77,7 +77,7 @@ def promised(view: ClusterView, profiles: Mapping[str, Profile], pods: Sequence[
 def eviction_of(
     view: ClusterView, pods: Sequence[Pod], room: Room, names: Iterable[str], *, decision: NewDecision, subject: str
 ) -> EvictionRequest | None:
-    """Return what asks pods to go and promises the room; None for more than can be asked at once."""
+    """Return the request that evicts pods and promises the room; None if it exceeds one request."""
     if len(room.victims) + len(pods) > MOST_PODS:
         return None
     reason = f"room for {subject} of priority {priority_of(view, pods[0])}"

@@ -1,6 +1,6 @@
-"""The scheduler: pods that wait at the API server are decided about one after the other, and bound.
+"""The scheduler: waiting pods at the API server are decided one after the other, and bound.
 
-Bound means one request that writes pods, their nodes' shares and the decision together, if nothing of it has changed
+A binding is one request that writes pods, their nodes' shares and the decision together, if none of them has changed
 since: so two schedulers never give the same share away, and one that is killed has placed a pod whole or not at all.
 """
 
@@ -41,7 +41,7 @@ from dataplane.clock import Clock
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS_PER_S: Final = 1_000_000_000
 _BREATH_NS: Final = 5_000_000
-"""After so long of deciding others of the event loop get their turn."""
+"""Time after which deciding yields to other tasks of the event loop."""
 
 
 class Scheduler:
@@ -58,7 +58,7 @@ class Scheduler:
         metrics: Metrics,
         on_nodes: Callable[[Iterable[Node]], None] = lambda _: None,
     ) -> None:
-        """`on_nodes` gets nodes as they report."""
+        """`on_nodes` is called with nodes as they report."""
         self._on_nodes = on_nodes
         self.view = ClusterView()
         self.queue = PendingQueue(settings.queue, self.view.shares.of)
@@ -84,11 +84,11 @@ class Scheduler:
             group.create_task(self.lessons.run())
 
     def undecided(self) -> tuple[int, int | None]:
-        """Return how many pods and groups wait for their turn, and for how long (ns) the oldest has."""
+        """Return how many pods and groups wait for a decision, and for how long (ns) the oldest has."""
         return self.queue.undecided(self._clock.now_ns())
 
     def take_profiles(self, profiles: Mapping[str, Profile]) -> None:
-        """Decide by other profiles from now on; who was refused is looked at again."""
+        """Use other profiles from now on; refused pods are tried again."""
         self.profiles = dict(profiles)
         self.lessons.take(pod_lessons.learners_of(profiles))
         self._strangers.clear()
@@ -97,7 +97,7 @@ class Scheduler:
         self._changed.set()
 
     def note_away(self, line: str) -> None:
-        """Take note that the API server is waited for; of several watches the first one says it."""
+        """Record that the API server is unreachable; only the first of several watches logs it."""
         if not self._is_away:
             self._is_away = True
             LOGGER.warning("%s", line)
@@ -120,7 +120,7 @@ class Scheduler:
                 self._take(kind, told.name, told.resource if told.type != "DELETE" else None)
 
     def _take(self, kind: type[Node | Pod | PodGroup], name: str, resource: Node | Pod | PodGroup | None) -> None:
-        """Take what has become of a resource; who waits is looked at again if that may help."""
+        """Take a resource's new state; retry waiting pods if that may help."""
         before = self.view.nodes.get(name) if kind is Node else None
         if resource is None:
             self.view.remove(kind, name)
@@ -145,7 +145,7 @@ class Scheduler:
         self._changed.set()
 
     def _has_idled(self, before: Node, now: Node) -> bool:
-        """Return whether a device is less busy in a way that a profile makes a difference of."""
+        """Return whether a device has become idle enough to matter to a profile."""
         loads = lower_loads(before, now)
         return any(profile.lets_in(*one) for one in loads for profile in self.profiles.values())
 
@@ -154,7 +154,7 @@ class Scheduler:
         self._changed.set()
 
     def _put(self, pod: Pod) -> None:
-        """Let a pod wait that is to be placed here, or its group; any other does not."""
+        """Queue a pod that should be placed here, or its group; others leave the queue."""
         name = pod.metadata.name
         if not is_waiting(pod):
             self._forget(name)
@@ -176,12 +176,12 @@ class Scheduler:
         self._metrics.waiting.set(len(self.queue))
 
     def _group_is_complete(self, name: str) -> bool:
-        """Return whether as many pods are there as a group has to have."""
+        """Return whether a group has its required number of pods."""
         group = self.view.groups.get(name)
         return group is not None and 0 < group.needed <= len(self.view.members(name))
 
     def _refill(self) -> None:
-        """Have all wait that are to be placed: those that there was no room for, too."""
+        """Queue all pods to be placed, including those rejected by a full queue."""
         for pod in sorted(self.view.waiting(), key=lambda pod: (-pod.spec.priority, pod.metadata.created_ns)):
             self._put(pod)
 
@@ -191,7 +191,7 @@ class Scheduler:
             LOGGER.warning("pods of profile %s are left to another scheduler: there is none of that name here", profile)
 
     async def _decide_for_ever(self, group: asyncio.TaskGroup) -> None:
-        """Decide about who is due, and send bindings as soon as nobody is, or there are enough of them."""
+        """Decide about due pods, and send bindings as soon as none is due or a batch is full."""
         breath_ns = self._clock.now_ns()
         while True:
             self._changed.clear()
@@ -211,7 +211,7 @@ class Scheduler:
                 continue
             await self._decide(name)
             if self._clock.now_ns() - breath_ns > _BREATH_NS:
-                # Watches and answers get their turn between decisions.
+                # Let watches and answers run between decisions.
                 await asyncio.sleep(0)
                 breath_ns = self._clock.now_ns()
 
@@ -223,7 +223,7 @@ class Scheduler:
             pass
 
     async def _decide(self, name: str) -> None:
-        """Decide about a pod or a group; a binding is sent with others, what else comes of it is written at once."""
+        """Decide about a pod or a group; a binding is batched, any other result is written at once."""
         kind, _, subject = name.partition("/")
         pods = self._pods_of(kind, subject)
         if not pods:
@@ -249,13 +249,13 @@ class Scheduler:
                 await self._refuse(name, subject, outcome, spec)
         except ControllerError as error:
             if isinstance(error, ApiError):
-                # Whether it was done is not known: what is there says so.
+                # The write may have succeeded: read the current state.
                 await self._read_again(pods, nodes)
             self._note_failed(name, error)
         self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
 
     async def _answered(self, answers: Answers) -> None:
-        """Take what came of bindings; those that were refused are decided again."""
+        """Process the answers to bindings; refused ones are decided again."""
         refused = [(decided, answer) for decided, answer in answers if isinstance(answer, ApiError)]
         if refused:
             pods = [pod for decided, _ in refused for pod in decided.outcome.pods]
@@ -272,7 +272,7 @@ class Scheduler:
                 self._note_bound(decided)
             self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / _NS_PER_S)
         if refused:
-            # Decided meanwhile as if all of these were bound: sent, it would be refused, and what follows it, for ever.
+            # Later decisions assumed that all of these were bound: they, and any built on them, would be refused.
             for decided in self._binder.take_back():
                 self.view.withdraw(decided.assumption)
                 self.queue.again(decided.name, self._clock.now_ns())
@@ -309,7 +309,7 @@ class Scheduler:
         return (pod,) if pod is not None and is_waiting(pod) and pod.spec.profile in self.profiles else ()
 
     async def _evict(self, name: str, subject: str, outcome: Outcome, spec: DecisionSpec) -> None:
-        """Ask pods of a lower priority to go, and promise the room; who gets it is decided once it is there."""
+        """Evict pods of a lower priority, and promise the room; who gets it is decided once it is free."""
         assert outcome.room is not None
         columns = self.view.snapshot(self._costs()).columns
         nodes = [columns.names[node] for node in outcome.room.nodes]
@@ -341,19 +341,19 @@ class Scheduler:
         await self._tell(outcome.pods, spec.reason)
 
     async def _tell(self, pods: Sequence[Pod], reason: str) -> None:
-        """Have pods say why they wait, those that do not say so yet; their binding clears it."""
+        """Write why pods wait, unless they say so already; their binding clears it."""
         for pod in pods:
             if pod.status.reasons == (reason,):
                 continue
             told = replace(pod, status=replace(pod.status, reasons=(reason,)))
             try:
-                # Taken at once: a binding names the revision of its pod.
+                # Apply at once, because a binding names the revision of its pod.
                 self._take(Pod, pod.metadata.name, await self._client.of(Pod).replace_status(told))
             except NotFoundError:
                 LOGGER.info("pod %s has gone", pod.metadata.name)
 
     async def _read_again(self, pods: Sequence[Pod], nodes: Iterable[str]) -> None:
-        """Read what a decision was about as it is now, without waiting for the watch; what fails is left to it."""
+        """Read the current state behind a decision without waiting for the watch; failures are left to the watch."""
         wanted: list[tuple[type[Node | Pod], str]] = [(Pod, pod.metadata.name) for pod in pods]
         wanted += [(Node, name) for name in nodes]
         try:
@@ -367,7 +367,7 @@ class Scheduler:
 
 
 def _may_help(before: Node, now: Node) -> bool:
-    """Return whether what has changed of a node may let a pod in that was refused."""
+    """Return whether a change of a node may let in a pod that was refused."""
     return (
         (is_ready(now) and not is_ready(before))
         or before.hardware != now.hardware

@@ -1,4 +1,4 @@
-"""What a scheduler knows of the cluster: nodes, pods and groups as watches tell them, ready to be decided by."""
+"""A scheduler's view of nodes, pods and groups, from watches, ready for decisions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ R = TypeVar("R", bound=Resource)
 
 
 class ClusterView:
-    """Resources by name; older versions of what is known are not taken.
+    """Resources by name; versions older than the known ones are ignored.
 
-    What was bound counts at once, by `assume`, before any watch shows it. `problems` are nodes that are left out, and
-    why. Between two snapshots only the rows of what has changed are written.
+    Bindings count at once, by `assume`, before any watch shows them. `problems` lists nodes that are left out, and why.
+    Between two snapshots only the changed rows are written.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class ClusterView:
         self._snapshot: Snapshot | None = None
         self._known: dict[str, KnownNode] = {}
         self._changed: set[str] = set()
-        """Nodes whose rows are to be written; the table is made anew where nodes come or go."""
+        """Nodes whose rows must be written; the table is rebuilt when nodes come or go."""
         self._table: NodeTable | None = None
         self._counts = PodCounts()
         self.shares = PodShares(Weights())
@@ -56,11 +56,11 @@ class ClusterView:
         self._promised: dict[str, Pod] = {}
 
     def take_all(self, kind: type[R], resources: Iterable[R]) -> None:
-        """Take all resources of a kind, in place of those known; what is assumed and not yet seen stays assumed."""
+        """Replace all known resources of a kind; assumptions that the watch has not shown yet are kept."""
         table, found = self._of(kind), {one.metadata.name: one for one in resources}
         for name in [name for name in table if name not in found]:
             self._drop(kind, name)
-        # In the order of the list, so that rows do not depend on what was known before.
+        # Use the order of the list, so that rows do not depend on earlier state.
         before = dict(table)
         table.clear()
         for name, one in found.items():
@@ -71,7 +71,7 @@ class ClusterView:
             self._table = None
 
     def take(self, resource: Resource) -> bool:
-        """Take a resource as it is now; return whether it is newer than what was known."""
+        """Take a resource's current state; return whether it is newer than the known one."""
         table, name = self._of(type(resource)), resource.metadata.name
         before = table.get(name)
         seen = self._assumptions.seen(type(resource), name) or before
@@ -85,12 +85,12 @@ class ClusterView:
         return True
 
     def remove(self, kind: type[Resource], name: str) -> None:
-        """Take a resource out."""
+        """Remove a resource."""
         self._drop(kind, name)
         self._others += kind is Pod
 
     def assume(self, made: State) -> Assumption:
-        """Have bindings count that were sent, or are about to be; end it by `confirm` or `withdraw`."""
+        """Apply bindings that were sent or are about to be, until `confirm` or `withdraw`."""
         assumption = Assumption.of(made, self.nodes)
         for resource in assumption.resources(made):
             before = self._of(type(resource))[resource.metadata.name]
@@ -98,12 +98,12 @@ class ClusterView:
         return assumption
 
     def confirm(self, assumption: Assumption, revision: int) -> None:
-        """Have an assumption hold until the watch has brought what was written at a revision."""
+        """Keep an assumption until the watch has shown what was written at a revision."""
         assumption.revision = revision
         self._look_at(assumption)
 
     def withdraw(self, assumption: Assumption) -> None:
-        """Have resources be as the watch says again."""
+        """Return the resources to the state of the watch."""
         assumption.is_withdrawn = True
         self._look_at(assumption)
 
@@ -141,11 +141,11 @@ class ClusterView:
             self._changed.add(name)
 
     def _note_pod(self, name: str, pod: Pod | None, before: Pod | None) -> None:
-        """Keep those pods at hand of which only few are looked at each time: with peers, and with a promise."""
+        """Index the few pods that are examined each time: those with peers, and those with a promise."""
         self._counts.replace(before, pod)
         self.shares.replace_pod(before, pod)
         if name in self._named_by or any(one is not None and one.spec.peers for one in (before, pod)):
-            self._costs = None  # what is reserved may be another
+            self._costs = None  # reservations may have changed
         for kept, holds in (
             (self._talking, pod is not None and bool(pod.spec.peers)),
             (self._promised, pod is not None and pod.status.nominated is not None),
@@ -156,20 +156,20 @@ class ClusterView:
                 kept.pop(name, None)
 
     def waiting(self) -> Iterable[Pod]:
-        """Return pods that are to be placed."""
+        """Return pods to place."""
         return (pod for pod in self.pods.values() if is_waiting(pod))
 
     def members(self, group: str) -> tuple[Pod, ...]:
-        """Return pods of a group that are to be placed, in order of name."""
+        """Return pods of a group to place, in order of name."""
         found = (self.pods[name] for name in self._counts.members(group))
         return tuple(pod for pod in found if is_waiting(pod))
 
     def nominated(self) -> Iterable[Pod]:
-        """Return pods that room on a node is promised to."""
+        """Return pods with room promised on a node."""
         return tuple(self._promised.values())
 
     def snapshot(self, costs: CostMap | None) -> Snapshot:
-        """Return the present state as policies see it; the same value until something of it changes."""
+        """Return the present state as policies see it; the same value until something changes."""
         table, before = self._current_table(), self._snapshot
         numbers, known_costs = table.columns.number, self._with_reservations(costs)
         groups, starting = self._counts.groups_on(numbers), self._counts.starting_on(numbers)
@@ -201,13 +201,13 @@ class ClusterView:
         return before
 
     def _current_table(self) -> NodeTable:
-        """Return nodes as columns; only rows of nodes that have changed are written, where that says all."""
+        """Return nodes as columns; only changed rows are written, if that suffices."""
         changed = []
         for name in [name for name in self._changed if name in self.nodes]:
             before = self._known.get(name)
             known = self._known[name] = KnownNode.of(self.nodes[name], before)
             if known.value is None and before is not None and before.value is None:
-                self.problems[name] = known.problem  # it had no row, and has none
+                self.problems[name] = known.problem  # it has no row, before or after
             else:
                 changed.append(known)
         self._changed.clear()
@@ -224,7 +224,7 @@ class ClusterView:
         return NodeTable.of(tuple(self._known.values()), columns)
 
     def reservations(self) -> Iterator[tuple[Pod, Reservation]]:
-        """Yield what bound pods need of the network, with the pods."""
+        """Yield the network needs of bound pods, with the pods."""
         for pod in self._talking.values():
             if pod.status.node is None:
                 continue
@@ -236,7 +236,7 @@ class ClusterView:
                     yield pod, Reservation(pod.status.node, Peer(host, 0, peer.min_bps), between)
 
     def _with_reservations(self, costs: CostMap | None) -> CostMap | None:
-        """Return what lies between nodes less what is reserved; it is not worked out again for the same."""
+        """Return the cost map less the reservations; cached for the same arguments."""
         if self._costs is not None and self._costs[0] is costs:
             return self._costs[1]
         self._named_by = self._names()
@@ -258,7 +258,7 @@ class ClusterView:
         return dict(found)
 
     def pending(self, pod: Pod) -> PendingPod:
-        """Return a pod as policies see it; peers that are pods count where they are, and not while they are nowhere."""
+        """Return a pod as policies see it; peers that are pods count once they are on a node."""
         spec, location = pod.spec, pod.spec.location
         peers, mates = [], []
         for peer in spec.peers:
@@ -269,7 +269,7 @@ class ClusterView:
             elif other is not None and spec.group is not None and other.spec.group == spec.group:
                 mates.append(Mate(other.metadata.name, 0, peer.min_bps, peer.max_delay_ns))
         for asking, need in self._named_by.get(pod.metadata.name, ()):
-            # Who is bound and names this pod needs the way, too: in both directions it is the same.
+            # A bound pod that names this one needs the path, too; both directions count equally.
             if asking.status.node is not None:
                 peers.append(Peer(asking.status.node, 0, need.min_bps, need.max_delay_ns))
         return PendingPod(
@@ -293,9 +293,9 @@ class ClusterView:
         return found is not None and found.spec.allreduce is not None
 
     def _workload(self) -> Workload:
-        """Return what pods ask for: made anew once a tenth of them are others than when it was made.
+        """Return the distribution of pods' requests: rebuilt once a tenth of the pods have changed.
 
-        Policies compute much from it, and a distribution does not change by one pod.
+        Policies derive much from it, and a distribution does not change by one pod.
         """
         if self._made_of is None or self._others * 10 > self._reckoned:
             self._made_of = Workload.of(pod.spec.request.value for pod in self.pods.values())
@@ -312,6 +312,6 @@ class ClusterView:
 
 
 def is_waiting(pod: Pod) -> bool:
-    """Return whether a pod is to be placed."""
+    """Return whether a pod should be placed."""
     status = pod.status
     return status.node is None and status.phase is Phase.PENDING and pod.metadata.deleting_ns is None

@@ -1,4 +1,4 @@
-"""`millrace scheduler simulate`: what is to be replayed, from words of a command line."""
+"""`millrace scheduler simulate`: parses the command line and replays a workload."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Graphs:
-    """How many layered graphs come, and how far apart."""
+    """Number and spacing of layered graphs."""
 
     graphs: int = 1
     apart_s: float = 1.0
 
 
 def run(wanted: Wanted) -> Summary:
-    """Replay, write the trace if one is wanted, and return the summary; raise MillraceError for what cannot be."""
+    """Replay, write the trace if requested, and return the summary; raise MillraceError for invalid arguments."""
     if wanted.trace is not None:
         check_name(wanted.trace)
     settings = SimulationSettings(
@@ -74,7 +74,7 @@ def run(wanted: Wanted) -> Summary:
 
 
 def cluster_of(topology: str | None, nodes: Path | None) -> tuple[Cluster, CostMap | None]:
-    """Return nodes, and what lies between them where a topology says it."""
+    """Return nodes, and the network between them if a topology gives it."""
     if (topology is None) == (nodes is None):
         raise SchedulerError("either --topology or --nodes says what there is to run on")
     if nodes is not None:
@@ -87,7 +87,7 @@ def cluster_of(topology: str | None, nodes: Path | None) -> tuple[Cluster, CostM
 
 
 def workload_of(texts: tuple[str, ...], default_edge_bytes: int, seed: int) -> Workload:
-    """Return what `KIND:FILE` and `FAMILY:key=value,...` mean, together."""
+    """Return the combined workload of `KIND:FILE` and `FAMILY:key=value,...` arguments."""
     parts = [_workload(text, seed) for text in texts]
     return Workload(
         tuple(task for part in parts for task in part.tasks),

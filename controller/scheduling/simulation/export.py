@@ -1,4 +1,4 @@
-"""Traces as files: CSV, Parquet or JSON, by the file's name."""
+"""Trace files: CSV, Parquet or JSON, by the file's name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS: Final = tuple(field.name for field in dataclasses.fields(TaskRecord))
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write a row for each unit; raise SchedulerError for a name that ends otherwise, or that cannot be written."""
+    """Write one row per unit; raise SchedulerError for an unknown file extension or a failed write."""
     check_name(path)
     try:
         if path.suffix == ".csv":
@@ -31,7 +31,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Raise SchedulerError for a name that says no format."""
+    """Raise SchedulerError for a name without a known format."""
     if path.suffix not in SUFFIXES:
         raise SchedulerError(f"{path}: a trace is written to a file whose name ends in {', '.join(SUFFIXES)}")
 
@@ -50,7 +50,7 @@ def _write_csv(trace: Trace, path: Path) -> None:
 
 
 def _write_parquet(trace: Trace, path: Path) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - takes long, and few need it
+    import pyarrow as pa  # noqa: PLC0415 - slow to import and rarely needed
     from pyarrow import parquet  # noqa: PLC0415
 
     schema = pa.schema(

@@ -1,4 +1,4 @@
-"""Transfers between hosts at flow level: paths as the cost map's routing has them, rates by max-min fair sharing."""
+"""Flow-level transfers between hosts: paths from the cost map's routing, rates by max-min fair sharing."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 _NS_PER_S = 1_000_000_000
 _MOST_PATHS = 256
 _ETHERNET_IPV4_TCP_BYTES = 14 + 20 + 32
-"""Headers of a TCP segment with time stamps, from Ethernet on."""
+"""Headers of a TCP segment with timestamps, from Ethernet up."""
 
 
 class Spreading(StrEnum):
-    """What several paths of a pair mean for a transfer: one of them, drawn by its hash, or a part on each."""
+    """Treatment of several paths of a pair: the transfer takes one, drawn by its hash, or a part of each."""
 
     HASH = "hash"
     SPLIT = "split"
@@ -33,7 +33,7 @@ class Spreading(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How bytes become packets: so many of each, with headers and what Ethernet sends between frames beside them."""
+    """Packet framing: the payload of each packet, its headers, and the overhead of Ethernet between frames."""
 
     payload_bytes: int = 1448
     overhead_bytes: int = _ETHERNET_IPV4_TCP_BYTES + WIRE_OVERHEAD_BYTES
@@ -43,7 +43,7 @@ class Framing:
             raise SchedulerError(f"packets of {self.payload_bytes} and {self.overhead_bytes} bytes cannot be")
 
     def wire_bits(self, nbytes: int) -> int:
-        """Return the bits on a link for so many bytes."""
+        """Return the bits on a link for this many bytes."""
         packets = -(-nbytes // self.payload_bytes)
         return 8 * (nbytes + packets * self.overhead_bytes)
 
@@ -57,16 +57,16 @@ TCP = Framing()
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The links of a way through the network, the sum of their delays, and their rates with nothing else on them."""
+    """The links of a path, the sum of their delays, and their rates without load."""
 
     hops: tuple[Hop, ...]
     delay_ns: int
     rates_bps: tuple[int, ...]
 
     def latency_ns(self, packet_bits: int) -> int:
-        """Return by how much the last bit arrives later than a sender at the rate of the narrowest link is done.
+        """Return the delay of the last bit relative to a sender at the rate of the narrowest link.
 
-        Propagation, and a packet's time at every link but the slowest: it is stored there before it is sent on.
+        Propagation, plus a packet's time at every link but the slowest: it is stored there before it is forwarded.
         """
         times = sorted(-(-packet_bits * _NS_PER_S // rate) for rate in self.rates_bps)
         return self.delay_ns + sum(times[:-1])
@@ -82,21 +82,21 @@ class _Flow:
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The ways between two switches, or two hosts with a path of their own: links with shares, and sums of shares."""
+    """The paths between two switches, or two hosts with their own path: links with shares, and cumulative shares."""
 
     links: tuple[dict[int, int], ...]
     sums: tuple[float, ...]
 
     def draw(self, number: float) -> int:
-        """Return the way that a number in [0, 1) draws."""
+        """Return the path for a random number in [0, 1)."""
         return min(bisect_right(self.sums, number * self.sums[-1]), len(self.links) - 1)
 
 
 class Network:
-    """Transfers under way; all happens in `events`. Raises SchedulerError for hosts that nothing leads between.
+    """Transfers in progress; everything happens in `events`. Raises SchedulerError for hosts without a path.
 
-    Capacities are what the cost map says is free, delays what it says they are; `carried_bits` are by its rows of
-    links. A transfer that begins takes one path for its whole life, by `seed` and the order of transfers.
+    Free capacities and delays are those of the cost map; `carried_bits` are by its rows of links. A transfer takes one
+    path for its whole life, by `seed` and the order of transfers.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class Network:
 
     @property
     def active(self) -> int:
-        """How many transfers are being sent."""
+        """Number of transfers in progress."""
         return len(self._flows)
 
     def transfer(self, src: str, dst: str, nbytes: int, done: Callable[[], None]) -> None:
-        """Send bytes from a host to another, and call `done` when the last one has arrived; on one host that is now."""
+        """Send bytes between hosts, and call `done` when the last one has arrived; at once if the host is the same."""
         self.transfers += 1
         if src == dst or nbytes == 0:
             self._events.at(self._now_ns, done)
@@ -140,7 +140,7 @@ class Network:
         self._settle_soon()
 
     def rate_bps(self, src: str, dst: str) -> int:
-        """Return what all transfers from a host to another are sent at now."""
+        """Return the current total rate of transfers from one host to another."""
         ends = self.costs.model.up.start + self.costs.model.number(src), self._down(dst)
         return sum(
             self._sharing.rate_bps(number)
@@ -153,7 +153,7 @@ class Network:
         return self._events.clock.time_ns
 
     def _settle_soon(self) -> None:
-        """Work rates out once all that happens at this moment has."""
+        """Recompute rates after everything at this moment has happened."""
         if not self._is_settling:
             self._is_settling = True
             self._events.at(self._now_ns, self._settle)
@@ -204,10 +204,10 @@ class Network:
         return _Ways(({row: max(round(share * ONE), 1) for row, share in routing.shares(start, end).items()},), (1.0,))
 
     def _made(self, src: int, dst: str, inner: dict[int, int]) -> Route:
-        """Return a route over links between switches, with the hosts' own."""
+        """Return a route over links between switches, including the hosts' links."""
         up, down = self.costs.model.up.start + src, self._down(dst)
         hops = (Hop(up), *(Hop(row, share) for row, share in inner.items()), Hop(down))
-        # Over several paths at once the delay, and what packets wait for, is the mean over them.
+        # Over several parallel paths, delay and queueing are the mean over them.
         delay_ns = sum(self._delay_ns[hop.link] * hop.share for hop in hops) // ONE
         crossed = max(round(sum(hop.share for hop in hops) / ONE), 2)
         rates = sorted(self._capacity[hop.link] for hop in hops)[:crossed]

@@ -1,4 +1,4 @@
-"""The plain twin of max-min fair sharing: progressive filling as textbooks have it, over dictionaries."""
+"""The plain twin of max-min fair sharing: textbook progressive filling over dictionaries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Flow:
 
 @dataclass(slots=True)
 class PlainSharing:
-    """See `Sharing`, of which this is the twin."""
+    """The plain twin of `Sharing`."""
 
     capacity_bps: list[int]
     _flows: dict[int, _Flow] = field(default_factory=dict)
@@ -41,11 +41,11 @@ class PlainSharing:
 
     @property
     def flows(self) -> int:
-        """How many flows there are."""
+        """Number of flows."""
         return len(self._flows)
 
     def add(self, hops: Sequence[Hop], bits: int, now_ns: int) -> int:
-        """Let a flow begin; return its number."""
+        """Start a flow; return its number."""
         check_flow(hops, bits, len(self.capacity_bps))
         number = next(slot for slot in range(len(self._flows) + 1) if slot not in self._flows)
         self._flows[number] = _Flow(dict(hops), bits, now_ns)
@@ -53,17 +53,17 @@ class PlainSharing:
         return number
 
     def remove(self, flow: int) -> None:
-        """Take a flow out."""
+        """Remove a flow."""
         self._changed.update(self._flows.pop(flow).shares)
 
     def set_capacity(self, link: int, capacity_bps: int) -> None:
-        """Give a link another capacity."""
+        """Set the capacity of a link."""
         check_links([capacity_bps])
         self.capacity_bps[link] = capacity_bps
         self._changed.add(link)
 
     def settle(self, now_ns: int) -> int:
-        """Work out rates where something has changed."""
+        """Recompute rates where something has changed."""
         concerned = self._concerned()
         for number, rate_bps in max_min_rates(self.capacity_bps, {n: self._flows[n].shares for n in concerned}).items():
             if self._flows[number].rate_bps != rate_bps:
@@ -93,7 +93,7 @@ class PlainSharing:
 def max_min_rates(capacity_bps: Sequence[int], flows: Mapping[int, Mapping[int, int]]) -> dict[int, int]:
     """Return each flow's rate, bit/s rounded down and at most `MOST_BPS`.
 
-    `flows` have the share (of `ONE`) that crosses each link.
+    `flows` give the share (of `ONE`) that crosses each link.
     """
     left = {link: capacity_bps[link] * ONE for shares in flows.values() for link in shares}
     weight = dict.fromkeys(left, 0)

@@ -1,7 +1,7 @@
-"""Units that wait for a place, by what they ask for: units that ask for the same are refused together.
+"""Waiting units, grouped by request: units with the same request are refused together.
 
-A unit that was refused can only be placed once a node has more free than before, so after a release only units that
-might fit on that node are asked for again. That holds where each filter speaks of a node alone (`is_local`).
+A refused unit can only be placed once a node has more free than before, so after a release only units that might fit on
+that node are tried again. That is valid if each filter considers only the node itself (`is_local`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from controller.cluster.hardware import Request
 from controller.scheduling.simulation.workload import Unit
 
 Key = tuple[int, int, int]
-"""Priority (negative), the time since when it waits, number: the order in which units are placed."""
+"""Priority (negative), waiting since, number: the order in which units are placed."""
 
 
 class Order(StrEnum):
-    """Whether a unit may be placed before one that is ahead of it in the queue and does not fit yet."""
+    """Rule for units behind one in the queue that does not fit yet: they wait, or overtake it."""
 
     STRICT = "strict"
     OVERTAKING = "overtaking"
@@ -27,14 +27,14 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """What is free of a node that has more free than before; of devices, thousandths over all of them."""
+    """Free resources of a node after a release; for devices, thousandths over all of them."""
 
     cpu_milli: int
     memory_bytes: int
     device_milli: int
 
     def may_fit(self, needs: Free) -> bool:
-        """Return whether something might fit there."""
+        """Return whether a request might fit there."""
         return (
             needs.cpu_milli <= self.cpu_milli
             and needs.memory_bytes <= self.memory_bytes
@@ -44,7 +44,7 @@ class Free:
 
 @dataclass(slots=True)
 class Shape:
-    """Units that ask for the same; `needs` is the least of a member in any variant, resource by resource."""
+    """Units with the same request; `needs` is the minimum over members and variants, resource by resource."""
 
     asks: object
     needs: Free
@@ -53,12 +53,12 @@ class Shape:
 
     @property
     def key(self) -> Key:
-        """The place of its first unit."""
+        """The position of its first unit."""
         return self.waiting[0][0]
 
 
 class Queue:
-    """Waiting units; `distinct` says that equal requests may be answered differently."""
+    """Waiting units; `distinct` means that equal requests may get different answers."""
 
     def __init__(self, order: Order, *, distinct: bool = False) -> None:
         self._order, self._distinct = order, distinct
@@ -69,7 +69,7 @@ class Queue:
         return self._length
 
     def put(self, unit: Unit, since_ns: int) -> None:
-        """Let a unit wait."""
+        """Add a unit."""
         asks = unit.number if self._distinct else tuple(variant.requests for variant in unit.variants)
         if (shape := self._shapes.get(asks)) is None:
             shape = self._shapes[asks] = Shape(asks, _needs(unit))
@@ -77,7 +77,7 @@ class Queue:
         self._length += 1
 
     def to_try(self, freed: Iterable[Free], *, all_shapes: bool = False) -> Iterator[tuple[Shape, Unit]]:
-        """Yield units that may be placed now, in order; of each the caller says `placed`, `refused` or `drop`."""
+        """Yield units that may be placed now, in order; the caller answers each with `placed`, `refused` or `drop`."""
         nodes = list(freed)
         for shape in self._shapes.values():
             if shape.is_refused and (all_shapes or any(node.may_fit(shape.needs) for node in nodes)):
@@ -95,18 +95,18 @@ class Queue:
                 heappush(ready, (shape.key, place, shape))
 
     def placed(self, shape: Shape) -> None:
-        """Take a shape's first unit out."""
+        """Remove a shape's first unit."""
         heappop(shape.waiting)
         self._length -= 1
         if not shape.waiting:
             del self._shapes[shape.asks]
 
     def refused(self, shape: Shape) -> None:
-        """Note that nothing of a shape can be placed until more is free."""
+        """Record that no unit of a shape can be placed until more is free."""
         shape.is_refused = True
 
     def drop(self, shape: Shape) -> list[Unit]:
-        """Take all units of a shape out, and return them."""
+        """Remove and return all units of a shape."""
         units = [unit for _, unit in sorted(shape.waiting, key=lambda one: one[0])]
         self._length -= len(units)
         shape.waiting.clear()

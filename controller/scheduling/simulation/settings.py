@@ -8,10 +8,10 @@ from dataplane.config import Strict
 
 
 class SimulationSettings(Strict, frozen=True):
-    """How a workload is replayed.
+    """Settings for replaying a workload.
 
-    `order`: may what does not fit be overtaken. `spreading`: does a transfer take one of several paths, or a part of
-    all. `seed` draws paths; a profile's own seed breaks ties between nodes.
+    `order`: whether units that do not fit may be overtaken. `spreading`: whether a transfer takes one of several paths,
+    or a part of all. `seed` draws paths; a profile's own seed breaks ties between nodes.
     """
 
     order: Order = Order.OVERTAKING

@@ -1,4 +1,4 @@
-"""Flows that share links fairly (max-min), at a moment in virtual time: who sends how fast, and who finishes first."""
+"""Flows that share links fairly (max-min), at a moment in virtual time: their rates, and which finishes first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST_STRIDE: Final = 8
 
 
 class Hop(NamedTuple):
-    """A link that a flow crosses, and what part of the flow does, 1 to `ONE`."""
+    """A link that a flow crosses, and the part of the flow that does, 1 to `ONE`."""
 
     link: int
     share: int = ONE
@@ -32,52 +32,52 @@ class Hop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The flow that will have sent everything first, and when."""
+    """The flow that finishes first, and when."""
 
     flow: int
     time_ns: int
 
 
 class FairSharing(Protocol):
-    """Flows over links. Rates hold from one `settle` to the next; flows that share nothing do not touch one another.
+    """Flows over links. Rates apply from one `settle` to the next; flows without common links are independent.
 
-    Rates are whole bit/s, rounded down; what was sent until a rate changes is whole bits, rounded down, and times of
-    finishing are whole nanoseconds, rounded up: an answer is late by at most a bit's time for each change, never early.
+    Rates are whole bit/s, rounded down; bits sent before a rate change are whole, rounded down, and finishing times are
+    whole nanoseconds, rounded up: an answer is late by at most a bit's time for each change, never early.
     """
 
     @property
     def flows(self) -> int:
-        """How many flows there are."""
+        """Number of flows."""
         ...
 
     def add(self, hops: Sequence[Hop], bits: int, now_ns: int) -> int:
-        """Let a flow begin, and return its number; raise SchedulerError for one that crosses no link or one twice."""
+        """Start a flow, and return its number; raise SchedulerError for one that crosses no link or one twice."""
         ...
 
     def remove(self, flow: int) -> None:
-        """Take a flow out, whether it has sent everything or not."""
+        """Remove a flow, finished or not."""
         ...
 
     def set_capacity(self, link: int, capacity_bps: int) -> None:
-        """Give a link another capacity from now on; at 0 its flows wait."""
+        """Set a link's capacity from now on; at 0 its flows wait."""
         ...
 
     def settle(self, now_ns: int) -> int:
-        """Give rates to all flows that changes concern, before time goes on; return how many these were."""
+        """Update the rates of all affected flows, before time advances; return their number."""
         ...
 
     def rate_bps(self, flow: int) -> int:
-        """Return how fast a flow sends since the last `settle`."""
+        """Return a flow's rate since the last `settle`."""
         ...
 
     def first_to_finish(self) -> Finish | None:
-        """Return which flow finishes first at the present rates, None where none does."""
+        """Return which flow finishes first at the present rates, None if none does."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """Flows by slot, and their hops; `kernels.structures.Flows` says what stands in which."""
+    """Flows by slot, and their hops; `kernels.structures.Flows` describes the columns."""
 
     active: npt.NDArray[np.uint32]
     place: npt.NDArray[np.uint32]
@@ -96,7 +96,7 @@ class _Columns:
 
     @classmethod
     def empty(cls, room: int, stride: int) -> _Columns:
-        """Return room for so many flows of so many hops."""
+        """Return columns with room for this many flows and hops."""
         slots = [np.zeros(room, kind) for kind in (*[np.uint32] * 4, *[np.int64] * 4, *[np.uint64] * 2)]
         hops = [np.zeros(room * stride, kind) for kind in (*[np.uint32] * 3, np.int64)]
         return cls(*slots, *hops)
@@ -107,7 +107,7 @@ class _Columns:
         return Flows(stride=stride, count=count, **pointers)
 
     def grown(self, rooms: tuple[int, int], strides: tuple[int, int]) -> _Columns:
-        """Return the same flows with more room (former, new) for flows and for hops; hops have other numbers then."""
+        """Return the same flows with more room (former, new) for flows and for hops, which renumbers the hops."""
         found = _Columns.empty(rooms[1], strides[1])
         for field in fields(self):
             former, new = getattr(self, field.name), getattr(found, field.name)
@@ -124,13 +124,13 @@ _NUMBERS: Final = ("following", "before")
 
 
 def renumbered(hops: npt.NDArray[np.uint32], strides: tuple[int, int]) -> npt.NDArray[np.uint32]:
-    """Return hops' numbers when flows have another number of hops' room; NO_ENTRY stays."""
+    """Return hops' numbers for a different number of hops per flow; NO_ENTRY stays."""
     number: npt.NDArray[np.uint32] = hops // strides[0] * strides[1] + hops % strides[0]
     return np.where(hops == NO_ENTRY, np.uint32(NO_ENTRY), number).astype(np.uint32)
 
 
 class Sharing:
-    """`FairSharing` in machine code; see `controller.scheduling.simulation.kernels.sharing`."""
+    """`FairSharing` compiled to machine code; see `controller.scheduling.simulation.kernels.sharing`."""
 
     def __init__(self, capacity_bps: Sequence[int]) -> None:
         check_links(capacity_bps)
@@ -155,11 +155,11 @@ class Sharing:
 
     @property
     def flows(self) -> int:
-        """How many flows there are."""
+        """Number of flows."""
         return self._room - len(self._free)
 
     def add(self, hops: Sequence[Hop], bits: int, now_ns: int) -> int:
-        """Let a flow begin; return its number."""
+        """Start a flow; return its number."""
         check_flow(hops, bits, self._links)
         if not self._free or len(hops) > self._stride:
             self._grow(self._room * (1 if self._free else 2), max(self._stride, len(hops)))
@@ -173,17 +173,17 @@ class Sharing:
         return slot
 
     def remove(self, flow: int) -> None:
-        """Take a flow out."""
+        """Remove a flow."""
         compiled(kernels.remove_flow)(self._net, flow)
         heappush(self._free, flow)
 
     def set_capacity(self, link: int, capacity_bps: int) -> None:
-        """Give a link another capacity."""
+        """Set the capacity of a link."""
         check_links([capacity_bps])
         compiled(kernels.set_capacity)(self._net, link, capacity_bps)
 
     def settle(self, now_ns: int) -> int:
-        """Work out rates where something has changed."""
+        """Recompute rates where something has changed."""
         return int(compiled(kernels.settle)(self._net, now_ns))
 
     def rate_bps(self, flow: int) -> int:
@@ -215,7 +215,7 @@ def check_links(capacity_bps: Iterable[int]) -> None:
 
 
 def check_flow(hops: Sequence[Hop], bits: int, links: int) -> None:
-    """Raise SchedulerError for a flow that cannot be."""
+    """Raise SchedulerError for an invalid flow."""
     crossed = [link for link, _ in hops]
     if not hops or len(set(crossed)) != len(crossed) or not all(0 <= link < links for link in crossed):
         raise SchedulerError(f"a flow over links {crossed} of {links} cannot be")

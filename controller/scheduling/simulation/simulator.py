@@ -1,4 +1,4 @@
-"""A discrete-event simulation of a cluster: units arrive, are placed by a profile's policies, get their inputs, run."""
+"""A discrete-event simulation of a cluster: units arrive, are placed by a profile's policies, fetch inputs, and run."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def simulate(
     *,
     until_ns: int | None = None,
 ) -> Trace:
-    """Replay a workload on a cluster, of which something may be held for good, and return what became of it.
+    """Replay a workload on a cluster, part of which may be held permanently, and return the trace.
 
-    Without `costs` transfers take no time. Equal arguments give equal traces. Raises SchedulerError for a workload,
-    a node or a policy that does not fit the rest.
+    Without `costs` transfers take no time. Equal arguments give equal traces. Raise SchedulerError for a workload, node
+    or policy that does not fit the rest.
     """
     return Simulator(cluster, workload, profile, settings or SimulationSettings(), costs).run(until_ns)
 
@@ -75,7 +75,7 @@ class Simulator:
         self._inputs: dict[int, int] = {}
 
     def run(self, until_ns: int | None = None) -> Trace:
-        """Let everything happen, up to and at `until_ns` if that is given; return what became of it."""
+        """Process all events, up to and including `until_ns` if given; return the trace."""
         for unit in self._units:
             if not unit.waits:
                 self.events.at(unit.arrival_ns, self._ready, unit)
@@ -91,7 +91,7 @@ class Simulator:
         self._dispatch_soon()
 
     def _dispatch_soon(self) -> None:
-        """Place what can be once all that happens at this moment has."""
+        """Place units after everything at this moment has happened."""
         if not self._is_dispatching:
             self._is_dispatching = True
             self.events.at(self.events.clock.time_ns, self._dispatch)
@@ -110,7 +110,7 @@ class Simulator:
                 self._queue.refused(shape)
 
     def _place(self, unit: Unit, snapshot: Snapshot | None = None) -> Placed | None:
-        """Return what a unit gets now in the variant that takes least time of those that fit."""
+        """Return the placement of a unit in the fastest variant that fits."""
         snapshot = self._snapshot if snapshot is None else snapshot
         peers = self._peers(unit)
         for variant in unit.variants:
@@ -133,7 +133,7 @@ class Simulator:
         return tuple(Peer(self._source(source), nbytes) for source, nbytes in unit.sources)
 
     def _source(self, source: int | str) -> str:
-        """Return the host that an input comes from: of a unit, the node of its first member."""
+        """Return the host of an input: for a unit's output, the node of its first member."""
         return source if isinstance(source, str) else self._columns.names[self._trace.first_node[source]]
 
     def _start(self, unit: Unit, variant: Variant, choices: list[Choice], shares: list[Shares]) -> None:
@@ -190,11 +190,11 @@ class Simulator:
         return Free(int(self._free.cpu_milli[node]), int(self._free.memory_bytes[node]), devices)
 
     def _cannot_ever(self, unit: Unit) -> bool:
-        """Return whether a unit would not be placed if it were alone on nodes of which nothing is held."""
+        """Return whether a unit would not be placed even on an empty cluster."""
         return self._place(unit, self._empty) is None
 
     def _drop(self, shape: Shape) -> None:
-        """Refuse all units of a shape, and what waits for them."""
+        """Refuse all units of a shape, and those that wait for them."""
         for unit in self._queue.drop(shape):
             self._trace.refused(unit, self._profile, self._empty)
             self._refuse_after(unit)

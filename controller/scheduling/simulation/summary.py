@@ -1,4 +1,4 @@
-"""What a trace comes to: waiting, response, utilisation of each resource over time."""
+"""Summary of a trace: waiting and response times, and the utilisation of each resource over time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of units that came that far: how many, and mean, median, 95th, 99th percentile (nearest rank) and largest, ns."""
+    """Statistics of units that got that far: count, mean, median, 95th, 99th percentile (nearest rank), maximum, ns."""
 
     count: int
     mean_ns: float
@@ -28,7 +28,7 @@ class Times:
 
     @classmethod
     def of(cls, times_ns: Longs) -> Times:
-        """Return what times come to, zeros where there is none."""
+        """Return the statistics of times, zeros if there are none."""
         if not len(times_ns):
             return cls(0, 0.0, 0, 0, 0, 0)
         p50, p95, p99 = (int(np.percentile(times_ns, share, method="inverted_cdf")) for share in (50, 95, 99))
@@ -37,12 +37,12 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of a workload.
+    """Summary of a replayed workload.
 
-    `waiting` is from submission to start, `queued` from the moment when all that a task waits for is done, `transfer`
-    from start until its inputs are there, `response` from submission to end. `utilisation` is the share of each
-    resource that was held from the first submission to the last end, over all nodes; `busiest_link` carried
-    `busiest_link_load` of what it could have.
+    `waiting` is from submission to start, `queued` from the moment when all of a task's dependencies are done,
+    `transfer` from start until its inputs have arrived, `response` from submission to end. `utilisation` is the share
+    of each resource that was held from the first submission to the last end, over all nodes; `busiest_link` carried
+    `busiest_link_load` of its capacity.
     """
 
     states: dict[str, int]
@@ -59,7 +59,7 @@ class Summary:
 
 
 def summary_of(trace: Trace) -> Summary:
-    """Return what a trace comes to."""
+    """Return the summary of a trace."""
     started, ended = trace.started_ns != NOT_YET, trace.finished_ns != NOT_YET
     arrived = trace.transferred_ns != NOT_YET
     states = {str(state): 0 for state in State}
@@ -86,15 +86,15 @@ def summary_of(trace: Trace) -> Summary:
 
 
 def span(trace: Trace) -> tuple[int, int]:
-    """Return when the first unit was submitted, and when the last event was."""
+    """Return the times of the first submission and the last event."""
     return (int(trace.submitted_ns.min()) if len(trace.names) else 0), trace.end_ns
 
 
 def utilisation(trace: Trace, edges_ns: Sequence[int]) -> dict[str, Floats]:
-    """Return for each resource the share of it that was held, over all nodes, between each two of `edges_ns`.
+    """Return the share of each resource that was held, over all nodes, between successive `edges_ns`.
 
-    Exact: the integral of what was held. What a cluster held before and for good does not count. Raise SchedulerError
-    for edges that do not rise.
+    Exact: the integral of what was held. Permanently held resources do not count. Raise SchedulerError unless the edges
+    increase.
     """
     edges = np.array(edges_ns, np.int64)
     if len(edges) < 2 or (np.diff(edges) <= 0).any():
@@ -111,7 +111,7 @@ def utilisation(trace: Trace, edges_ns: Sequence[int]) -> dict[str, Floats]:
 
 
 def _until(edges: Longs, times: Longs, amounts: Floats) -> Floats:
-    """Return the integral (in seconds) up to each edge of amounts that are there from `times` on."""
+    """Return the integral (in seconds) up to each edge of amounts that start at `times`."""
     order = np.argsort(times, kind="stable")
     edges_s, times_s = (edges - edges[0]) / _NS_PER_S, (times[order] - edges[0]) / _NS_PER_S
     place = np.searchsorted(times[order], edges, side="right")

@@ -1,4 +1,4 @@
-"""What became of a workload: a row for each unit, as columns."""
+"""Trace of a replayed workload: a row for each unit, as columns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from controller.cluster.hardware import Cluster
 
 Longs = npt.NDArray[np.int64]
 NOT_YET: Final = -1
-"""The time of what has not happened."""
+"""The time of an event that has not happened."""
 
 
 class State(StrEnum):
-    """What became of a unit."""
+    """Final state of a unit."""
 
     FINISHED = "finished"
     RUNNING = "running"
@@ -28,10 +28,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """A unit of the workload; times in ns since its beginning, None for what has not happened.
+    """A unit of the workload; times in ns since its beginning, None if not reached.
 
-    `submitted_ns`, then `ready_ns` (all that it waits for is done), `started_ns` (placed, holds its shares),
-    `transferred_ns` (its inputs are there), `finished_ns`. `reason` says why it runs on `nodes`, or on none.
+    `submitted_ns`, then `ready_ns` (all its dependencies are done), `started_ns` (placed, holds its shares),
+    `transferred_ns` (its inputs have arrived), `finished_ns`. `reason` says why it runs on `nodes`, or on none.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """What each unit holds from its start to its end, by resource: cpu, memory, thousandths by kind of device."""
+    """Resources held by each unit from start to end: cpu, memory, thousandths by kind of device."""
 
     amounts: dict[str, Longs]
     totals: dict[str, int]
@@ -56,10 +56,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """All units in order of number; times `NOT_YET` for what has not happened. `left_out` could not be replayed.
+    """All units by number; times are `NOT_YET` if not reached. `left_out` could not be replayed.
 
-    `carried_bits` are by link of the cost map and `links` their names; none without a network. `end_ns` is when
-    the last event was.
+    `carried_bits` are by link of the cost map and `links` their names; empty without a network. `end_ns` is the time of
+    the last event.
     """
 
     cluster: Cluster
@@ -82,7 +82,7 @@ class Trace:
     end_ns: int
 
     def state(self, number: int) -> State:
-        """Return what became of a unit."""
+        """Return the state of a unit."""
         if self.is_refused[number]:
             return State.REFUSED
         if self.finished_ns[number] != NOT_YET:

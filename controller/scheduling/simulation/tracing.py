@@ -1,4 +1,4 @@
-"""Keeps what happens in a simulation until it is a `Trace`."""
+"""Records the events of a simulation and turns them into a `Trace`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Tracer:
-    """Times by number of unit, as they happen."""
+    """Times by unit number, as they happen."""
 
     def __init__(
         self, cluster: Cluster, columns: NodeColumns, units: Sequence[Unit], left_out: Sequence[LeftOut]
@@ -39,7 +39,7 @@ class Tracer:
         self._reasons: dict[int, str] = {}
 
     def started(self, unit: Unit, variant: Variant, choices: Sequence[Choice], now_ns: int) -> None:
-        """Note where a unit was placed, and why there."""
+        """Record a unit's placement, and the reason."""
         number, first = unit.number, choices[0]
         self.started_ns[number] = now_ns
         self.first_node[number] = first.node
@@ -48,22 +48,22 @@ class Tracer:
         self._choices[number] = (first.points, first.equal, sum(count for _, count in first.refused))
 
     def refused(self, unit: Unit, profile: Profile, empty: Snapshot) -> None:
-        """Note that a unit can never be placed, and why not."""
+        """Record that a unit can never be placed, and why."""
         self.is_refused[unit.number] = True
         self._reasons[unit.number] = f"could not even run alone: {self._why(unit, profile, empty)}"
 
     def refused_with(self, unit: Unit, cause: str) -> None:
-        """Note that a unit waits for one that can never be placed."""
+        """Record that a unit waits for one that can never be placed."""
         self.is_refused[unit.number] = True
         self._reasons[unit.number] = f"waits for {cause}, which cannot be placed"
 
     def note_waiting(self, waiting: Iterable[Unit], profile: Profile, snapshot: Snapshot) -> None:
-        """Note why units still wait at the end."""
+        """Record why units still wait at the end."""
         for unit in waiting:
             self._reasons[unit.number] = self._why(unit, profile, snapshot)
 
     def finished(self, end_ns: int, network: Network | None) -> Trace:
-        """Return it all."""
+        """Return the trace."""
         links = network.costs.links if network is not None else None
         return Trace(
             cluster=self._cluster,

@@ -1,4 +1,4 @@
-"""What the simulator replays: tasks, task graphs, pods and groups of them, as units that are placed whole."""
+"""Workloads of the simulator: tasks, task graphs, pods and pod groups, as units that are placed whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.topology.values import DeviceKind
 
 @dataclass(frozen=True, slots=True)
 class GraphArrival:
-    """A task graph and when it is submitted; its tasks' own arrivals are added."""
+    """A task graph and its submission time, to which its tasks' own arrivals are added."""
 
     graph: TaskGraph
     arrival_ns: int = 0
@@ -23,9 +23,9 @@ class GraphArrival:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Work to be replayed. `inputs` are what tasks (by name) read from hosts before they run; names are unique.
+    """Work to replay. `inputs` are what tasks (by name) read from hosts before they run; names are unique.
 
-    An edge that does not say how much it carries counts as `default_edge_bytes`.
+    An edge without a size counts as `default_edge_bytes`.
     """
 
     tasks: tuple[Task, ...] = ()
@@ -38,7 +38,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A way to run a unit: what each of its members holds, on which kind of device, and for how long in all."""
+    """A way to run a unit: each member's shares, the kind of device, and the total run time."""
 
     kind: DeviceKind
     requests: tuple[Request, ...]
@@ -47,10 +47,10 @@ class Variant:
 
 @dataclass(slots=True)
 class Unit:
-    """What is placed whole: all its members start at one moment, and hold their shares until the last one is done.
+    """A unit of placement: all its members start together, and hold their shares until the last one is done.
 
     `variants` begin with the shortest; `sources` are units (by number) and hosts, with bytes, that inputs come from;
-    `waits` counts units that must be done before.
+    `waits` counts the units that must finish before.
     """
 
     number: int
@@ -74,7 +74,7 @@ class LeftOut:
 def units_of(workload: Workload) -> tuple[list[Unit], list[LeftOut]]:
     """Return a workload's units in order of arrival within each kind, and what cannot be replayed.
 
-    That is tasks of which nobody knows how long they take. Raise SchedulerError for inputs of a task that is not there.
+    The latter are tasks of unknown run time. Raise SchedulerError for inputs of a task that does not exist.
     """
     maker = _Maker(workload)
     for task in workload.tasks:
@@ -119,7 +119,7 @@ class _Maker:
         if not all(found):
             self.left_out.append(LeftOut(name, "nobody knows how long some of its tasks take"))
             return
-        # A pod's containers are made for a kind of device, and run as long as the longest of them.
+        # A pod's containers are built for one kind of device; the pod runs as long as the longest of them.
         variant = Variant(
             found[0][0].kind, tuple(pod.request for pod in pods), max(some[0].duration_ns for some in found)
         )
@@ -139,7 +139,7 @@ class _Maker:
 
 
 def variants_of(task: Task) -> tuple[Variant, ...]:
-    """Return the ways to run a task, the shortest first; a kind that it does not ask for is a whole device more."""
+    """Return the ways to run a task, the shortest first; a kind that it does not ask for needs a whole extra device."""
     if task.duration_ns is None:
         return ()
     ways = (
@@ -151,7 +151,7 @@ def variants_of(task: Task) -> tuple[Variant, ...]:
 
 @lru_cache(maxsize=4096)
 def with_device(request: Request, kind: DeviceKind) -> Request:
-    """Return a request with a device of a kind, if it has none."""
+    """Return a request with a device of a kind added, if it has none."""
     if kind is DeviceKind.CPU or any(device.kind is kind for device in request.devices):
         return request
     return Request(request.cpu_milli, request.memory_bytes, (*request.devices, DeviceRequest(kind)))

@@ -1,1 +1,1 @@
-"""A compute centre's agent: what the centre has as units, which tasks run on them, what probes have measured there."""
+"""Agent of a compute centre: the centre's resources as units, the tasks that run on them, and its probe results."""

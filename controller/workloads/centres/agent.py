@@ -1,7 +1,7 @@
-"""The agent of a compute centre: reports its units, runs the tasks that are dispatched to it, says how they went.
+"""The agent of a compute centre: reports its units, runs the tasks dispatched to it, and reports their outcome.
 
-Jobs outlive the agent. What is to be done is decided anew each time from what the API and the engine say (deciding.py);
-what the agent remembers beside that only spares it questions.
+Jobs outlive the agent. Each step is decided afresh from what the API and the engine say (deciding.py); anything else
+that the agent remembers only saves it requests.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LINES: Final = 256
 
 
 class Agent:
-    """See the module; construct it inside the event loop that runs it. `now_ns` is a clock that only goes on."""
+    """See the module; construct it inside the event loop that runs it. `now_ns` is a monotonic clock."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Agent:
         self._signs_off = False
 
     async def run(self) -> None:
-        """Report, and see to tasks, until cancelled."""
+        """Report, and handle tasks, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._report_for_ever())
             group.create_task(self._follow())
@@ -96,7 +96,7 @@ class Agent:
                 group.create_task(self._warmer.run())
 
     async def sign_off(self) -> None:
-        """Say that no tasks are to come; end jobs where the settings say so, else they run on for the next agent."""
+        """Report that no tasks may come; end jobs if the settings say so, otherwise leave them to the next agent."""
         self._signs_off = True
         if self.settings.on_stop is OnStop.STOP:
             await self._end_all()
@@ -105,7 +105,7 @@ class Agent:
                 await self._report()
 
     async def _end_all(self) -> None:
-        """End all jobs and give their tasks back; what is not done in time is left to the next agent."""
+        """End all jobs and give their tasks back; leave the rest to the next agent when time runs out."""
         tasks = {mark_of(task, self.settings.centre): task for task in (self._tasks or {}).values()}
 
         async def end(job: JobState) -> None:
@@ -122,14 +122,14 @@ class Agent:
                 self._jobs = {job.mark: job for job in await self._engine.jobs() if job.phase not in JOB_ENDED}
 
     def reload(self, settings: CentreSettings) -> None:
-        """Take other settings: those of the engine and of the centre's name stay as they were."""
+        """Apply new settings; the engine's settings and the centre's name stay."""
         self.settings = settings
         self._report_now.set()
         self._wake.set()
 
     @property
     def problem(self) -> str:
-        """Why no tasks are to come here; empty where they may."""
+        """Reason why no tasks may come here; empty if they may."""
         if self._signs_off:
             return "its agent has stopped"
         for what in ("engine", "configuration"):
@@ -170,7 +170,7 @@ class Agent:
                     await self._report_now.wait()
 
     async def _report(self) -> Centre:
-        """Write the centre's status, having made the centre where it is not there."""
+        """Write the centre's status; create the centre if it is missing."""
         if self._configurer.types is not None:
             self._told("units", "" if any(unit.count for unit in self._configurer.types) else self.problem)
         centres, name = self._client.of(Centre), self.settings.centre
@@ -205,7 +205,7 @@ class Agent:
         )
 
     async def _follow(self) -> None:
-        """Know the tasks that hold units here, as they change."""
+        """Follow the tasks that hold units here."""
         await self._known.wait()
         fields = f"centre={self.settings.centre},phase!=succeeded,phase!=failed"
         while True:
@@ -213,7 +213,7 @@ class Agent:
                 async for told in self._client.of(Task).follow(fields=fields):
                     if isinstance(told, Listing):
                         if told.age_s is not None:
-                            break  # what the server remembers, while its storage is away, is not what is
+                            break  # a cached answer while the server's storage is away may be outdated
                         self._tasks = {task.metadata.name: task for task in told.items if task.is_held}
                         self._report_now.set()
                     elif told.type is EventType.BOOKMARK:
@@ -228,7 +228,7 @@ class Agent:
             await asyncio.sleep(reporting.AGAIN_S)
 
     async def _listen(self) -> None:
-        """Look again whenever the engine says that something has changed."""
+        """Look again whenever the engine reports a change."""
         while True:
             try:
                 async for _ in self._engine.changes():
@@ -238,7 +238,7 @@ class Agent:
             await asyncio.sleep(reporting.AGAIN_S)
 
     async def _see_to_all(self) -> None:
-        """Do what is to be done, again and again; what takes long does not keep the rest waiting."""
+        """Carry out due steps in a loop; long steps do not block the others."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
@@ -284,7 +284,7 @@ class Agent:
         return decide(view)
 
     async def _read_probes(self, tasks: tuple[Task, ...]) -> None:
-        """Know the probe tasks that are to be run: each is written once, so each is read once."""
+        """Read the probe tasks to run: each is written once, so each is read once."""
         wanted = {task.spec.program.entry for task in tasks if task.spec.is_probe}
         self._probes = {name: probe for name, probe in self._probes.items() if name in wanted}
         for name in wanted - self._probes.keys():
@@ -308,7 +308,7 @@ class Agent:
         except ApiError as error:
             self._failed(Failure.API, str(error))
             await asyncio.sleep(reporting.AGAIN_S)
-        except (EngineError, OSError) as error:  # a full disk, for one, is no reason to end
+        except (EngineError, OSError) as error:  # do not end on a full disk, for example
             LOGGER.warning("%s: %s", key, error)
             self._metrics.failures.labels(Failure.ENGINE).inc()
             await asyncio.sleep(reporting.AGAIN_S)
@@ -363,13 +363,13 @@ class Agent:
         LOGGER.info("task %s is job %s on %d units of type %s", task.metadata.name, job, task.status.units, unit.name)
 
     async def _secrets_of(self, task: Task) -> Mapping[str, str]:
-        """Return the secrets that a task's program names; what a probe measures is not its user's to influence."""
+        """Return the secrets that a task's program names; a probe's user must not influence the measurement."""
         wanted = {} if task.spec.is_probe else task.spec.program.secrets
         folder = None if self.settings.secrets is None else Path(self.settings.secrets)
         return await asyncio.to_thread(secrets_of, folder, task.metadata.project, wanted)
 
     async def _tell(self, task: Task, job: JobState) -> None:
-        """Say how a task went, with what it has measured; what cannot be taken is said without that."""
+        """Report a task's outcome, with its results; if these are rejected, without them."""
         folder = job.folder or self._folder / job.mark.job_name
         probe = self._probes.get(task.spec.program.entry) if task.spec.is_probe else None
         item = await asyncio.to_thread(completion_of, task, job, folder, probe)
@@ -395,7 +395,7 @@ class Agent:
             self._metrics.given_back.labels(_kind(task), cause).inc()
 
     async def _complete(self, task: Task, item: Completion) -> bool:
-        """Complete a task; return False for one that was dispatched anew, or is gone: it is none of ours any more."""
+        """Complete a task; return False for one that was dispatched again, or is gone: it is no longer ours."""
         counts = True
         try:
             await self._client.complete(CompletionRequest(completions=(item,)))
@@ -407,7 +407,7 @@ class Agent:
         return counts
 
     def _failed(self, what: Failure, problem: str) -> None:
-        """Count what has failed, and log it once."""
+        """Count a failure, and log it once."""
         self._metrics.failures.labels(what).inc()
         self._told("engine" if what is Failure.ENGINE else "api", problem)
 
@@ -423,7 +423,7 @@ def _kind(task: Task) -> JobKind:
 
 
 def _key(step: Step) -> str:
-    """Return what a step is about: there is one at a time for each."""
+    """Return the subject of a step: only one step per subject runs at a time."""
     task = getattr(step, "task", None)
     if task is not None:
         return f"task {task.metadata.name}"

@@ -1,4 +1,4 @@
-"""Which unit types can run which kernels, and which of them the centre picks; pure."""
+"""Unit types that can run a set of kernels, and the centre's choice among them; pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataplane.topology.values import DeviceKind
 
 
 def can_run(types: Sequence[UnitType], probe: ProbeTask | None, units: int = 1) -> tuple[str, ...]:
-    """Return the unit types that support every kernel of a probe and of which there are enough, sorted by name.
+    """Return the unit types that support every kernel of a probe and have enough units, sorted by name.
 
-    What is no probe needs no kernel.
+    Tasks other than probes need no kernel.
     """
     kernels = set() if probe is None else set(probe.kernels)
     devices = set() if probe is None else {use.device for use in probe.uses} - {DeviceKind.CPU}
@@ -35,7 +35,7 @@ def missing_kernels(types: Sequence[UnitType], probe: ProbeTask) -> tuple[str, .
 def pick(types: Sequence[UnitType], able: Sequence[str], taken: Mapping[str, int], units: int) -> str | None:
     """Return the type that the centre picks: of those with enough free units the one with most of them free.
 
-    Of equal ones the smallest units, so that large ones stay for who needs them; None where none has enough.
+    Ties go to the smallest units, to keep large ones for tasks that need them; None if no type has enough.
     """
     free = {unit.name: unit.for_tasks - taken.get(unit.name, 0) for unit in types}
     fitting = [unit for unit in types if unit.name in able and free[unit.name] >= units]

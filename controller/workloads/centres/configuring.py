@@ -1,7 +1,7 @@
-"""The resource configuration as it is reported: unit types with the kernels that really run there, and its changes.
+"""The reported resource configuration: unit types with the kernels that really run there, and its changes.
 
 Kernels are tried at start and whenever a unit type has changed: a job of our own on one free unit of each type runs
-each kernel once, in a process of its own. While all units of a type are busy nothing is tried there.
+each kernel once, in a separate process. While all units of a type are busy nothing is tried there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOGGER: Final = logging.getLogger("millrace.centre")
 
 
 class Configurer:
-    """Keeps `types`, None until all that can be tried was; of one event loop. `kernels` returns what is to be tried."""
+    """Keeps `types`, None until possible trials are done; of one event loop. `kernels` returns the kernels to try."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Configurer:
         self._settings, self._folder, self._kernels = settings, folder, kernels
         self._trials = Trials(settings, folder)
         self._known: dict[str, UnitType] = {}
-        """What was tried, by type, as it was then."""
+        """Unit types as they were when tried, by name."""
         self._why: dict[str, tuple[str, ...]] = {}
-        """Which kernels do not run there."""
+        """Reasons why kernels do not run there, by unit type."""
         self._tried: tuple[ProbeKernel, ...] = ()
         self._due: set[str] = set()
-        """Types on which the library, which has changed, is to be tried again; until then what ran there counts."""
+        """Types to try again because the library has changed; their earlier results count until then."""
         self._kept = folder.configuration()
         self._again = asyncio.Event()
         self._is_new = False
@@ -53,16 +53,16 @@ class Configurer:
 
     @property
     def asks_for_probe(self) -> bool:
-        """Whether what was measured here may hold no more."""
+        """True if earlier measurements may no longer hold."""
         return self._kept is not None and self._kept.changed_ns is not None
 
     @property
     def trials(self) -> frozenset[str]:
-        """The tasks, of nobody else, that our own jobs are said to be of."""
+        """Names of the pseudo-tasks that our own jobs carry."""
         return self._trials.names
 
     def reload(self, settings: CentreSettings) -> None:
-        """Take other settings, and try everything again."""
+        """Apply new settings, and try everything again."""
         self._settings = settings
         self._trials = Trials(settings, self._folder)
         self._known.clear()
@@ -86,7 +86,7 @@ class Configurer:
                     await self._again.wait()
 
     def reported(self, server_ns: int) -> None:
-        """Take note that a report was acknowledged at a time: a change counts from then."""
+        """Note the time of an acknowledged report: a change counts from then."""
         if self.types is None:
             return
         kept = self._kept
@@ -96,12 +96,12 @@ class Configurer:
             self._is_new = False
 
     def probed(self, created_ns: int) -> None:
-        """Take note that a probe has succeeded that was asked for at a time: one after the change answers it."""
+        """Note a successful probe and the time of its request: one after the change answers it."""
         if self._kept is not None and self._kept.changed_ns is not None and created_ns >= self._kept.changed_ns:
             self._keep(replace(self._kept, changed_ns=None))
 
     async def _look(self, engine: Engine) -> bool:
-        """Ask the engine what there is, try what is new; return whether anything is to be reported."""
+        """Ask the engine for its resources, try new ones; return whether there is anything to report."""
         found, kernels = await engine.resources(), tuple(await self._kernels(self._settings))
         if kernels != self._tried:
             self._tried = kernels
@@ -139,5 +139,5 @@ class Configurer:
 
 
 def _lasting(types: Sequence[UnitType]) -> tuple[UnitType, ...]:
-    """Return unit types without what changes from hour to hour by others' work."""
+    """Return unit types without the parts that vary from hour to hour with others' work."""
     return tuple(replace(unit, free=None) for unit in types)

@@ -1,6 +1,6 @@
-"""What is to be done for each task and each job, from what the API and the engine say; pure.
+"""Next step for each task and each job, from what the API and the engine say; pure.
 
-A task holds units in an epoch; its job bears task, uid and epoch. Whatever happened in between (the agent was killed,
+A task holds units in an epoch; its job carries task, uid and epoch. Whatever happened in between (the agent was killed,
 the API was away, the engine has lost a job), the next step follows from these alone.
 """
 
@@ -23,26 +23,26 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class Cause(StrEnum):
-    """Why a task is given back, as it is counted."""
+    """Reason for giving a task back, as counted."""
 
     NO_PROBE_TASK = "no-probe-task"
     CANNOT_RUN = "cannot-run"
-    """No unit type here, or not the one that it has, runs its kernels, or has as many units."""
+    """No unit type here, or not the assigned one, runs its kernels or has enough units."""
     NO_UNITS = "no-units"
-    """So many of its type are not here."""
+    """The type has too few units here."""
     QUEUE_FULL = "queue-full"
     WAITED = "waited"
     UNFIT = "unfit"
     """The engine can never run it."""
     LOST = "lost"
-    """Nobody knows how its job ended."""
+    """The end of its job is unknown."""
     DELETED = "deleted"
     SIGNED_OFF = "signed-off"
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How many tasks wait here, and for how long, before they are given back."""
+    """Limits on how many tasks wait here, and for how long, before they are given back."""
 
     most_waiting: int
     wait_s: float
@@ -50,9 +50,9 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is known: tasks that hold units here, jobs by mark, unit types as reported, probes by their names.
+    """Observed state: tasks that hold units here, jobs by mark, unit types as reported, probes by name.
 
-    A probe that is None is not there. `now_ns` is the server's time. `ended` are tasks (uid, epoch) whose completion
+    A probe that is None does not exist. `now_ns` is the server's time. `ended` are tasks (uid, epoch) whose completion
     is acknowledged; `trials` are jobs of our own, which belong to no task.
     """
 
@@ -69,7 +69,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The task asks: say which unit types could run it."""
+    """Answer the task's request with the unit types that could run it."""
 
     task: Task
     could_run: tuple[str, ...]
@@ -78,7 +78,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PickUnit:
-    """The task leaves its unit type to the centre: say which one it gets."""
+    """Pick the unit type for a task that leaves the choice to the centre."""
 
     task: Task
     unit: str
@@ -96,7 +96,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class NoteRunning:
-    """Say that the task runs."""
+    """Report that the task runs."""
 
     task: Task
     job: JobState
@@ -104,7 +104,7 @@ class NoteRunning:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The job has ended: say how, with what it has left."""
+    """Report how the job has ended, with its results."""
 
     task: Task
     job: JobState
@@ -112,7 +112,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """The task has no job, or none that will be: end it, or have it dispatched again."""
+    """The task has no job, or will have none: end it, or have it dispatched again."""
 
     task: Task
     phase: TaskPhase
@@ -122,7 +122,7 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Have a job end that nobody wants any more, or that has waited too long; its task is then as `then` says."""
+    """End a job that is no longer wanted, or has waited too long; `then` is the task's next step."""
 
     job: JobState
     why: str
@@ -133,7 +133,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Drop a job that has ended and of which nobody wants to know."""
+    """Drop an ended job whose outcome is no longer needed."""
 
     job: JobState
 
@@ -150,7 +150,7 @@ class _Counts:
 
 
 def decide(view: View) -> tuple[Step, ...]:
-    """Return what is to be done now, at most one step for each task and for each job without one."""
+    """Return the steps due now, at most one for each task and for each job without one."""
     counts = _Counts()
     for task in view.tasks:
         if task.status.unit is not None:

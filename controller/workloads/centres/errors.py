@@ -1,9 +1,9 @@
 """Errors of a compute centre's agent.
 
 ControllerError
-└── CentreError         the agent cannot run as it is set, or a task cannot run here; names the key or the task
+└── CentreError         the agent cannot run with its settings, or a task cannot run here; names the key or the task
     └── EngineError     an engine cannot do what was asked, or did not answer in time; names the engine
-        └── OrderError  what is asked for is nothing that this engine can ever run: nothing was started
+        └── OrderError  the engine can never run the order: nothing was started
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from controller.common.errors import ControllerError
 
 
 class CentreError(ControllerError):
-    """The agent cannot run as it is set, or a task cannot run here; one line that names the key, centre or task."""
+    """The agent cannot run with its settings, or a task cannot run here; one line names the key, centre or task."""
 
 
 class EngineError(CentreError):
@@ -24,4 +24,4 @@ class EngineError(CentreError):
 
 
 class OrderError(EngineError):
-    """What is asked for is nothing that this engine can ever run; nothing was started."""
+    """The engine can never run the order; nothing was started."""

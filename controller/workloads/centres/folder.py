@@ -1,4 +1,4 @@
-"""The state folder of a centre's agent, and what of the centre was reported last."""
+"""The state folder of a centre's agent, and the centre's last reported configuration."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dataplane.malformed import MALFORMED
 
 
 class Configuration(Strict, frozen=True):
-    """The resource configuration as it was reported last, and since when a probe is wanted because it has changed."""
+    """The resource configuration as reported last, and since when a probe is wanted because it has changed."""
 
     units: Annotated[tuple[UnitType, ...], Meta(max_length=256)] = ()
     changed_ns: TimeNs | None = None
-    """By the server's clock; None where no probe is wanted."""
+    """By the server's clock; None if no probe is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CentreFolder(StateFolder):
-    """A folder that only its user can enter, of one centre."""
+    """Folder of one centre that only its user can enter."""
 
     kind: ClassVar = "centre"
     holder: ClassVar = "an agent"
@@ -36,23 +36,23 @@ class CentreFolder(StateFolder):
 
     @property
     def jobs(self) -> Path:
-        """Where jobs have their folders."""
+        """Parent of jobs' folders."""
         return self.path / "jobs"
 
     @property
     def engine(self) -> Path:
-        """What the engine keeps."""
+        """The engine's folder."""
         return self.path / "engine"
 
     def configuration(self) -> Configuration | None:
-        """Return what was reported last; None where nothing is known of it."""
+        """Return the last report; None if there is none."""
         try:
             return msgspec.json.decode((self.path / "configuration.json").read_bytes(), type=Configuration)
         except (OSError, *MALFORMED):
             return None
 
     def keep(self, configuration: Configuration) -> None:
-        """Write down what is reported; raise CentreError."""
+        """Store a reported configuration; raise CentreError."""
         part = self.path / ".configuration.json.part"
         try:
             with part.open("wb") as file:

@@ -1,4 +1,4 @@
-"""What a centre's agent counts, for Prometheus."""
+"""Prometheus metrics of a centre's agent."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class JobKind(StrEnum):
-    """What a job is for."""
+    """Purpose of a job."""
 
     TASK = "task"
     PROBE = "probe"
     TRIAL = "trial"
-    """Of our own: which kernels run here."""
+    """Our own job, which tests which kernels run here."""
 
 
 class Failure(StrEnum):
-    """What has failed, and is tried again."""
+    """Failed operation that is retried."""
 
     REPORT = "report"
     """The centre's status was not written in time."""
     API = "api"
     """Another request to the API server."""
     ENGINE = "engine"
-    """The engine did not do what was asked, or did not answer."""
+    """The engine failed, or did not answer."""
 
 
 class Drop(StrEnum):
-    """What was dropped, for good."""
+    """Item dropped for good."""
 
     COMPLETION = "completion"
-    """The end of a task that was dispatched anew meanwhile, or is gone."""
+    """The end of a task that was dispatched again meanwhile, or is gone."""
     RESULT = "result"
-    """What a probe has measured, as the API server did not take it: the probe has failed."""
+    """Results of a probe that the API server rejected: the probe has failed."""
     STEP = "step"
-    """What was to be done about a task that had changed meanwhile: it is decided again."""
+    """A step for a task that had changed meanwhile: it is decided again."""
     NOTE = "note"
-    """A line for people, of a report that has too many."""
+    """A line for people, from a report that has too many."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What there is now; replaced as a whole, as it is read in another thread."""
+    """Current state; replaced as a whole, as another thread reads it."""
 
     units: tuple[UnitType, ...]
     held: tuple[tuple[str, int], ...]
@@ -64,11 +64,11 @@ class _Standing:
 
 
 class Metrics(Collector):
-    """Counters and what there is now, in a registry of their own; `now_ns` is a clock that only goes on."""
+    """Counters and current state, in a separate registry; `now_ns` is a monotonic clock."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.is_ready = False
-        """Whether tasks may come."""
+        """True while tasks may come."""
         self._now_ns = now_ns
         self._standing: _Standing | None = None
         self._reported_ns: int | None = None
@@ -84,15 +84,15 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def reported(self) -> None:
-        """Take note that a report was acknowledged just now."""
+        """Note that a report was acknowledged just now."""
         self._reported_ns = self._now_ns()
 
     def is_away(self) -> None:
-        """Take note that the engine does not say what there is."""
+        """Note that the engine does not report its resources."""
         self._standing = None
 
     def stands(self, units: Collection[UnitType], jobs: Collection[JobState], trials: Collection[str]) -> None:
-        """Take what there is now; `trials` are the names of tasks that are our own."""
+        """Replace the current state; `trials` are the names of our own pseudo-tasks."""
         held, number = Counts[str](), Counts[tuple[str, str]]()
         for job in jobs:
             number[kind_of(job, trials), job.phase] += 1
@@ -101,7 +101,7 @@ class Metrics(Collector):
         self._standing = _Standing(tuple(units), tuple(held.items()), tuple(number.items()))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what there is now, for a scrape; what is not known is absent."""
+        """Yield the current state for a scrape; unknown values are absent."""
         now, reported_ns = self._standing, self._reported_ns
         yield GaugeMetricFamily("millrace_centre_ready", "1 while tasks may come.", float(self.is_ready))
         if now is not None:
@@ -113,11 +113,11 @@ class Metrics(Collector):
         yield age
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is asked before the first scrape."""
+        """Describe nothing before the first scrape."""
         return ()
 
     def _counter(self, name: str, says: str, labels: tuple[str, ...], values: Iterable[tuple[str, ...]]) -> Counter:
-        """Return a counter that is there from the beginning with all values of its labels, at 0."""
+        """Return a counter that starts with all values of its labels, at 0."""
         counter = Counter(f"millrace_centre_{name}", says, labels, registry=self.registry)
         for each in values:
             counter.labels(*each)
@@ -144,7 +144,7 @@ def _jobs(now: _Standing) -> Metric:
 
 
 def kind_of(job: JobState, trials: Collection[str]) -> JobKind:
-    """Return what a job is for."""
+    """Return the purpose of a job."""
     if job.mark.task in trials:
         return JobKind.TRIAL
     return JobKind.PROBE if job.mark.is_probe else JobKind.TASK

@@ -1,4 +1,4 @@
-"""How a job went, from what it has left in its folder; that is taken for what an attacker has written."""
+"""Outcome of a job, from its results in its folder; these are treated as written by an attacker."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _LINE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What a probe has measured, and what is wrong with that."""
+    """Results of a probe, and their problems."""
 
     runs: tuple[ProbeRun, ...]
     problems: tuple[str, ...]
 
 
 def completion_of(task: Task, job: JobState, folder: Path, probe: ProbeTask | None) -> Completion:
-    """Return what is to be said of a task whose job has ended."""
+    """Return the completion of a task whose job has ended."""
     phase = TaskPhase.SUCCEEDED if job.phase is JobPhase.SUCCEEDED else TaskPhase.FAILED
     reasons = [job.reason] if job.reason else []
     result = None
@@ -66,7 +66,7 @@ def _run_time_s(job: JobState) -> float | None:
 
 
 def _measured(task: Task, folder: Path, probe: ProbeTask) -> _Measured:
-    """Return the runs on each number of units; one that is not what was asked for is a problem, not a run."""
+    """Return the runs on each number of units; one that differs from the request is a problem, not a run."""
     runs, problems = [], []
     for units in counts_of(task):
         file = result_file(units)

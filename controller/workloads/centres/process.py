@@ -1,4 +1,4 @@
-"""What `millrace centre serve` runs: the agent of a compute centre, until it is to stop."""
+"""`millrace centre serve`: runs the agent of a compute centre until stopped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load_settings(path: Path) -> CentreSettings:
 
 
 def run(path: Path, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP has the settings read again."""
+    """Serve until SIGINT or SIGTERM; SIGHUP reloads the settings."""
 
     async def main() -> None:
         again = asyncio.Event()
@@ -61,9 +61,9 @@ async def serve(
     path: Path | None = None,
     engine: Engine | None = None,
 ) -> None:
-    """Serve until `stop` is set; raise MillraceError for settings that cannot be.
+    """Serve until `stop` is set; raise MillraceError for invalid settings.
 
-    The API server need not be there yet; the engine must. `on_ready` gets one line.
+    The API server may start later; the engine must be up. `on_ready` gets one line.
     """
     _check_hosts(settings)
     folder = CentreFolder(Path(settings.state).absolute(), settings.centre)
@@ -102,7 +102,7 @@ async def serve(
 
 
 def _jobs_folder(settings: CentreSettings, folder: CentreFolder) -> Path:
-    """Return where jobs have their folders; one that the settings name can be passed through, and not be listed."""
+    """Return the parent of jobs' folders; one that the settings name can be passed through, but not listed."""
     if settings.jobs_folder is None:
         return folder.jobs
     path = Path(settings.jobs_folder).absolute()
@@ -114,7 +114,7 @@ def _jobs_folder(settings: CentreSettings, folder: CentreFolder) -> Path:
 
 
 def _warmer(settings: CentreSettings, folder: CentreFolder) -> Warmer | None:
-    """Return what keeps a warm process, None where the settings name no modules."""
+    """Return the keeper of a warm process, None if the settings name no modules."""
     if not settings.local.warm:
         return None
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8"} | dict.fromkeys(VARIABLES, "1") | python_path(settings)
@@ -122,7 +122,7 @@ def _warmer(settings: CentreSettings, folder: CentreFolder) -> Warmer | None:
 
 
 def _check_hosts(settings: CentreSettings) -> None:
-    """Raise CentreError for a host that the topology does not have."""
+    """Raise CentreError for a host missing from the topology."""
     if settings.topology is None:
         return
     topology = load_topology(settings.topology)
@@ -135,7 +135,7 @@ def _check_hosts(settings: CentreSettings) -> None:
 async def _reload(
     agent: Agent, configurer: Configurer, engine: Engine, again: asyncio.Event, path: Path | None
 ) -> None:
-    """Read the settings again whenever `again` is set; those that cannot be are said, and the old ones hold."""
+    """Reload the settings whenever `again` is set; on errors log them, and keep the previous settings."""
     while True:
         await again.wait()
         again.clear()
@@ -156,7 +156,7 @@ async def _reload(
 
 
 def _check_same(before: CentreSettings, after: CentreSettings) -> None:
-    """Raise CentreError for what cannot change while the agent runs."""
+    """Raise CentreError for a setting that cannot change while the agent runs."""
     for name in ("centre", "state", "api", "token_file", "metrics"):
         if getattr(before, name) != getattr(after, name):
             raise CentreError(f"{name}: cannot change while the agent runs")

@@ -1,4 +1,4 @@
-"""From a task to what its engine runs: a command, files, an environment, limits; pure."""
+"""From a task to its engine's order: a command, files, an environment, limits; pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ for row in iter(rows.fetchone, None) if rows.description else ():
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A command with the files beside it; `image` where it runs in a container."""
+    """A command with its files; `image` if it runs in a container."""
 
     argv: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -58,14 +58,14 @@ class Run:
 
 
 def python_of(settings: CentreSettings) -> str:
-    """Return the interpreter where jobs run."""
+    """Return the interpreter on the jobs' machines."""
     return settings.python or sys.executable
 
 
 def python_path(settings: CentreSettings) -> dict[str, str]:
-    """Return where what runs probes finds our own packages, then those of users' kernels as the settings say.
+    """Return the module search path for probes: our own packages, then those of users' kernels from the settings.
 
-    An interpreter that the settings name has ours itself.
+    An interpreter named in the settings has ours itself.
     """
     parts = ("" if settings.python else _ROOT, settings.environment.get(_PYTHONPATH, ""))
     path = ":".join(part for part in parts if part)
@@ -73,23 +73,23 @@ def python_path(settings: CentreSettings) -> dict[str, str]:
 
 
 def cores_of(unit: UnitType, units: int) -> int:
-    """Return how many cores units have together; a part of one is one that is shared in time."""
+    """Return how many cores units have together; a part of a core is a time share of one."""
     return max(1, -(-unit.unit.cpu_milli // _MILLI)) * units
 
 
 def mark_of(task: Task, centre: str) -> JobMark:
-    """Return whose the job of a task is, in the epoch that it is in now."""
+    """Return the mark of a task's job, in the task's current epoch."""
     return JobMark(centre, task.metadata.name, task.metadata.uid, task.status.epoch, task.spec.is_probe)
 
 
 def counts_of(task: Task) -> tuple[int, ...]:
-    """Return on how many units a probe runs, one run each; what it holds where nothing is said."""
+    """Return the unit counts that a probe runs on, one run each; by default those that it holds."""
     held = task.status.units or 1
     return tuple(sorted({count for count in task.spec.units if 1 <= count <= held})) or (held,)
 
 
 def result_file(units: int) -> str:
-    """Return where a probe leaves what it has measured on so many units."""
+    """Return the file for a probe's results on this many units."""
     return f"result-{units}.json"
 
 
@@ -101,7 +101,7 @@ def order_of(  # noqa: PLR0917 - the last two are for few tasks
     probe: ProbeTask | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> JobOrder:
-    """Return what an engine is to run for a task; raise CentreError for a task that cannot be run.
+    """Return the order for a task; raise CentreError for a task that cannot be run.
 
     `secrets` are the values of those that its program names, by variable.
     """
@@ -111,7 +111,7 @@ def order_of(  # noqa: PLR0917 - the last two are for few tasks
         if spec.program.kind is ProgramKind.PROBE
         else _run_of(task, spec.program, python_of(settings))
     )
-    # What a probe measures is the centre's: whoever submits it does not say in which environment.
+    # A probe's measurements are the centre's: its submitter does not control its environment.
     own = {} if spec.is_probe else spec.program.environment
     most_s = settings.probe_limit_s if spec.is_probe else settings.limit_s
     threads = dict.fromkeys(VARIABLES, str(cores_of(unit, units)))
@@ -166,7 +166,7 @@ _NEEDS: Final = {
 
 
 def _module(entry: str) -> str:
-    """Return the file's name, without its ending, that an entry's module is to have; raise CentreError."""
+    """Return the file name, without suffix, that an entry's module must have; raise CentreError."""
     module = entry.partition(":")[0]
     if not module.isidentifier():
         raise CentreError(f"entry {entry!r}: a text is a module of one name, such as task:main")
@@ -185,7 +185,7 @@ def _probe(task: Task, unit: UnitType, probe: ProbeTask | None, settings: Centre
             "-m controller.probing.running",
             PROBE_FILE,
             f"--units {units} --cores {cores_of(unit, units)} --repeat {task.spec.repetitions}",
-            # A kernel that hangs is told of by name before the engine ends the whole job.
+            # The runner reports a hanging kernel by name before the engine ends the whole job.
             f"--deadline-s {0.9 * limit_s / len(counts):g} --out {result_file(units)}",
         ]
         lines.append(f'"$MILLRACE_PYTHON" {" ".join(words)} || worst=$?')

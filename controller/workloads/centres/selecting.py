@@ -1,4 +1,4 @@
-"""Which engine runs a centre's jobs: the one whose section the settings have, else processes of this machine."""
+"""Selection of a centre's engine: the one with a section in the settings, otherwise processes of this machine."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from dataplane.rpc.access.settings import TOKEN_FILE
 
 
 class ServedCentre(CentreSettings, frozen=True):
-    """What `millrace centre serve` is given: a centre's settings, and those of its engine."""
+    """Settings of `millrace centre serve`: the centre's, and those of its engine."""
 
     slurm: SlurmSettings | None = None
     """Jobs run on a Slurm cluster: `units` and `local` do not apply, its own `units` do."""
     ray: RaySettings | None = None
-    """Jobs run on a Ray cluster: likewise."""
+    """Jobs run on a Ray cluster; the same holds."""
     containers: ContainersSettings | None = None
-    """Jobs are pods, which placement puts on nodes: likewise."""
+    """Jobs are pods, which placement puts on nodes; the same holds."""
 
     def __post_init__(self) -> None:
         CentreSettings.__post_init__(self)
@@ -45,7 +45,7 @@ class ServedCentre(CentreSettings, frozen=True):
 
 
 def make_engine(settings: CentreSettings, folder: CentreFolder, jobs: Path, identity: str, nvml: Nvml | str) -> Engine:
-    """Return the engine that the settings name; `jobs` is below which jobs have their folders."""
+    """Return the engine that the settings name; `jobs` is the parent of jobs' folders."""
     if isinstance(settings, ServedCentre) and settings.slurm is not None:
         return SlurmEngine(settings.slurm, centre=settings.centre, records=folder.engine)
     if isinstance(settings, ServedCentre) and settings.ray is not None:
@@ -67,10 +67,10 @@ def make_engine(settings: CentreSettings, folder: CentreFolder, jobs: Path, iden
 
 
 def _secrets_of(settings: CentreSettings) -> Iterator[Path]:
-    """Yield what jobs are not to see of how the agent finds the API server, and of who it is there.
+    """Yield the agent's files that jobs must not see: its API server's address and its identity there.
 
-    Without root jobs have the agent's user, and a file that is replaced comes out from under what hides it: then the
-    folder is hidden, where it is this user's.
+    Without root jobs have the agent's user, and replacing a hidden file uncovers it: then the folder is hidden, if it
+    belongs to this user.
     """
     place = find_place(settings.api)
     tokens = [Path(text) for text in (settings.token_file, os.environ.get(TOKEN_FILE)) if text]

@@ -1,7 +1,7 @@
-"""What a machine has, divided into units of the types that the settings name; pure.
+"""A machine's resources, divided into units of the types in the settings; pure.
 
-Cores and devices by number are taken first, then each type takes what is left in the order of the settings. What fits
-no unit is left over, and both that and units that are wanted and are not there are said.
+Cores and devices by number are taken first, then each type takes from the rest in the order of the settings. Leftovers
+that fit no unit, and wanted units that are missing, are reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device of the machine; `handle` is its maker's name for it, by which a program is given it."""
+    """A device of the machine; `handle` is its vendor's name for it, which makes it visible to a program."""
 
     number: int
     kind: DeviceKind
@@ -34,7 +34,7 @@ class FoundDevice:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is to divide: cores by number, CPU time in thousandths of a core, memory (None: unknown), devices."""
+    """Resources to divide: cores by number, CPU time in thousandths of a core, memory (None: unknown), devices."""
 
     cores: tuple[int, ...]
     cpu_milli: int
@@ -59,16 +59,16 @@ class UnitsOfType:
     name: str
     units: tuple[Unit, ...]
     request: Request
-    """What each of them has, as the API says it."""
+    """Resources of each unit, in the API's form."""
 
     def unit_type(self, free: int | None = None) -> UnitType:
-        """Return it as the API says it; operators are yet to be tried."""
+        """Return the type in the API's form; operators are not tried yet."""
         return UnitType(name=self.name, count=len(self.units), free=free, unit=self.request)
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Units by type, what of the machine is in none, and what is wanted and not there, a line each."""
+    """Units by type, leftovers of the machine, and missing units, one line each."""
 
     types: tuple[UnitsOfType, ...]
     spare_cores: tuple[int, ...]
@@ -77,12 +77,12 @@ class Division:
     problems: tuple[str, ...] = ()
 
     def of(self, name: str) -> UnitsOfType | None:
-        """Return the units of a type, None where there is no such type."""
+        """Return the units of a type, None if there is no such type."""
         return next((each for each in self.types if each.name == name), None)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is left over and what is missing, a line each."""
+        """Leftovers and missing units, one line each."""
         spare = []
         if self.spare_cores:
             spare.append(f"{len(self.spare_cores)} cores ({', '.join(map(str, self.spare_cores))})")
@@ -95,7 +95,7 @@ class Division:
 
 @dataclass(slots=True)
 class _Left:
-    """What is left while units are made."""
+    """Remaining resources while units are made."""
 
     cores: list[int]
     cpu_milli: int
@@ -103,7 +103,7 @@ class _Left:
     devices: list[FoundDevice]
 
     def take(self, settings: UnitSettings, cores: Sequence[int] | None, devices: Sequence[int] | None) -> Unit | str:
-        """Take a unit out of it, or return why that cannot be."""
+        """Take a unit out of it, or return why that is impossible."""
         chosen = list(cores) if cores is not None else self.cores[: settings.cores]
         missing = [core for core in chosen if core not in self.cores]
         if missing:
@@ -137,12 +137,12 @@ class _Left:
 
 
 def divide(found: Found, settings: Sequence[UnitSettings]) -> Division:
-    """Return units of each type; raise CentreError where two units are to have one core or device by number."""
+    """Return units of each type; raise CentreError if two units claim one core or device by number."""
     _check_numbers(settings)
     left = _Left(sorted(found.cores), found.cpu_milli, found.memory_bytes, list(found.devices))
     made: dict[str, list[Unit]] = {each.name: [] for each in settings}
     problems: list[str] = []
-    # Those by number come first: others would take their cores.
+    # Numbered ones come first: others would take their cores.
     for each in sorted(settings, key=lambda one: not (one.core_numbers or one.device_numbers)):
         problems += _make(each, left, made[each.name])
     types = tuple(UnitsOfType(each.name, tuple(made[each.name]), _request(each, found)) for each in settings)
@@ -152,7 +152,7 @@ def divide(found: Found, settings: Sequence[UnitSettings]) -> Division:
 
 
 def _make(settings: UnitSettings, left: _Left, made: list[Unit]) -> list[str]:
-    """Make the units of a type; return what is missing."""
+    """Make the units of a type; return the missing ones."""
     wanted, problems = settings.wanted, []
     for place in range(left.cpu_milli + 1 if wanted is None else wanted):
         cores = sorted(parse_cpus(settings.core_numbers[place])) if settings.core_numbers else None
@@ -172,7 +172,7 @@ def _make(settings: UnitSettings, left: _Left, made: list[Unit]) -> list[str]:
 
 
 def _request(settings: UnitSettings, found: Found) -> Request:
-    """Return what each unit of a type has, as the API says it."""
+    """Return the resources of each unit of a type, in the API's form."""
     cores = len(parse_cpus(settings.core_numbers[0])) if settings.core_numbers else settings.cores
     milli = min(settings.cpu_milli or cores * MILLI, cores * MILLI)
     kinds = {device.number: device for device in found.devices}

@@ -1,4 +1,4 @@
-"""A warm process beside the agent, which forks runners of probes: kept alive, and ended with the agent."""
+"""A warm process next to the agent, which forks runners of probes: kept alive, and ended with the agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PEER: Final = struct.Struct("3i")
 
 
 class Warmer:
-    """Keeps a warm process; `environment` is what probes find in theirs while there is one."""
+    """Keeps a warm process; `environment` holds the probes' variables while there is one."""
 
     def __init__(self, python: str, modules: Sequence[str], path: Path, environment: Mapping[str, str]) -> None:
         self._command = (python, "-m", "controller.probing.running.warm", str(path), *modules)
@@ -34,11 +34,11 @@ class Warmer:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What has a probe ask the warm process; nothing while that is not ready, and the probe then runs as ever."""
+        """Variables that make a probe ask the warm process; empty until that is ready: the probe then runs as usual."""
         return {VARIABLE: str(self._path)} if self._is_ready else {}
 
     async def run(self) -> None:
-        """Keep one alive until cancelled."""
+        """Keep a warm process alive until cancelled."""
         wait_s = _FIRST_WAIT_S
         _end_old(self._path)
         while True:
@@ -74,7 +74,7 @@ class Warmer:
 
 
 def _end_old(path: Path) -> None:
-    """End the warm process of an agent that was killed: the one that listens where ours is to."""
+    """End the warm process of a killed agent: the one that listens at our address."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
             connection.connect(str(path))

@@ -1,1 +1,1 @@
-"""Container manager of a node: what is bound to it runs, what nobody wants does not."""
+"""Container manager of a node: runs the pods bound to it, removes those that are no longer wanted."""

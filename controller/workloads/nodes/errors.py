@@ -10,11 +10,11 @@ _LONGEST: Final = 400
 
 
 class NodeError(ControllerError):
-    """A node's manager cannot run as it is set; one line that names the node, the file or the key."""
+    """A node's manager cannot run with its settings; one line that names the node, the file or the key."""
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error as one printable line; of an error that nobody foresaw its type comes first."""
+    """Return an error as one printable line, preceded by its type if the error was unforeseen."""
     text = str(error) if isinstance(error, ControllerError) else f"{type(error).__name__}: {error}"
     line = " ".join(text.split())
     return "".join(letter if letter.isprintable() else "?" for letter in line)[:_LONGEST]

@@ -1,6 +1,6 @@
-"""The lease as a manager keeps it: renewed by each report that was acknowledged, written down for the guard.
+"""The lease as a manager keeps it: renewed by each acknowledged report, written to a file for the guard.
 
-The guard is a process that outlives the manager; the manager sees that there is one.
+The guard is a process that outlives the manager; the manager makes sure that there is one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GUARD_START_S: Final = 10.0
 
 
 class LeaseKeeper:
-    """The lease of one node. `folders` are the control groups below which its containers are."""
+    """The lease of one node. `folders` are the parent control groups of its containers."""
 
     def __init__(
         self, folder: NodeFolder, folders: tuple[str, ...], *, now_ns: Callable[[], int] = boot_time_ns
@@ -39,7 +39,7 @@ class LeaseKeeper:
         self.lease = self._left(Lease(0, _NS_PER_S))
 
     def renew(self, begun_ns: int, lease_s: float) -> None:
-        """Take note that a report that began then was acknowledged; raise OSError where that cannot be written down."""
+        """Record the acknowledgement of a report that began then; raise OSError if that cannot be written."""
         if self._has_ended:
             return
         length_ns = round(lease_s * _NS_PER_S)
@@ -56,7 +56,7 @@ class LeaseKeeper:
         return self._killed.exists()
 
     def forget_killed(self) -> None:
-        """Take note that whatever the guard has killed is known."""
+        """Note that the guard's kills have been handled."""
         self._killed.unlink(missing_ok=True)
 
     @property
@@ -64,19 +64,19 @@ class LeaseKeeper:
         return self._folder.lease.with_name(f"{self._folder.lease.name}.killed")
 
     def prepare(self) -> None:
-        """Write down what is known, for a guard that starts now; raise NodeError."""
+        """Write the known lease for a guard that starts now; raise NodeError."""
         try:
             lease_file.write(str(self._folder.lease), self.lease.kill_ns, self._boot, self._folders)
         except OSError as error:
             raise NodeError(f"state: {self._folder.lease}: {error.strerror or error}") from None
 
     def end(self) -> None:
-        """Have the lease be over, and the guard kill what is left, and end; nothing renews the lease after that."""
+        """End the lease, so that the guard kills what is left, and ends; nothing renews it after that."""
         self._has_ended, self.lease = True, Lease(0, _NS_PER_S)
         self._folder.lease.unlink(missing_ok=True)
 
     def _left(self, nothing: Lease) -> Lease:
-        """Return the lease that a manager before this one has left."""
+        """Return the lease left by an earlier manager."""
         try:
             kill_ns, boot, _ = lease_file.read(str(self._folder.lease))
         except FileNotFoundError:
@@ -84,17 +84,17 @@ class LeaseKeeper:
         except (OSError, lease_file.LeaseFileError) as error:
             LOGGER.warning("%s: %s", self._folder.lease, error)
             return nothing
-        # How long it was does not matter for what is left of it.
+        # Its former length does not matter for the rest of it.
         return Lease(kill_ns, 0) if boot == self._boot else nothing
 
     async def watch_guard(self) -> None:
-        """See that there is a guard, until cancelled; raise NodeError where none can be started."""
+        """Keep a guard running until cancelled; raise NodeError if none can be started."""
         while True:
             process = await self._guard()
             await _ended(process)
             if not self._folder.lease.exists():
                 return
-            if not self.is_over():  # while nothing runs it may end by itself
+            if not self.is_over():  # it may end by itself once the lease is over
                 LOGGER.warning("the guard (process %d) has ended, another one is started", process)
 
     async def _guard(self) -> int:
@@ -111,7 +111,7 @@ class LeaseKeeper:
         raise NodeError(f"the guard does not start within {_GUARD_START_S:g} s{': ' if said else ''}{said}")
 
     def _start_guard(self) -> int:
-        """Start a guard in a session of its own: whatever ends this process leaves it alone."""
+        """Start a guard in its own session, so that it survives this process."""
         words = [sys.executable, "-I", "-S", str(_GUARD), str(self._folder.lease), str(self._folder.guard_lock)]
         log = str(self._folder.guard_log)
         actions = [
@@ -123,7 +123,7 @@ class LeaseKeeper:
 
 
 def _holder(lock: Path) -> int | None:
-    """Return the process that holds a lock, which has written its number there; None where nobody does."""
+    """Return the process that holds a lock, from the number in it; None if nobody does."""
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _holder(lock: Path) -> int | None:
 
 
 def _has_ended(child: int) -> bool:
-    """Return whether a child has ended, and let go of it if so."""
+    """Return whether a child has ended, and reap it if so."""
     try:
         return os.waitpid(child, os.WNOHANG) != (0, 0)
     except ChildProcessError:
@@ -147,7 +147,7 @@ def _has_ended(child: int) -> bool:
 
 
 async def _ended(process: int) -> None:
-    """Return when a process, which need not be a child, has ended."""
+    """Return once a process, which need not be a child, has ended."""
     try:
         descriptor = os.pidfd_open(process)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What a node has, and how busy it is: by the topology's word or by looking at the machine."""
+"""A node's hardware and load: from the topology, or from the machine itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dataplane.topology.values import DeviceKind, Topology
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a node has. `addresses` are those of devices by number; none where it is the topology that says."""
+    """Hardware of a node. `addresses` are those of devices by number; empty if the hardware is the topology's."""
 
     hardware: Hardware
     is_stated: bool
@@ -38,7 +38,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How busy a node is; `rates` are those of its network device in its network namespace."""
+    """Load of a node; `rates` are those of its network device in its network namespace."""
 
     load: Load | None = None
     devices: tuple[DeviceLoad, ...] = ()
@@ -46,7 +46,7 @@ class Figures:
 
 
 def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
-    """Return what a node has; raise NodeError for a host that the topology does not have."""
+    """Return a node's hardware; raise NodeError for a host missing from the topology."""
     rate_bps = None
     if settings.topology is not None:
         topology = load_topology(settings.topology)
@@ -64,7 +64,7 @@ def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
 
 
 class Gauges:
-    """Reads how busy a node is; remembers counters, as rates lie between two readings. Reading takes some ms."""
+    """Reads a node's load; keeps counters, as rates need two readings. Reading takes some ms."""
 
     def __init__(self, settings: NodeSettings, machine: Machine, clock: Clock, nvml: Nvml | str) -> None:
         self._settings, self._machine, self._clock = settings, machine, clock
@@ -73,10 +73,10 @@ class Gauges:
         self._namespace = namespace_of(settings.network_namespace)
         self._before: InterfaceSample | None = None
         self.problem: str | None = None
-        """Why network counters cannot be read."""
+        """Reason why network counters cannot be read."""
 
     def read(self) -> Figures:
-        """Return how busy the node is now."""
+        """Return the node's current load."""
         host = self._sampler.host()
         free = None
         if host.memory_used_bytes is not None and host.memory_total_bytes is not None:
@@ -85,7 +85,7 @@ class Gauges:
         return Figures(Load(busy=busy, memory_free_bytes=free), self._devices(), self._rates())
 
     def _devices(self) -> tuple[DeviceLoad, ...]:
-        """Return how busy devices are whose numbers are known: those that were found here."""
+        """Return the load of devices with known numbers: those found here."""
         samples = {sample.address: sample for sample in self._sampler.devices()} if self._machine.addresses else {}
         found = []
         for number, address in enumerate(self._machine.addresses):
@@ -113,7 +113,7 @@ class Gauges:
         return interface_rates(before, self._before, rate)
 
     def _interface(self) -> InterfaceSample | None:
-        """Return the counters of the host's device; None where it is not known which one that is."""
+        """Return the counters of the host's device; None if the device is unknown."""
         now_ns = self._clock.now_ns()
         if self._namespace is None:
             found = read_interfaces(self._root, now_ns) if self._settings.interface is not None else ()
@@ -128,7 +128,7 @@ class Gauges:
 
 
 def link_of(rates: InterfaceRates | None, now_ns: int) -> HostLink | None:
-    """Return what a network device's rates say of its host's link; None where nothing was measured."""
+    """Return the load of the host's link from its network device's rates; None if nothing was measured."""
     if rates is None:
         return None
     age_ns = max(0, now_ns - rates.time_ns)
@@ -136,7 +136,7 @@ def link_of(rates: InterfaceRates | None, now_ns: int) -> HostLink | None:
 
 
 def by_number(devices: Mapping[int, tuple[str, ...]], hardware: Hardware) -> Mapping[int, DeviceKind]:
-    """Return the kinds of a node's devices; raise NodeError for files of one that it does not have."""
+    """Return the kinds of a node's devices; raise NodeError for files of a device that it lacks."""
     known = {device.number: device.kind for device in hardware.devices}
     stranger = next((number for number in sorted(devices) if number not in known), None)
     if stranger is not None:

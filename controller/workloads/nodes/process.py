@@ -1,4 +1,4 @@
-"""What `millrace node serve` runs: the container manager of a node, until it is to stop."""
+"""`millrace node serve`: runs the container manager of a node until stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dataplane.running import run_until, stop_on_signals
 LOGGER: Final = logging.getLogger("millrace.node")
 
 _STARTS: Final = 3
-"""How often a runtime is asked whether it is there before the manager gives up."""
+"""Attempts to reach a runtime before the manager gives up."""
 
 
 def load_settings(path: Path) -> NodeSettings:
@@ -56,10 +56,10 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     runtime: Runtime | None = None,
 ) -> None:
-    """Manage until `stop` is set; raise MillraceError for settings that cannot be.
+    """Manage until `stop` is set; raise MillraceError for invalid settings.
 
-    The API server need not be there yet; the runtime must: by default the one that the settings name.
-    `on_ready` gets one line.
+    The API server may start later; the runtime must be up: by default the one in the settings. `on_ready` gets one
+    line.
     """
     folder = NodeFolder(Path(settings.state).absolute(), settings.node)
     async with AsyncExitStack() as stack:
@@ -92,7 +92,7 @@ async def serve(
 
 
 async def _start(runtime: Runtime) -> str:
-    """Start the runtime and return its version; one that does not answer in time is asked again, three times in all."""
+    """Start the runtime and return its version; retry if it does not answer in time, three attempts in all."""
     for left in reversed(range(_STARTS)):
         try:
             await runtime.start()
@@ -105,7 +105,7 @@ async def _start(runtime: Runtime) -> str:
 
 
 async def _run_and_sign_off(manager: Manager, stop: asyncio.Event) -> None:
-    """Manage until `stop` is set, and until the manager has then signed off."""
+    """Manage until `stop` is set, then sign the manager off."""
     done = asyncio.Event()
 
     async def end() -> None:

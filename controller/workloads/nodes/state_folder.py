@@ -1,4 +1,4 @@
-"""The state folder of a node's manager: what it has beside what all such folders have."""
+"""The state folder of a node's manager: its additions to the common layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.workloads.nodes.errors import NodeError
 
 @dataclass(frozen=True, slots=True)
 class NodeFolder(StateFolder):
-    """A folder that only its user can enter, of one node."""
+    """Folder of one node that only its user can enter."""
 
     kind: ClassVar = "node"
     holder: ClassVar = "a manager"
@@ -20,15 +20,15 @@ class NodeFolder(StateFolder):
 
     @property
     def lease(self) -> Path:
-        """Until when pods may run."""
+        """File with the time until which pods may run."""
         return self.path / "lease"
 
     @property
     def guard_lock(self) -> Path:
-        """What the guard holds."""
+        """Lock file held by the guard."""
         return self.path / "guard.lock"
 
     @property
     def guard_log(self) -> Path:
-        """What a guard says that cannot run."""
+        """File for the messages of a guard that cannot run."""
         return self.path / "guard.log"

@@ -1,1 +1,1 @@
-"""The workload controller: makes the pods of groups' templates, and replaces those of silent nodes."""
+"""The workload controller: creates the pods of groups' templates, and replaces those of silent nodes."""

@@ -1,4 +1,4 @@
-"""The workload controller at work: follows the API server, decides in rounds, writes, and looks again."""
+"""Main loop of the workload controller: follows the API server, decides in rounds, writes, and looks again."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from dataplane.clock import Clock
 LOGGER: Final = logging.getLogger("millrace.placement")
 _NS_PER_S: Final = 1_000_000_000
 _AT_A_TIME: Final = 16
-"""Writes under way at the same time."""
+"""Concurrent writes."""
 _REST: Final = 4
-"""A round is followed by a rest of so many times what it took: a fifth of a core at most decides."""
+"""Rest after a round, as a multiple of its duration: deciding uses at most a fifth of a core."""
 _SEEN_S: Final = 2.0
-"""For so long the watches may take to tell of what was written, before it is decided again anyway."""
+"""Time for watches to report writes before the next decision is made anyway."""
 _AGAIN_NS: Final = _NS_PER_S
-"""After a write that failed it is decided again so much later."""
+"""Delay of the next decision after a failed write."""
 
 
 class MainController:
-    """Brings what is to what is wanted. `run` works until it is cancelled."""
+    """Brings the actual state to the wanted one. `run` works until it is cancelled."""
 
     def __init__(self, client: ApiClient, settings: PlacementSettings, *, clock: Clock, metrics: Metrics) -> None:
         self.view = View(clock.now_ns())
@@ -52,7 +52,7 @@ class MainController:
             group.create_task(self._work())
 
     def note_away(self, line: str) -> None:
-        """Take note that the API server is waited for; of several watches the first one says it."""
+        """Note that the API server is awaited; only the first of several watches reports it."""
         if not self._away:
             LOGGER.warning("%s", line)
         self._away = set(KINDS)
@@ -68,13 +68,13 @@ class MainController:
     def _back(self, kind: Known) -> None:
         self._away.discard(kind)
         if kind is Node:
-            # Nodes could not report either: whoever does not now is silent from now on.
+            # Nodes could not report either: the silence of those that do not now begins here.
             self.view.count_anew(self._clock.now_ns())
             LOGGER.info("the API server answers again; silence of nodes is counted anew")
         self._changed.set()
 
     def _take(self, kind: Known, told: Listing[Node | Pod | PodGroup] | Event[Node | Pod | PodGroup]) -> None:
-        """Take what a watch tells; a report that changes nothing else is no reason to decide."""
+        """Take a watch's event; a report that changes nothing else triggers no decision."""
         now_ns = self._clock.now_ns()
         if isinstance(told, Listing):
             self.view.take_all(kind, told.items, told.revision, now_ns)
@@ -123,7 +123,7 @@ class MainController:
             pass
 
     async def _write_all(self, actions: Iterable[Action]) -> bool:
-        """Write everything and wait until watches have told of it; return whether nothing failed."""
+        """Write everything and wait until watches have reported it; return whether nothing failed."""
         turns = asyncio.Semaphore(_AT_A_TIME)
 
         async def one(action: Action) -> Written | None:
@@ -160,7 +160,7 @@ class MainController:
         return done
 
     async def _seen(self, wanted: dict[Known, int]) -> None:
-        """Return once what was written is known, or after a while."""
+        """Return once the writes are known, or after a while."""
         if not wanted:
             return
         try:

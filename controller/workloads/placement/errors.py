@@ -1,7 +1,7 @@
 """Errors of the workload controller.
 
 ControllerError
-└── PlacementError    the workload controller cannot run as its settings say
+└── PlacementError    the workload controller cannot run with its settings
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from controller.common.errors import ControllerError
 
 
 class PlacementError(ControllerError):
-    """The workload controller cannot run as its settings say."""
+    """The workload controller cannot run with its settings."""

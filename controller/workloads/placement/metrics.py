@@ -1,4 +1,4 @@
-"""What the workload controller counts, for Prometheus."""
+"""Prometheus metrics of the workload controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
 class Metrics:
-    """Counters in a registry of their own."""
+    """Counters in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""What `millrace placement serve` runs: the workload controller over the API server, until it is to stop."""
+"""`millrace placement serve`: runs the workload controller over the API server until stopped."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     on_controller: Callable[[MainController], None] | None = None,
 ) -> None:
-    """Work until `stop` is set; raise MillraceError for settings that cannot be.
+    """Work until `stop` is set; raise MillraceError for invalid settings.
 
-    The API server need not be there yet. `on_ready` gets one line.
+    The API server may start later. `on_ready` gets one line.
     """
     metrics = Metrics()
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Pods of a group's template: their names, labels, and what each is told of the group."""
+"""Pods of a group's template: their names, labels, and variables about the group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pod_name(group: str, index: int) -> str:
 
 
 def pod_of(group: PodGroup, index: int, job_service: str | None) -> Pod:
-    """Return a pod of a group's template; it bears the group's labels, and ours."""
+    """Return a pod of a group's template, with the group's labels, and ours."""
     template = group.spec.template
     assert template is not None
     name, told = group.metadata.name, environment_of(group, index, job_service)
@@ -44,7 +44,7 @@ def pod_of(group: PodGroup, index: int, job_service: str | None) -> Pod:
 
 
 def environment_of(group: PodGroup, index: int, job_service: str | None) -> dict[str, str]:
-    """Return what a pod's containers are told of their group, and of its job; in place of what the template says."""
+    """Return the variables that tell a pod's containers of their group and job; they override the template's."""
     told = {
         "MILLRACE_GROUP": group.metadata.name,
         "MILLRACE_INDEX": str(index),
@@ -62,9 +62,9 @@ def environment_of(group: PodGroup, index: int, job_service: str | None) -> dict
 
 
 def template_hash(group: PodGroup) -> str:
-    """Return what a pod's template is known by: equal for what users have said alike, whatever version reads it.
+    """Return a hash of a pod's template: equal for equal input of users, whatever version reads it.
 
-    The size counts where workers are told of it.
+    The size counts if workers are told of it.
     """
     spec = group.spec
     said = [_said(spec.template), _said(spec.allreduce), None if spec.allreduce is None else spec.size]
@@ -72,12 +72,12 @@ def template_hash(group: PodGroup) -> str:
 
 
 def is_of(pod: Pod, group: PodGroup) -> bool:
-    """Return whether a pod was made for a group, and not for one of that name before."""
+    """Return whether a pod was created for a group, and not for an earlier one of that name."""
     return pod.spec.group == group.metadata.name and pod.metadata.labels.get(GROUP_UID) == group.metadata.uid
 
 
 def index_of(pod: Pod) -> int | None:
-    """Return which pod of its group's template one is."""
+    """Return a pod's index in its group's template."""
     index = pod.metadata.labels.get(INDEX, "")
     return int(index) if index.isascii() and index.isdecimal() else None
 
@@ -87,7 +87,7 @@ def _told(container: Container, told: dict[str, str]) -> Container:
 
 
 def _said(value: Any) -> Any:  # noqa: ANN401 - of whatever a spec is made of
-    """Return a value without what is as by default, so that a version with more keys finds it the same."""
+    """Return a value without its defaults, so that a version with more keys gives the same result."""
     if isinstance(value, msgspec.Struct):
         parts = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
         return {name: _said(part) for name, part, default in parts if part != default}

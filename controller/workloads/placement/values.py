@@ -1,4 +1,4 @@
-"""What the workload controller decides to do: one value for each write, with what is expected of what it changes."""
+"""Decisions of the workload controller: one value for each write, with the expected state of its target."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from controller.apiserver.resources import Node, Pod, PodGroup
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """A pod of a group's template is to be there, if none of its name is."""
+    """Create a pod of a group's template, unless its name is taken."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """A pod is to go, if it is still as it was seen; of an orphan, if its group of that uid is really gone."""
+    """Delete a pod, if it is unchanged; an orphan, if its group of that uid is really gone."""
 
     pod: Pod
     why: str
     orphan_of: tuple[str, str] | None = None
-    """Name and uid of the group that is not there."""
+    """Name and uid of the missing group."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetPod:
-    """A pod's status is to be this, if it is still of its revision."""
+    """Set a pod's status, if it still has this revision."""
 
     pod: Pod
     why: str
@@ -36,17 +36,17 @@ class SetPod:
 
 @dataclass(frozen=True, slots=True)
 class SetGroup:
-    """A group's status is to be this, if it is still of its revision."""
+    """Set a group's status, if it still has this revision."""
 
     group: PodGroup
     why: str
     explained: bool = False
-    """The scheduler's newest refusal is added to the reasons."""
+    """Add the scheduler's newest refusal to the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkSilent:
-    """A node's status is to say that it is not ready, if it is still of its revision."""
+    """Mark a node as not ready, if it still has this revision."""
 
     node: Node
     why: str
@@ -54,7 +54,7 @@ class MarkSilent:
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """A node's labels and spec are to be this, if it is still of its revision."""
+    """Set a node's labels and spec, if it still has this revision."""
 
     node: Node
     why: str
@@ -62,18 +62,18 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSilent:
-    """Pods give back what they hold of a node, if it has not reported since; up to 50."""
+    """Have pods release their shares of a node, if it has not reported since; up to 50."""
 
     node: str
     heartbeat_ns: int
     releases: tuple[Release, ...]
     counts: bool = True
-    """Whether it counts for the rate at which nodes' pods are placed again."""
+    """True if it counts for the rate at which nodes' pods are placed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseShare:
-    """What is held of a node for a pod that is not there is given back."""
+    """Release a node's share of a pod that does not exist."""
 
     node: str
     pod: str
@@ -84,29 +84,29 @@ Action: TypeAlias = CreatePod | DeletePod | SetPod | SetGroup | MarkSilent | Set
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What is to be done now, and when to decide again at the latest if nothing happens (None: not before)."""
+    """Writes due now, and when to decide again at the latest if nothing happens (None: not before)."""
 
     actions: tuple[Action, ...] = ()
     due_ns: int | None = None
     silent: tuple[str, ...] = ()
-    """Nodes."""
+    """Silent nodes."""
     held: str = ""
-    """Why pods of silent nodes are not placed again at full rate; empty if they are."""
+    """Reason why pods of silent nodes are not placed again at full rate; empty if they are."""
     stuck: tuple[str, ...] = ()
-    """A line for each pod that a node which reports does not get to stop."""
+    """A line for each pod that a reporting node fails to stop."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What a round's deciders add to."""
+    """Plan of a round, which its deciders add to."""
 
     actions: list[Action] = field(default_factory=list)
     due_ns: int | None = None
 
     def do(self, *actions: Action) -> None:
-        """Add what is to be done."""
+        """Add an action."""
         self.actions += actions
 
     def again_at(self, ns: int) -> None:
-        """Have it decided again then at the latest."""
+        """Schedule the next decision no later than this."""
         self.due_ns = ns if self.due_ns is None else min(self.due_ns, ns)

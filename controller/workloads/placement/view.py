@@ -1,6 +1,6 @@
-"""The workload controller's view: nodes, pods and groups as watches tell them, and when it saw each, by its own clock.
+"""The workload controller's view: nodes, pods and groups from watches, and when it saw each, by its own clock.
 
-Times are monotonic and of this process: nobody's wall clock counts, and a controller that starts anew counts anew.
+Times are monotonic and of this process: no wall clock counts, and a restarted controller counts from zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.apiserver.resources.pod_group import GroupPhase
 _NS_PER_S: Final = 1_000_000_000
 _MOST_SILENCES: Final = 1000
 _UNKNOWN_LEASE_NS: Final = int(NodeSpec().lease_s * _NS_PER_S)
-"""Of a node that was gone before this controller began."""
+"""Lease of a node that was gone before this controller began."""
 
 Known = type[Node] | type[Pod] | type[PodGroup]
 KINDS: Final[tuple[Known, ...]] = (Node, Pod, PodGroup)
@@ -28,8 +28,8 @@ KINDS: Final[tuple[Known, ...]] = (Node, Pod, PodGroup)
 class SeenNode:
     """A node, and since when its last report is known.
 
-    `lease_ns` is the longest lease that it may believe in: the one that the answer to its last report showed it, or
-    what was written since.
+    `lease_ns` is the longest lease that it may believe in: the one in the answer to its last report, or those written
+    since.
     """
 
     node: Node
@@ -42,13 +42,13 @@ class SeenNode:
         return self.node.status.heartbeat_ns or 0
 
     def deadline_ns(self, margin_ns: int) -> int:
-        """Return when it is silent."""
+        """Return when it becomes silent."""
         return self.seen_ns + self.lease_ns + margin_ns
 
 
 @dataclass(slots=True)
 class View:
-    """See the module. Older versions of what is known are not taken."""
+    """See the module. Ignores older versions of known resources."""
 
     started_ns: int
     nodes: dict[str, SeenNode] = field(default_factory=dict)
@@ -57,20 +57,20 @@ class View:
     pods_of_node: dict[str, set[str]] = field(default_factory=dict)
     pods_of_group: dict[str, set[str]] = field(default_factory=dict)
     pods_of_no_node: dict[str, int] = field(default_factory=dict)
-    """Until when the lease may last of the node, which is not there, that each of these pods is bound to."""
+    """Pods bound to a missing node: the time until which its lease may last."""
     since_ns: dict[str, int] = field(default_factory=dict)
-    """Since when each pod that has failed, or is to stop, was seen to."""
+    """Time at which each pod that has failed, or must stop, was seen to."""
     waiting_ns: dict[str, int] = field(default_factory=dict)
-    """Since when each group that is pending was seen to be."""
+    """Time at which each pending group was seen to be pending."""
     silences: dict[str, deque[int]] = field(default_factory=dict)
-    """When each node was found silent."""
+    """Times at which each node was found silent."""
     emptied: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Silent nodes whose pods are placed again: of which heartbeat, and since when."""
+    """Silent nodes whose pods are placed again: since which heartbeat, and since when."""
     revisions: dict[Known, int] = field(default_factory=dict)
-    """Up to which each kind was seen."""
+    """Revision up to which each kind was seen."""
 
     def take_all(self, kind: Known, resources: Iterable[Resource], revision: int, now_ns: int) -> None:
-        """Take all resources of a kind, in place of those known."""
+        """Replace all known resources of a kind."""
         found = {one.metadata.name: one for one in resources}
         for name in [name for name in self._names(kind) if name not in found]:
             self._drop(kind, name)
@@ -79,7 +79,7 @@ class View:
         self.revisions[kind] = revision
 
     def take(self, resource: Resource, now_ns: int) -> None:
-        """Take a resource as it is now."""
+        """Take the current version of a resource."""
         if isinstance(resource, Node):
             self._take_node(resource, now_ns)
         elif isinstance(resource, Pod):
@@ -88,28 +88,28 @@ class View:
             self._take_group(resource, now_ns)
 
     def note_revision(self, kind: Known, revision: int) -> None:
-        """Remember that all that happened to a kind up to a revision is known."""
+        """Note the revision up to which all events of a kind are known."""
         self.revisions[kind] = max(self.revisions.get(kind, 0), revision)
 
     def remove(self, kind: Known, name: str, revision: int) -> None:
-        """Take a resource out that went at a revision; one that was made anew since stays."""
+        """Remove a resource deleted at a revision; one created again since stays."""
         known = self._known(kind, name)
         if known is not None and known.metadata.revision <= revision:
             self._drop(kind, name)
 
     def count_anew(self, now_ns: int) -> None:
-        """Count the silence of all nodes from now: whoever could not be heard was not silent."""
+        """Restart the silence of all nodes from now: nodes that could not be heard were not silent."""
         self.nodes = {name: replace(seen, seen_ns=now_ns) for name, seen in self.nodes.items()}
         self.pods_of_no_node = {
             pod: max(until, now_ns + _UNKNOWN_LEASE_NS) for pod, until in self.pods_of_no_node.items()
         }
 
     def note_silence(self, node: str, now_ns: int) -> None:
-        """Remember that a node was found silent."""
+        """Record that a node was found silent."""
         self.silences.setdefault(node, deque(maxlen=_MOST_SILENCES)).append(now_ns)
 
     def note_emptied(self, node: str, heartbeat_ns: int, now_ns: int) -> None:
-        """Remember that pods of a node that is silent since a report are placed again."""
+        """Record that pods of a node, silent since this heartbeat, are placed again."""
         if self.emptied.get(node, (-1, 0))[0] != heartbeat_ns:
             self.emptied[node] = heartbeat_ns, now_ns
 
@@ -200,7 +200,7 @@ class View:
 
 
 def _waited_for(pod: Pod) -> str:
-    """Return what of a pod takes time: its stop, or what follows its failure; empty for none."""
+    """Return what a pod is waiting for: its stop, or the handling of its failure; empty for none."""
     if pod.status.node is not None:
         is_to_stop = pod.metadata.deleting_ns is not None or pod.status.phase is Phase.STOPPING
         return f"stop {pod.status.epoch}" if is_to_stop else ""

@@ -1,4 +1,4 @@
-"""Carrying out what was decided: each write at the API server with what is expected of what it changes."""
+"""Carries out decisions: each write at the API server with the expected state of its target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from controller.workloads.placement.view import Known
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write has done: at which revision to resources of which kinds, and a line for the log."""
+    """Result of a write: revision and kinds of the changed resources, and a line for the log."""
 
     revision: int
     kinds: tuple[Known, ...]
@@ -34,7 +34,7 @@ class Written:
 
 
 async def write(client: ApiClient, action: Action) -> Written:
-    """Carry an action out; raise StaleError where something has changed since it was decided, else ApiError."""
+    """Carry an action out; raise StaleError if something has changed since the decision, else ApiError."""
     match action:
         case CreatePod(pod):
             made = await client.of(Pod).create(pod)
@@ -72,7 +72,7 @@ async def _delete(client: ApiClient, action: DeletePod) -> Written:
 
 
 async def _is_there(client: ApiClient, group: str, uid: str) -> bool:
-    """Return whether a group is there: one that watch of it has not told of yet."""
+    """Return whether a group exists: the watch may not have reported it yet."""
     try:
         return (await client.of(PodGroup).get(group)).metadata.uid == uid
     except NotFoundError:
@@ -90,7 +90,7 @@ async def _set_group(client: ApiClient, action: SetGroup) -> Written:
 
 
 async def _last_refusal(client: ApiClient, group: str) -> str:
-    """Return why the scheduler refused a group last; empty where it has not, or cannot be asked."""
+    """Return the scheduler's last refusal of a group; empty without one, or if it cannot be queried."""
     try:
         found = (await client.of(Decision).list(fields=f"group={group},outcome=refused")).items
     except ApiError:

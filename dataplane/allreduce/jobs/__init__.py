@@ -1,1 +1,1 @@
-"""What workers and the job service say to each other."""
+"""Messages between workers and the job service."""

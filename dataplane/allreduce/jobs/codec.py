@@ -1,4 +1,4 @@
-"""What workers and the job service send each other, as bytes and back; what a worker says is checked here."""
+"""Encoding and decoding of messages between workers and the job service; workers' messages are validated here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ITEMS: Final = 1 << ITEM_BITS
 
 
 def encode(message: Upward) -> bytes:
-    """Return a worker's message as bytes; raise AllReduceError for what no message can say."""
+    """Encode a worker's message; raise AllReduceError for one that cannot be encoded."""
     try:
         return UPWARD.message(message).SerializeToString()
     except MessageError as error:
@@ -56,7 +56,7 @@ def encode(message: Upward) -> bytes:
 
 
 def upward_of(message: pb.WorkerMessage) -> Upward:
-    """Return what a worker says; raise MessageError."""
+    """Convert and validate a worker's message; raise MessageError."""
     said = UPWARD.value(message)
     if isinstance(said, Hello):
         for name in ("job", "host", "token"):
@@ -65,7 +65,7 @@ def upward_of(message: pb.WorkerMessage) -> Upward:
 
 
 def decode_downward(data: bytes) -> Downward:
-    """Return what the service says; raise AllReduceError for another layout, or for a job that no switch can have."""
+    """Decode a message of the service; raise AllReduceError for an unknown layout or an impossible job."""
     try:
         said = DOWNWARD.value(parse(pb.ServiceMessage, data))
         if isinstance(said, Admitted | View):
@@ -76,7 +76,7 @@ def decode_downward(data: bytes) -> Downward:
 
 
 def _check_job(said: Admitted | View) -> None:
-    """Raise MessageError for what does not fit the header's fields, or divides by nobody."""
+    """Raise MessageError for values beyond the header's fields, or a zero divisor."""
     most = said.capacity if isinstance(said, Admitted) else MOST_WORKERS
     _check("number", said.number, 1, _NUMBERS - 1)
     _check("epoch", said.epoch, 0, _NUMBERS - 1)

@@ -1,6 +1,6 @@
-"""What workers and the job service send each other over one stream a worker, as jobs.proto describes it.
+"""Messages between workers and the job service over one stream per worker, as described by jobs.proto.
 
-The service sends what is (`View`), not what has changed: a stream that breaks and comes back loses nothing.
+The service sends state (`View`), not changes: a stream that breaks and comes back loses nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ADDRESS: Final = default_address("jobs")
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A worker comes, or comes back over a new stream: `token` is the worker's own and stays the same.
+    """A worker joins, or rejoins over a new stream: `token` is the worker's own and stays the same.
 
-    `workers` of the same `job` make it; what is None is left to the service. `number` is the job's once the worker has
-    been admitted. With `boundaries` counts are of the worker's rounds, not of all-reduces. `server`, a host and its UDP
-    port, gets final sums.
+    The first `workers` of the same `job` form it; fields that are None are left to the service. `number` is the job's
+    once the worker has been admitted. With `boundaries`, counts are of the worker's rounds, not of all-reduces.
+    `server`, a host and its UDP port, gets final sums.
     """
 
     job: str
@@ -40,12 +40,12 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The worker lives."""
+    """The worker is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """The worker waits at a barrier, and has begun `count` since the job began."""
+    """The worker waits at a barrier, and has started `count` since the job began."""
 
     barrier: int
     count: int
@@ -62,7 +62,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The worker has done its work: it has all results before item `next_item`, and begins nothing more."""
+    """The worker has finished its work: it has all results before item `next_item`, and starts nothing more."""
 
     next_item: int
 
@@ -76,7 +76,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The job has not begun for this worker: who was there when it came, of how many."""
+    """The job has not started for this worker: the workers present when it came, and the number expected."""
 
     present: tuple[str, ...]
     workers: int
@@ -84,7 +84,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The worker is a member. It begins with item `first_item`, when others have finished `first_count`."""
+    """The worker is a member. It starts with item `first_item`, when others have finished `first_count`."""
 
     number: int
     aggregator: str
@@ -96,20 +96,20 @@ class Admitted:
     members: tuple[str, ...]
     heartbeat_ns: int
     patience_ns: int
-    """How long it may take until others that have died are done without."""
+    """Maximum time until the others continue without workers that have died."""
     root: str
-    """Where the main server asks."""
+    """Address that the main server queries."""
     newcomers: tuple[str, ...] = ()
-    """Who has come in together with this worker, at a barrier."""
+    """Workers that joined together with this one, at a barrier."""
     nonce: int = field(default=0, repr=False)
-    """The job's random number, which all its packets have."""
+    """The job's random number, carried by all its packets."""
     contributors: int = 0
-    """Of how many workers results of this epoch are."""
+    """Number of workers that results of this epoch cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """No worker begins more than `count`; while it is None, more than has been begun. Over by itself in `limit_ns`."""
+    """No worker starts more than `count`, or, while it is None, anything more. It expires after `limit_ns`."""
 
     number: int
     count: int | None
@@ -118,9 +118,10 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The job as it is now; under another number, or with another aggregator, it moved there at the last barrier.
+    """Current state of the job; a different number or aggregator means that it moved there at the last barrier.
 
-    `members` may have gone, or come, when `contributors`, those whose values results of this epoch are of, have not.
+    `members` may have left or joined while `contributors`, whose values the results of this epoch include, are
+    unchanged.
     """
 
     number: int
@@ -130,23 +131,23 @@ class View:
     members: tuple[str, ...]
     barrier: Barrier | None = None
     newcomers: tuple[str, ...] = ()
-    """Who came in at the last barrier."""
+    """Workers that joined at the last barrier."""
     leaving: int | None = None
-    """A worker leaves as soon as all have completed what is before this item."""
+    """A worker leaves as soon as all have completed everything before this item."""
     nonce: int = field(default=0, repr=False)
     contributors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The worker is not admitted, and why."""
+    """The worker is not admitted, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """There is no job for this worker any more: it has ended, or continues without the worker (`removed`)."""
+    """The worker has no job any more: the job has ended, or continues without it (`removed`)."""
 
     reason: str
     removed: bool = False

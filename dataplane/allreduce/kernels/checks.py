@@ -1,4 +1,4 @@
-"""Checks of items in machine code, the same as dataplane/allreduce/checks.py."""
+"""Checksums of items in machine code, equivalent to dataplane/allreduce/checks.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WEIGHTS: Array[i32] = constant_table(i32, WEIGHTS)
 
 @kernel(inline=True)
 def check_of_one(nonce: u64, item: u32, shift: i32) -> u64:
-    """Return what each contributor's check has besides its lanes."""
+    """Return the part of each contributor's check that is independent of its lanes."""
     return 2 * (nonce + as_u64(item) * STEP + as_u64(shift) * SHIFT_STEP) + 1
 
 
@@ -40,7 +40,7 @@ def weighted(lanes: Array[u8]) -> u64:
 
 @kernel
 def is_maximum(lanes: Array[u8], own: Array[u8], most: u32) -> bool:
-    """Return whether 256 lanes can be the greatest of numbers up to `most` times CODE, one's own among them."""
+    """Return whether 256 lanes can be the maximum of numbers up to `most` times CODE that include one's own."""
     wrong: u32 = 0
     for at in range(LANES):
         lane: u32 = as_u32(load_be16(lanes, at * 2))

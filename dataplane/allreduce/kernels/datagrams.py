@@ -1,4 +1,4 @@
-"""Packets by a UDP socket of the kernel's, several a system call."""
+"""Packet transport over a kernel UDP socket, several packets per system call."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _ENETUNREACH, _ECONNREFUSED, _EHOSTUNREACH = 101, 111, 113
 
 @kernel
 def send_datagrams(engine: EngineState, count: u32) -> u32:
-    """Send the items that were gathered; return how many the socket has taken."""
+    """Send the gathered items; return how many the socket accepted."""
     for at in range(as_u64(count)):
         header = header_at(engine.tx_vector, as_u32(at))
         view(InputOutputVector, header.vector).base = address(packet_of(engine, engine.tx_items[at]))
     sent: i32 = sendmmsg(engine.fd, engine.tx_vector, count, MSG_DONTWAIT | MSG_NOSIGNAL)
     if sent >= 0:
         return as_u32(sent)
-    # A path that is down may come back: timers will try again.
+    # A path that is down may come back: timers will retry.
     return 0 if note_error(engine, last_error()) else count
 
 
 @kernel
 def note_error(engine: EngineState, error: i32) -> bool:
-    """Return whether the socket is only busy; keep other errors for the message, and stop for one that lasts."""
+    """Return whether the socket is merely busy; keep other errors for the message, and stop for a permanent one."""
     if error == EAGAIN or error == EINTR or error == ENOBUFS:  # noqa: PLR1714, SIM109 - kernels have no `in`
         return True
     engine.error = error
@@ -58,7 +58,7 @@ def note_error(engine: EngineState, error: i32) -> bool:
 
 @kernel
 def receive_datagrams(engine: EngineState) -> u32:
-    """Take what has come, a burst at most; return how much."""
+    """Receive at most one burst; return the number of packets."""
     got: i32 = recvmmsg(engine.fd, engine.rx_vector, BURST, MSG_DONTWAIT, array_at(u8, 0))
     if got <= 0:
         if got < 0:
@@ -73,7 +73,7 @@ def receive_datagrams(engine: EngineState) -> u32:
 
 @kernel
 def wait_for_datagrams(engine: EngineState, left_ns: u64) -> None:
-    """Wait for a packet, or for room in the socket if it lacks that."""
+    """Wait for a packet, or for room in the socket if it is full."""
     events: u64 = POLLIN | _POLLOUT if engine.blocked != 0 else POLLIN
     polled = stack_array(u64, 1)
     time = stack_array(i64, 2)

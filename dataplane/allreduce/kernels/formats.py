@@ -1,4 +1,4 @@
-"""Blocks of floats to integers and back, to the bit as dataplane/allreduce/formats.py says; floats are their bits."""
+"""Blocks of floats to integers and back, bit-identical to dataplane/allreduce/formats.py; floats are their bits."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MAGNITUDE = 0x7FFFFFFF
 _SIGN = 0x80000000
 _HIDDEN = 1 << 23
 _LEAST_NORMAL, _MOST_NORMAL = -126, 95
-"""Powers of two by which every int32 but 0 becomes a normal float."""
+"""Powers of two by which every int32 except 0 becomes a normal float."""
 _MOST_DIVISOR = 1 << 16
 MARK = 1 << 16
-"""Added to a block's exponent where it has values that are not finite."""
+"""Added to the exponent of a block with non-finite values."""
 
 
 @kernel
@@ -51,7 +51,7 @@ def block_exponent(values: Array[u32], count: u32) -> u32:
 
 @kernel
 def to_lanes(values: Array[u32], count: u32, shift: i32, lanes: Array[u8]) -> None:
-    """Write round(x 2^shift) of each value, to even, in network order; what is not finite becomes 0."""
+    """Write round(x 2^shift) of each value, ties to even, in network order; non-finite values become 0."""
     for at in range(as_u64(count)):
         bits: u32 = values[at]
         magnitude: u32 = bits & _MAGNITUDE
@@ -74,7 +74,7 @@ def to_lanes(values: Array[u32], count: u32, shift: i32, lanes: Array[u8]) -> No
 
 @kernel
 def from_lanes(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: Array[u32]) -> None:
-    """Write each lane times 2^shift over `divisor` as the nearest float, to even."""
+    """Write each lane times 2^shift over `divisor` as the nearest float, ties to even."""
     if popcount(divisor) == 1:
         exact: i32 = shift - as_i32(count_trailing_zeros(divisor))
         if exact >= _LEAST_NORMAL and exact <= _MOST_NORMAL:
@@ -90,7 +90,7 @@ def from_lanes(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: A
         move: i32 = shift
         rest: u64 = 0
         if divisor > 1:
-            # As many bits as there are, so that the quotient has more than a float.
+            # Use all available bits, so that the quotient has more than a float.
             room: u64 = count_leading_zeros(magnitude)
             magnitude = magnitude << room
             rest = magnitude % as_u64(divisor)
@@ -101,7 +101,7 @@ def from_lanes(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: A
 
 @kernel(inline=True)
 def to_normal_floats(lanes: Array[u8], count: u32, shift: i32, values: Array[u32]) -> None:
-    """Write each lane times 2^shift, where that is 0 or a normal float: the usual case, without a jump."""
+    """Write each lane times 2^shift, where that is 0 or a normal float: the usual case, without a branch."""
     for at in range(as_u64(count)):
         lane: u32 = load_be32(lanes, at * 4)
         sign: u32 = lane & _SIGN
@@ -118,11 +118,11 @@ def to_normal_floats(lanes: Array[u8], count: u32, shift: i32, values: Array[u32
 
 @kernel(inline=True)
 def to_normal_quotients(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: Array[u32]) -> None:
-    """Write each lane times 2^shift over `divisor`, where that is 0 or a normal float, without a jump or a division.
+    """Write each lane times 2^shift over `divisor`, where that is 0 or a normal float, without a branch or a division.
 
     With m of 32 bits and d of 16, each with its first bit set, q = m 2^10 / d has 26 or 27 bits, so two or three more
     than a float. Times the reciprocal r = 2^46 / d rounded down, m r / 2^36 is less than 2^-4 below m 2^10 / d: q
-    rounded down, or one less, which the remainder shows.
+    rounded down, or one less, which the remainder reveals.
     """
     above_divisor: u32 = count_leading_zeros(divisor) - 16
     aligned_divisor: u64 = as_u64(divisor << above_divisor)
@@ -152,7 +152,7 @@ def to_normal_quotients(lanes: Array[u8], count: u32, shift: i32, divisor: u32, 
 
 @kernel(inline=True)
 def nearest_float(magnitude: u64, and_more: bool, shift: i32) -> u32:
-    """Return the bits of the float nearest to magnitude times 2^shift, or a little more than that; it is not 0."""
+    """Return the bits of the float nearest to magnitude times 2^shift, or slightly more than that; it is not 0."""
     length: i32 = 64 - as_i32(count_leading_zeros(magnitude))
     first: i32 = length - 1 + shift
     if first > 127:

@@ -1,4 +1,4 @@
-"""Packets as frames of a queue of our own, without the kernel's UDP: all frames have the same headers.
+"""Packet transport as frames of our own queue, without the kernel's UDP: all frames have the same headers.
 
 Ethernet(14) IPv4(20) UDP(8): EtherType16 at 12, VersionLength8 at 14, Fragment16 at 20, Protocol8 at 23, Source32 at
 26, Destination32 at 30, SourcePort16 at 34, DestinationPort16 at 36, Length16 at 38.
@@ -38,7 +38,7 @@ _FRAGMENT = 0x3FFF
 
 @kernel
 def send_frames(engine: EngineState, count: u32) -> u32:
-    """Put the items that were gathered in line and flush; return how many there was room for."""
+    """Queue the gathered items and flush; return how many there was room for."""
     queue = engine.queue
     if queue.transmit_room < _FRAME_BYTES or queue.longest_frame < _FRAME_BYTES:
         engine.error = EMSGSIZE
@@ -54,7 +54,7 @@ def send_frames(engine: EngineState, count: u32) -> u32:
         commit(queue, _FRAME_BYTES)
         taken += 1
     flush(queue)
-    if queue.down != 0:  # it may come back: timers will try again
+    if queue.down != 0:  # it may come back: timers will retry
         engine.error = ENETDOWN
         return count
     return taken
@@ -62,7 +62,7 @@ def send_frames(engine: EngineState, count: u32) -> u32:
 
 @kernel
 def receive_frames(engine: EngineState) -> u32:
-    """Take what has come, a burst at most; return how many frames, also those that are not for this worker."""
+    """Receive at most one burst; return the number of frames, including those for others."""
     if engine.queue.tx_pending != 0:
         flush(engine.queue)
     count: u32 = receive(engine.queue, engine.frames, engine.lengths, BURST)
@@ -80,7 +80,7 @@ def receive_frames(engine: EngineState) -> u32:
 
 @kernel(inline=True)
 def is_answer(frame: Array[u8], link: Array[u8]) -> bool:
-    """Return whether a frame is a UDP packet back from where frames with these headers go."""
+    """Return whether a frame is a UDP packet from the destination of frames with these headers."""
     if load_be16(frame, 12) != _IPV4 or frame[14] != _NO_OPTIONS or frame[23] != _UDP:
         return False
     if (load_be16(frame, 20) & _FRAGMENT) != 0:
@@ -91,7 +91,7 @@ def is_answer(frame: Array[u8], link: Array[u8]) -> bool:
 
 @kernel
 def wait_for_frames(engine: EngineState, left_ns: u64) -> None:
-    """Wait for a frame, or a little for room in the queue if it lacks that."""
+    """Wait for a frame, or briefly for room in the queue if it is full."""
     queues = stack_array(u64, 1)
     queues[0] = address(engine.queue)
     wait(queues, 1, -1, as_i64(min(left_ns, RETRY_NS) if engine.blocked != 0 else left_ns))

@@ -1,4 +1,4 @@
-"""Floats of 16 bits to float32 and back, to the bit as dataplane/allreduce/half_precision.py says; floats are bits."""
+"""16-bit floats to float32 and back, bit-identical to dataplane/allreduce/half_precision.py; floats are bits."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataplane.native import Array, as_u16, as_u32, count_leading_zeros, kernel,
 _INFINITE, _SIGN, _HIDDEN = 0x7F800000, 0x80000000, 1 << 23
 _HALF_INFINITE, _HALF_NORMAL = 0x7C00, 0x400
 _REBIAS = (127 - 15) << 23
-"""Between the exponents of both formats, as they lie in a float32."""
+"""Difference between the exponent biases of both formats, positioned as in a float32."""
 _LEAST_NORMAL = (127 - 14) << 23
-"""2^-14: below, a float16 has no hidden bit."""
+"""2^-14: below it, a float16 has no hidden bit."""
 _BEYOND = 0x477FF000
-"""65,520, halfway from the greatest float16 to the next power of two."""
+"""65,520, halfway between the largest float16 and the next power of two."""
 
 
 @kernel
 def from_bfloat16(values: Array[u16], count: u64, wide: Array[u32]) -> None:
-    """Write the floats whose upper halves are given."""
+    """Write the floats with the given upper halves."""
     for at in range(count):
         wide[at] = as_u32(values[at]) << 16
 
 
 @kernel
 def to_bfloat16(wide: Array[u32], count: u64, values: Array[u16]) -> None:
-    """Write the nearest, to even."""
+    """Round to nearest, ties to even."""
     for at in range(count):
         bits: u32 = wide[at]
         rounded: u32 = bits + 0x7FFF + (bits >> 16 & 1) >> 16
@@ -32,12 +32,12 @@ def to_bfloat16(wide: Array[u32], count: u64, values: Array[u16]) -> None:
 
 @kernel
 def from_float16(values: Array[u16], count: u64, wide: Array[u32]) -> None:
-    """Write the same values."""
+    """Widen the values exactly."""
     for at in range(count):
         bits: u32 = as_u32(values[at])
         magnitude: u32 = bits & 0x7FFF
         above: u32 = count_leading_zeros(magnitude)
-        # One without a hidden bit gets the exponent of its first bit; the 24th bit, which is that one, adds 1 to it.
+        # A subnormal gets the exponent of its leading bit; the 24th bit, which is that one, adds 1 to it.
         tiny: u32 = (133 - above << 23) + (magnitude << above - 8)
         tiny = tiny if magnitude != 0 else 0
         usual: u32 = (magnitude << 13) + _REBIAS
@@ -48,7 +48,7 @@ def from_float16(values: Array[u16], count: u64, wide: Array[u32]) -> None:
 
 @kernel
 def to_float16(wide: Array[u32], count: u64, values: Array[u16]) -> None:
-    """Write the nearest, to even, infinite ones where they are out of range."""
+    """Round to nearest, ties to even, infinities where out of range."""
     for at in range(count):
         bits: u32 = wide[at]
         magnitude: u32 = bits & 0x7FFFFFFF

@@ -1,9 +1,9 @@
-"""Which packets are lost, and when they are sent again (RFC 8985, RACK-TLP, over items instead of a stream).
+"""Loss detection and retransmission (RFC 8985, RACK-TLP, over items instead of a stream).
 
-A packet is lost if one that was sent later has its result, and a round trip and some time for reordering have passed.
-Where nothing comes any more, which says nothing of what was sent last, a timer has the oldest packet sent again as a
-probe; its result then shows what became of the others. A late worker makes no difference to that: it
-costs a packet now and then, and no cut of the window.
+A packet is lost if one that was sent later has its result, and a round trip plus a reordering window have passed. If
+nothing arrives any more, which reveals nothing about the packets sent last, a timer resends the oldest packet as a
+probe; its result then shows what became of the others. A late worker does not affect this: it costs a packet now and
+then, and no cut of the window.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataplane.native import as_u64, kernel, u32, u64
 
 NEVER = (1 << 64) - 1
 LEAST_REORDERING, _MOST_REORDERING = 1, 16
-"""In quarters of the shortest round trip."""
+"""In quarters of the minimum round trip."""
 _CALM = 16
-"""So many losses in a row that were none of reordering's."""
+"""Consecutive genuine losses, none due to reordering, after which the window narrows."""
 _AT_ONCE = 8
-"""How many packets are sent again at once where it is in doubt that they are lost."""
+"""Packets resent at once while it is uncertain that they are lost."""
 _SHARE_OF_LONGEST = 4
-"""The least time to a probe, which grows where a worker is late, grows to this part of the longest."""
+"""The minimum time to a probe, which grows while a worker is late, grows to this fraction of the maximum."""
 
 
 @kernel
 def note_sent(engine: EngineState, slot: Slot) -> None:
-    """Remember that a packet was sent, behind all others."""
+    """Record that a packet was sent, after all others."""
     engine.sent += 1
     slot.state = State.SENT
     slot.sent_ns = engine.now_ns
@@ -45,20 +45,20 @@ def note_sent(engine: EngineState, slot: Slot) -> None:
 
 @kernel(inline=True)
 def sent_at(engine: EngineState, position: u64) -> Sent:
-    """Return what was sent at a place in the order of sending."""
+    """Return the packet at a position in the send order."""
     return engine.order[position & engine.order_mask]
 
 
 @kernel(inline=True)
 def is_on_its_way(engine: EngineState, entry: Sent) -> bool:
-    """Return whether a packet was not sent again since, and its item has no result."""
+    """Return whether a packet is in flight: not resent since, and its item has no result."""
     slot = slot_of(engine, entry.item)
     return slot.item == entry.item and slot.state == State.SENT and slot.stamp == entry.stamp
 
 
 @kernel(inline=False)
 def forget_old(engine: EngineState) -> None:
-    """Make room: keep only packets that are on their way, which are no more than the window."""
+    """Make room: keep only packets in flight, which are at most a window."""
     kept: u64 = engine.order_first
     at: u64 = engine.order_first
     while at != engine.order_last:
@@ -74,9 +74,9 @@ def forget_old(engine: EngineState) -> None:
 
 @kernel
 def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
-    """Count a result and learn from it: how long it took, what must be lost if this one came, what was not lost.
+    """Count a result and learn from it: its round trip, what must be lost, and what was not lost.
 
-    `is_again`: it is the answer to a repetition, so the item was complete before that.
+    `is_again`: it answers a retransmission, so the item was complete before that.
     """
     engine.results += 1
     engine.last_result_ns = engine.now_ns
@@ -84,7 +84,7 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
     set_probe(engine)
     open_window(engine)
     if slot.state == State.LISTENING:
-        # It has nothing to do with what was asked for, but while others come, answers to that should have come, too.
+        # It is unrelated to the request, but while others arrive, answers to the request should have arrived, too.
         engine.newest_stamp = engine.sent + 1
         engine.newest_took_ns = max(2 * engine.round_trip_ns, engine.floor_ns)
         return
@@ -93,7 +93,7 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
     if slot.state == State.SENT:
         engine.in_flight -= 1
     if is_repeated and (slot.state == State.READY or took < engine.shortest_ns):
-        # It is the result of what was sent before: nothing was lost, but came late.
+        # The result belongs to an earlier transmission: nothing was lost, only late.
         if slot.is_probe == 0:
             note_no_loss(engine)
             engine.reordering = min(engine.reordering + 1, _MOST_REORDERING)
@@ -105,8 +105,8 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
     if slot.stamp > engine.newest_stamp:
         engine.newest_stamp = slot.stamp
         engine.newest_took_ns = took
-        # What completes an item that was sent again as a probe may be the contribution of a late worker. Then results
-        # of what was sent before follow, now or when that worker runs again.
+        # An item resent as a probe may have been completed by a late worker's contribution. Then results of earlier
+        # packets follow, now or when that worker runs again.
         is_in_doubt: bool = is_repeated and not is_again and (slot.is_probe != 0 or engine.doubt_until_ns != 0)
         engine.doubt_until_ns = engine.now_ns + engine.round_trip_ns if is_in_doubt else 0
         engine.was_late = 0
@@ -119,7 +119,7 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
 
 @kernel(inline=True)
 def be_patient(engine: EngineState) -> None:
-    """Probe later from now on, once for each probe that was because a worker was late."""
+    """Delay probes from now on, once per probe that was caused by a late worker."""
     if engine.was_late == 0:
         engine.was_late = 1
         engine.floor_ns = min(engine.floor_ns * 2, engine.longest_timeout_ns // _SHARE_OF_LONGEST)
@@ -127,7 +127,7 @@ def be_patient(engine: EngineState) -> None:
 
 @kernel
 def find_lost(engine: EngineState) -> None:
-    """Have sent again what must be lost, and find out when to look again."""
+    """Resend packets that must be lost, and schedule the next check."""
     engine.loss_at_ns = NEVER
     patience_ns: u64 = engine.newest_took_ns + as_u64(engine.reordering) * engine.shortest_ns // 4
     doubted: u32 = 0
@@ -155,7 +155,7 @@ def find_lost(engine: EngineState) -> None:
 
 @kernel(inline=True)
 def grow_calm(engine: EngineState) -> None:
-    """Be less patient again after many packets that had indeed been lost."""
+    """Narrow the reordering window again after many genuine losses."""
     engine.calm += 1
     if engine.calm == _CALM:
         engine.calm = 0
@@ -164,7 +164,7 @@ def grow_calm(engine: EngineState) -> None:
 
 @kernel
 def send_again(engine: EngineState, slot: Slot) -> None:
-    """Put a packet in line again."""
+    """Queue a packet for retransmission."""
     engine.in_flight -= 1 if slot.state == State.SENT else 0
     slot.state = State.READY
     slot.repeats += 1
@@ -174,14 +174,14 @@ def send_again(engine: EngineState, slot: Slot) -> None:
 
 @kernel
 def set_probe(engine: EngineState) -> None:
-    """Restart the timer, longer with each probe without an effect."""
+    """Restart the timer, longer after each probe without effect."""
     timeout: u64 = engine.timeout_ns << as_u64(min(engine.probes, 16))
     engine.probe_at_ns = engine.now_ns + min(timeout, engine.longest_timeout_ns)
 
 
 @kernel
 def look_at_timers(engine: EngineState) -> None:
-    """Do what is due."""
+    """Run the timers that are due."""
     if engine.loss_at_ns <= engine.now_ns:
         find_lost(engine)
     if engine.probe_at_ns <= engine.now_ns:
@@ -190,13 +190,13 @@ def look_at_timers(engine: EngineState) -> None:
 
 @kernel(inline=True)
 def next_timer(engine: EngineState) -> u64:
-    """Return when something is due."""
+    """Return when the next timer is due."""
     return min(engine.loss_at_ns, engine.probe_at_ns)
 
 
 @kernel
 def probe(engine: EngineState) -> None:
-    """Have the packet that was sent the longest ago sent again, whatever the window says."""
+    """Resend the packet that was sent longest ago, regardless of the window."""
     engine.probe_at_ns = NEVER
     if engine.in_flight == 0 and engine.reading != Reading.LISTENING:
         return
@@ -215,9 +215,9 @@ def probe(engine: EngineState) -> None:
 
 @kernel
 def oldest_on_its_way(engine: EngineState) -> u32:
-    """Return the item that was sent the longest ago, which takes all in turn, or the next item if there is none.
+    """Return the item that was sent longest ago, which rotates through all, or the next item if there is none.
 
-    For a reader it is the oldest by its number.
+    For a reader it is the lowest-numbered item.
     """
     found: u32 = engine.next_item
     longest: u64 = 0
@@ -235,6 +235,6 @@ def oldest_on_its_way(engine: EngineState) -> u32:
 
 @kernel(inline=True)
 def push(engine: EngineState, item: u32) -> None:
-    """Put an item in line to be sent."""
+    """Queue an item to be sent."""
     engine.pending[(engine.pending_first + engine.pending_count) & (engine.window - 1)] = item
     engine.pending_count += 1

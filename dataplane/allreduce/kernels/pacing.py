@@ -1,8 +1,8 @@
-"""How many packets may be on their way: round trips, delivery rate and the congestion window.
+"""Pacing by round trips, delivery rate and the congestion window.
 
-Marks halve the window. Losses halve it, too, but not below what the path has been seen to deliver in its shortest round
-trip (as TCP Westwood does): where packets are lost for other reasons than full queues, the window stays what it must
-be. A cut that turns out to have been for nothing, because no packet was lost, is taken back.
+Marks halve the window. Losses halve it, too, but not below what the path has been seen to deliver in its minimum round
+trip (as in TCP Westwood): where packets are lost for reasons other than full queues, the window stays large enough. A
+cut that turns out to be unnecessary, because no packet was lost, is undone.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ PACKET = 256
 """One packet in units of congestion windows."""
 _LEAST_WINDOW = 2 * PACKET
 _SHORTEST_HOLDS_NS = 10_000_000_000
-"""For how long a shortest round trip counts."""
+"""Time for which a minimum round trip is valid."""
 _RATE_ROUNDS = 64
-"""For how many round trips a delivery rate counts, and so long again where it was the greatest."""
+"""Round trips for which a delivery rate is valid, and as many again if it was the maximum."""
 RATE_BITS = 24
-"""Rates are in packets a nanosecond times 2^24."""
+"""Rates are in packets per nanosecond times 2^24."""
 
 
 @kernel
 def open_window(engine: EngineState) -> None:
-    """Let a result open the window."""
+    """Open the window on a result."""
     window: u64 = engine.congestion_window
     window += PACKET if window < engine.slow_start_until else PACKET * PACKET // window
     engine.congestion_window = min(window, as_u64(engine.window) * PACKET)
@@ -31,7 +31,7 @@ def open_window(engine: EngineState) -> None:
 
 @kernel
 def measure(engine: EngineState, slot: Slot) -> None:
-    """Take a round trip, smoothed as TCP does (RFC 6298), and the rate at which results came meanwhile."""
+    """Measure a round trip, smoothed as in TCP (RFC 6298), and the rate at which results arrived meanwhile."""
     sample: u64 = max(engine.now_ns - slot.sent_ns, 1)
     smooth: u64 = engine.round_trip_ns
     if smooth == 0:
@@ -55,7 +55,7 @@ def measure(engine: EngineState, slot: Slot) -> None:
 
 @kernel(inline=True)
 def note_rate(engine: EngineState, rate: u64) -> None:
-    """Keep the greatest rate of the last round trips."""
+    """Keep the maximum rate of recent round trips."""
     if engine.now_ns - engine.rate_since_ns > _RATE_ROUNDS * engine.round_trip_ns:
         engine.rate_since_ns = engine.now_ns
         engine.rate_before = engine.rate
@@ -65,7 +65,7 @@ def note_rate(engine: EngineState, rate: u64) -> None:
 
 @kernel
 def path_holds(engine: EngineState) -> u64:
-    """Return the window that the path needs at the rate it has been seen to deliver, and half as much again."""
+    """Return the window that the path needs at its observed delivery rate, plus half."""
     rate: u64 = max(engine.rate, engine.rate_before)
     needed: u64 = rate * engine.shortest_ns >> RATE_BITS
     return (needed + needed // 2 + 4) * PACKET
@@ -73,7 +73,7 @@ def path_holds(engine: EngineState) -> u64:
 
 @kernel(inline=True)
 def note_congestion(engine: EngineState) -> None:
-    """Count a mark, which halves the window once in a round trip."""
+    """Count a mark, which halves the window at most once per round trip."""
     engine.congested += 1
     if may_cut(engine):
         engine.lost_since_cut = 0
@@ -82,7 +82,7 @@ def note_congestion(engine: EngineState) -> None:
 
 @kernel
 def note_loss(engine: EngineState) -> None:
-    """Count a packet that seems to be lost, which makes the window smaller once in a round trip."""
+    """Count a presumed loss, which shrinks the window at most once per round trip."""
     if may_cut(engine):
         engine.window_before = engine.congestion_window
         engine.start_before = engine.slow_start_until
@@ -100,7 +100,7 @@ def may_cut(engine: EngineState) -> bool:
 
 @kernel
 def cut_to(engine: EngineState, window: u64) -> None:
-    """Make the window so small."""
+    """Shrink the window to a size."""
     engine.last_cut_ns = engine.now_ns
     engine.cuts += 1
     engine.congestion_window = max(window, _LEAST_WINDOW)
@@ -109,7 +109,7 @@ def cut_to(engine: EngineState, window: u64) -> None:
 
 @kernel
 def note_no_loss(engine: EngineState) -> None:
-    """Hear that a packet had not been lost: take the cut back once that is true of all of them."""
+    """Handle a false loss: undo the cut once all presumed losses have proved false."""
     engine.spurious += 1
     if engine.lost_since_cut == 0:
         return

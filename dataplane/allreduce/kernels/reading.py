@@ -1,7 +1,7 @@
-"""A reader, who takes part in nothing: results come to it of themselves, and it asks (PULL) for those that do not.
+"""Reader mode without contributions: results arrive unrequested, and missing ones are requested (PULL).
 
-It listens first. A result that is missing among those that come it asks for; where nothing comes any more it asks for
-the oldest. If there is an answer to that, the all-reduce is over, and it asks for everything.
+It listens first. It requests a result that is missing among those that arrive; if nothing arrives any more it requests
+the oldest. An answer to that means that the all-reduce is over, and it requests everything.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataplane.allreduce.kernels.send_schedule import slot_of
 from dataplane.native import as_u32, as_u64, kernel, u32
 
 _BEHIND, _LOOKED_AT = 16, 8
-"""How many items a result may be late, and how many places behind are looked at with each."""
+"""Items by which a result may be late, and preceding positions checked with each result."""
 
 
 @kernel(inline=True)
 def line_up(engine: EngineState, item: u32) -> None:
-    """Put an item that was begun in line, or, listening, wait for its result."""
+    """Queue an item that was begun, or, listening, wait for its result."""
     if engine.reading != Reading.LISTENING:
         push(engine, item)
         return
@@ -28,7 +28,7 @@ def line_up(engine: EngineState, item: u32) -> None:
 
 @kernel
 def ask_for_missing(engine: EngineState, item: u32) -> None:
-    """Ask for results that should have come before this one's."""
+    """Request results that should have arrived before this one."""
     for more in range(_LOOKED_AT):
         missing: u32 = item - _BEHIND - as_u32(more)
         slot = slot_of(engine, missing)
@@ -38,7 +38,7 @@ def ask_for_missing(engine: EngineState, item: u32) -> None:
 
 @kernel
 def ask_for_all(engine: EngineState) -> None:
-    """Listen no more."""
+    """Stop listening."""
     engine.reading = Reading.PULLING
     for at in range(as_u64(engine.window)):
         slot = engine.slots[at]
@@ -48,6 +48,6 @@ def ask_for_all(engine: EngineState) -> None:
 
 @kernel(inline=True)
 def ask_for(engine: EngineState, slot: Slot) -> None:
-    """Put a PULL in line."""
+    """Queue a PULL."""
     slot.state = State.READY
     push(engine, slot.item)

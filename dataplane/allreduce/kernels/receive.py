@@ -1,4 +1,4 @@
-"""What becomes of the switch's answers."""
+"""Processing of the switch's answers."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _NAN_BITS, _PLUS_BITS, _MINUS_BITS = 0x7FC00000, 0x7F800000, 0xFF800000
 _MAGNITUDE = 0x7FFFFFFF
 _HALF = 1 << 15
 _MOST_CORRUPT = 3
-"""Results of one item that do not fit their check, until the switch is believed no more."""
+"""Results of one item that may fail their check until the switch is no longer trusted."""
 
 
 @kernel
 def accept_packet(engine: EngineState, packet: Array[u8], length: u32) -> None:
-    """Take one packet of the switch; `status` says whether the engine has to return."""
+    """Process a packet from the switch; `status` says whether the engine must return."""
     first: u32 = load_be32(packet, 0) if length >= HEADER_BYTES else 0
     kind: u32 = first >> 24 & 15
     if first >> 28 != VERSION or (first & 0xFFFF) != engine.job:
@@ -79,7 +79,7 @@ def accept_packet(engine: EngineState, packet: Array[u8], length: u32) -> None:
 
 @kernel
 def accept_refusal(engine: EngineState, packet: Array[u8]) -> None:
-    """Take the news of a newer epoch, or that an item does not fit the others'."""
+    """Handle a refusal: a newer epoch, or an item that does not match the others'."""
     item: u32 = load_be32(packet, 4)
     slot = slot_of(engine, item)
     reason: u32 = load_be32(packet, 12) >> 16 & 255
@@ -94,7 +94,7 @@ def accept_refusal(engine: EngineState, packet: Array[u8]) -> None:
 
 @kernel
 def take_epoch(engine: EngineState, epoch: u32) -> None:
-    """Have the engine continue in this epoch, if it is newer."""
+    """Make the engine continue in this epoch, if it is newer."""
     newer: u32 = (epoch - engine.epoch) & 0xFFFF
     if newer != 0 and newer < _HALF:
         engine.new_epoch = epoch
@@ -103,7 +103,7 @@ def take_epoch(engine: EngineState, epoch: u32) -> None:
 
 @kernel
 def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u32) -> None:
-    """Take a result: put it where it belongs, free its slot, and keep it for workers that may need it."""
+    """Process a result: store it, free its slot, and keep it for workers that may need it."""
     item: u32 = load_be32(packet, 4)
     slot = slot_of(engine, item)
     if slot.item != item or slot.state == State.DONE:
@@ -149,15 +149,15 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
 
 @kernel(inline=True)
 def is_of_its_time(engine: EngineState, slot: Slot, epoch: u32) -> bool:
-    """Return whether an item can be complete in an epoch: this worker has contributed in no other than these."""
+    """Return whether an item can be complete in an epoch: only those in which this worker contributed qualify."""
     until_now: u32 = (engine.epoch - slot.epoch) & 0xFFFF
     return engine.reading != Reading.NO or ((epoch - slot.epoch) & 0xFFFF) <= until_now
 
 
 @kernel
 def is_intact(engine: EngineState, slot: Slot, packet: Array[u8], flags: u32, workers: u32) -> bool:
-    """Return whether a result is what all workers have sent: all of them, and no bit of it changed on the way."""
-    if workers == 0 or workers > engine.capacity:  # a mean divides by them
+    """Return whether a result includes all workers, with no bit changed on the way."""
+    if workers == 0 or workers > engine.capacity:  # the divisor of a mean
         return False
     epoch: u32 = as_u32(load_be16(packet, 8))
     known: u32 = engine.contributors[epoch % KNOWN_EPOCHS]
@@ -168,7 +168,7 @@ def is_intact(engine: EngineState, slot: Slot, packet: Array[u8], flags: u32, wo
     is_saturated: bool = (flags & Flags.SATURATED) != 0
     if slot.what == SUMS:
         fits: bool = check == weighted(values)
-        # A sum that stopped at a bound does not fit; of floats none can.
+        # A clamped sum fails its check; float sums cannot be clamped.
         return fits if not is_saturated else engine.is_integer != 0 and not fits
     own: Array[u8] = offset(packet_of(engine, slot.item), HEADER_BYTES)
     most: u32 = MOST_EXPONENT if slot.what == EXPONENTS else 1
@@ -178,7 +178,7 @@ def is_intact(engine: EngineState, slot: Slot, packet: Array[u8], flags: u32, wo
 
 @kernel
 def note_corrupt(engine: EngineState, slot: Slot) -> None:
-    """Count a result that is not to be used; the item is asked for again, and in the end given up."""
+    """Count an unusable result; the item is requested again, and eventually given up."""
     engine.corrupt += 1
     slot.corrupt += 1
     if slot.corrupt == _MOST_CORRUPT:
@@ -188,7 +188,7 @@ def note_corrupt(engine: EngineState, slot: Slot) -> None:
 
 @kernel
 def settle(engine: EngineState, group: u32, values: Array[u8]) -> None:
-    """Keep the agreed exponents and marks of a group."""
+    """Store the agreed exponents and marks of a group."""
     agreed: Array[u16] = offset(engine.agreed, as_u64(group % AGREED_GROUPS) * (2 * GROUP))
     for at in range(2 * GROUP):
         agreed[at] = load_be16(values, at * 2) // CODE
@@ -197,7 +197,7 @@ def settle(engine: EngineState, group: u32, values: Array[u8]) -> None:
 
 @kernel
 def take_sum(engine: EngineState, slot: Slot, values: Array[u8], workers: u32) -> None:
-    """Write a block's sums, or means, but not over classes that came before."""
+    """Write a block's sums, or means, but keep classes that arrived before."""
     size: u32 = values_in(engine, slot.at)
     target: Array[u32] = block_at(engine.target, slot.at)
     if engine.is_integer != 0:
@@ -216,7 +216,7 @@ def take_sum(engine: EngineState, slot: Slot, values: Array[u8], workers: u32) -
 
 @kernel
 def take_classes(engine: EngineState, slot: Slot, values: Array[u8]) -> None:
-    """Write what is not finite over a block's sums; where those are still to come, zeros beside it."""
+    """Write non-finite values over a block's sums; if those are still to come, zeros elsewhere."""
     target: Array[u32] = block_at(engine.target, slot.at)
     sums = slot_of(engine, slot.partner)
     is_partner: bool = sums.item == slot.partner and sums.what == SUMS and sums.at == slot.at
@@ -235,7 +235,7 @@ def take_classes(engine: EngineState, slot: Slot, values: Array[u8]) -> None:
 
 @kernel
 def adopt_epoch(engine: EngineState, epoch: u32) -> None:
-    """Continue in another epoch: all that has no result is sent again, and the patience is reset."""
+    """Continue in another epoch: everything without a result is resent, and the patience is reset."""
     engine.epoch = epoch
     engine.patient_from_ns = engine.now_ns
     engine.pending_first = 0

@@ -1,9 +1,10 @@
-"""What a switch that has restarted cannot know: sums whose results have reached some workers only.
+"""Replay for a switch that has restarted and lost sums whose results have reached only some workers.
 
-Those who have such a result would never contribute to it again, and those who lack it wait. So packets stay for a
-window behind the oldest item without a result, as far as any worker can be ahead of another. Where nothing comes for
-several probes, they are sent again, a few with each. A switch that has its memory says that it knows; one that has not
-adds the same integers up once more. Only those with results of the present epoch: others are sums over other workers.
+Workers with such a result would never contribute to it again, and those without it wait. So packets are kept for a
+window behind the oldest item without a result, as far as any worker can be ahead of another. If nothing arrives for
+several probes, they are resent, a few with each. A switch that kept its memory reports the item as known; one that did
+not adds the same integers up once more. Only items with results of the current epoch are resent: others are sums over
+other workers.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _AT_ONCE = 8
 
 @kernel(inline=True)
 def keep(engine: EngineState, item: u32, result: Array[u8]) -> None:
-    """Remember of an item that has its result in which epoch that was."""
+    """Record the epoch of an item's result."""
     write_epoch(packet_of(engine, item), as_u32(load_be16(result, 8)))
 
 
 @kernel
 def gather_kept(engine: EngineState, oldest: u32) -> u32:
-    """Gather items behind the oldest without a result, to be sent again with a probe; return how many."""
+    """Gather items behind the oldest without a result, to be resent with a probe; return the count."""
     if engine.probes < _QUIET_PROBES or engine.probes == engine.revived_after:
         return 0
     engine.revived_after = engine.probes
@@ -34,7 +35,7 @@ def gather_kept(engine: EngineState, oldest: u32) -> u32:
 
 @kernel
 def gather_behind(engine: EngineState, oldest: u32) -> u32:
-    """Gather the next few of the items behind this one, within a window, that this worker may send again."""
+    """Gather the next few items behind this one, within a window, that this worker may resend."""
     count: u32 = 0
     for _ in range(min(as_u64(engine.window), _AT_ONCE)):
         engine.revived = (engine.revived + 1) & (engine.window - 1)

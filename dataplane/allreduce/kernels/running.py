@@ -1,4 +1,4 @@
-"""The engine's loop: send what the window allows, take what comes, wait."""
+"""The engine's loop: send as far as the window allows, receive, wait."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
 from dataplane.nic.ports.kernels.system import monotonic_ns
 
 _LONGEST_WAIT_NS = 20_000_000
-"""After which `stop` is looked at."""
+"""Maximum wait before `stop` is checked."""
 
 
 @kernel
 def run_engine(engine: EngineState) -> None:
-    """Carry an all-reduce on until `status` has something to say."""
+    """Run an all-reduce until `status` is set."""
     engine.status = Status.RUNNING
     while goes_on(engine):
         read_time(engine)
@@ -32,7 +32,7 @@ def run_engine(engine: EngineState) -> None:
 
 @kernel
 def turn(engine: EngineState) -> bool:
-    """Send, take what has come, look after timers; return whether there may be more to do at once."""
+    """Send, receive, and check timers; return whether there may be more to do at once."""
     transmit(engine)
     if goes_on(engine) and engine.unfinished == 0 and is_generated(engine):
         engine.status = Status.SATURATED if engine.saturated != 0 else Status.DONE
@@ -50,26 +50,26 @@ def turn(engine: EngineState) -> bool:
 
 @kernel(inline=True)
 def has_socket(engine: EngineState) -> bool:
-    """Return whether packets travel by a UDP socket."""
+    """Return whether packets go through a UDP socket."""
     return address(engine.queue) == 0
 
 
 @kernel(inline=True)
 def read_time(engine: EngineState) -> None:
-    """Look at the clock."""
+    """Read the clock."""
     if engine.own_clock == 0:
         engine.now_ns = monotonic_ns()
 
 
 @kernel(inline=True)
 def goes_on(engine: EngineState) -> bool:
-    """Return whether nothing has happened that the caller has to know."""
+    """Return whether nothing has happened that the caller must know."""
     return engine.status == Status.RUNNING
 
 
 @kernel
 def check_limits(engine: EngineState) -> None:
-    """Return to the caller on `stop`, in another epoch, or when nothing has come for too long."""
+    """Return to the caller on `stop`, in another epoch, or when nothing has arrived for too long."""
     if engine.stop != 0:
         engine.status = Status.STOPPED
         return
@@ -99,7 +99,7 @@ def oldest(engine: EngineState) -> u32:
 
 @kernel
 def transmit(engine: EngineState) -> None:
-    """Send repetitions, then new items, as far as both windows and the socket allow."""
+    """Send retransmissions, then new items, as far as both windows and the socket allow."""
     engine.blocked = 0
     while engine.blocked == 0 and goes_on(engine):
         room: u32 = as_u32(engine.congestion_window // PACKET)
@@ -121,7 +121,7 @@ def transmit(engine: EngineState) -> None:
 
 @kernel(inline=True)
 def generated(engine: EngineState) -> bool:
-    """Put the next item that may be sent in line, if there is one."""
+    """Queue the next item that may be sent, if there is one."""
     while True:
         item: u32 = engine.next_item
         what: u32 = generate(engine)
@@ -133,7 +133,7 @@ def generated(engine: EngineState) -> bool:
 
 @kernel(inline=True)
 def pop(engine: EngineState) -> u32:
-    """Take the first item in line."""
+    """Dequeue the first item."""
     item: u32 = engine.pending[engine.pending_first]
     engine.pending_first = (engine.pending_first + 1) & (engine.window - 1)
     engine.pending_count -= 1
@@ -142,7 +142,7 @@ def pop(engine: EngineState) -> u32:
 
 @kernel
 def send_burst(engine: EngineState, count: u32) -> None:
-    """Send the packets that were gathered; what there is no room for stays in line."""
+    """Send the gathered packets; those without room stay queued."""
     taken: u32 = send_gathered(engine, count)
     for at in range(as_u64(count)):
         item: u32 = engine.tx_items[at]
@@ -156,7 +156,7 @@ def send_burst(engine: EngineState, count: u32) -> None:
 
 @kernel
 def revive(engine: EngineState) -> None:
-    """Send what a switch that has restarted may lack."""
+    """Send what a restarted switch may lack."""
     count: u32 = gather_kept(engine, oldest(engine))
     if count > 0:
         engine.repeated += as_u64(send_gathered(engine, count))
@@ -164,7 +164,7 @@ def revive(engine: EngineState) -> None:
 
 @kernel
 def offer_kept(engine: EngineState, item: u32) -> None:
-    """Send a few of the items behind this one, each time others, while no all-reduce is going on."""
+    """Send a few of the items behind this one, different ones each time, while no all-reduce is running."""
     count: u32 = gather_behind(engine, item)
     if count > 0:
         engine.repeated += as_u64(send_gathered(engine, count))
@@ -172,13 +172,13 @@ def offer_kept(engine: EngineState, item: u32) -> None:
 
 @kernel(inline=True)
 def send_gathered(engine: EngineState, count: u32) -> u32:
-    """Send the packets that were gathered; return how many have gone."""
+    """Send the gathered packets; return how many were sent."""
     return send_datagrams(engine, count) if has_socket(engine) else send_frames(engine, count)
 
 
 @kernel(inline=True)
 def receive(engine: EngineState) -> u32:
-    """Take what has come, a burst at most; return how much."""
+    """Receive at most one burst; return the number of packets."""
     read_time(engine)
     got: u32 = receive_datagrams(engine) if has_socket(engine) else receive_frames(engine)
     engine.received += as_u64(got)
@@ -187,7 +187,7 @@ def receive(engine: EngineState) -> u32:
 
 @kernel
 def wait(engine: EngineState) -> None:
-    """Wait for a packet, for room to send if that lacks, or for the next timer."""
+    """Wait for a packet, for room to send if there is none, or for the next timer."""
     until: u64 = min(next_timer(engine), engine.now_ns + _LONGEST_WAIT_NS)
     if has_socket(engine):
         wait_for_datagrams(engine, until - engine.now_ns)

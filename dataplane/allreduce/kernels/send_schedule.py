@@ -1,4 +1,4 @@
-"""The schedule (dataplane/allreduce/schedule.py) and what its items carry, written into slots' packets."""
+"""The schedule (dataplane/allreduce/schedule.py), and its items' contents as written into slots' packets."""
 
 from __future__ import annotations
 
@@ -55,41 +55,41 @@ _INFINITE, _MAGNITUDE, _SIGN = 0x7F800000, 0x7FFFFFFF, 0x80000000
 
 @kernel(inline=True)
 def slot_of(engine: EngineState, item: u32) -> Slot:
-    """Return the slot that an item has."""
+    """Return an item's slot."""
     return engine.slots[item & (engine.window - 1)]
 
 
 @kernel(inline=True)
 def packet_of(engine: EngineState, item: u32) -> Array[u8]:
-    """Return the packet that an item is sent in; it stays until another is begun two windows later."""
+    """Return an item's packet buffer; it stays valid until another item is begun two windows later."""
     return offset(engine.packets, as_u64(item & (2 * engine.window - 1)) * STRIDE)
 
 
 @kernel(inline=True)
 def values_in(engine: EngineState, block: u32) -> u32:
-    """Return how many values a block has: all but the last have 256."""
+    """Return the number of values in a block: 256 in all but the last."""
     left: u64 = engine.values - as_u64(block) * BLOCK
     return as_u32(min(left, BLOCK))
 
 
 @kernel(inline=True)
 def block_at(values: Array[u32], block: u32) -> Array[u32]:
-    """Return the first value of a block."""
+    """Return a block's first value."""
     return offset(values, as_u64(block) * BLOCK)
 
 
 @kernel(inline=True)
 def is_generated(engine: EngineState) -> bool:
-    """Return whether all items were begun."""
+    """Return whether all items have been begun."""
     return engine.group == engine.groups
 
 
 @kernel
 def generate(engine: EngineState) -> u32:
-    """Begin the next item: return READY if it may be sent, DEFERRED if it has to wait for its predecessor's result.
+    """Begin the next item: return READY if it may be sent, DEFERRED if it must wait for its predecessor's result.
 
-    NOTHING: there is no next one, or not yet. A block is deferred, so that those behind it need not wait as well, but
-    what agrees on something is not, nor a block with values that are not finite, whose place its classes may overwrite.
+    NOTHING: there is no next one, or not yet. A block is deferred, so that those behind it need not wait as well. Items
+    that agree on something are not, nor are blocks with non-finite values, whose memory their classes may overwrite.
     """
     slot = slot_of(engine, engine.next_item)
     if slot.state == State.DONE:
@@ -101,7 +101,7 @@ def generate(engine: EngineState) -> u32:
 
 @kernel
 def defer_block(engine: EngineState, slot: Slot) -> bool:
-    """Give the next number to the next block if that may wait; return whether."""
+    """Give the next block the next number if it may wait; return whether it may."""
     if engine.group == engine.groups or engine.settled[engine.group % AGREED_GROUPS] != engine.group + 1:
         return False
     count: u32 = min(GROUP, engine.blocks - engine.group * GROUP)
@@ -160,7 +160,7 @@ def generate_next(engine: EngineState) -> bool:
 
 @kernel
 def next_in_group(engine: EngineState) -> bool:
-    """Begin the next block or classes of the current group, and return whether there are more."""
+    """Begin the next block or classes of the current group; return whether there are more."""
     count: u32 = min(GROUP, engine.blocks - engine.group * GROUP)
     agreed: Array[u16] = offset(engine.agreed, as_u64(engine.group % AGREED_GROUPS) * (2 * GROUP))
     while engine.stage == _BLOCKS:
@@ -183,7 +183,7 @@ def next_in_group(engine: EngineState) -> bool:
 
 @kernel
 def begin(engine: EngineState, what: u32, at: u32, operation: u32) -> Array[u8]:
-    """Take the next item's slot and write its header; return where its values go."""
+    """Take the next item's slot and write its header; return its payload."""
     item: u32 = engine.next_item
     engine.next_item += 1
     engine.unfinished += 1
@@ -192,7 +192,7 @@ def begin(engine: EngineState, what: u32, at: u32, operation: u32) -> Array[u8]:
 
 @kernel
 def write_item(engine: EngineState, item: u32, what: u32, at: u32, operation: u32) -> Array[u8]:
-    """Give an item its slot and write its header; return where its values go."""
+    """Give an item its slot and write its header; return its payload."""
     slot = slot_of(engine, item)
     slot.item = item
     slot.state = State.READY
@@ -219,7 +219,7 @@ def write_item(engine: EngineState, item: u32, what: u32, at: u32, operation: u3
 
 @kernel(inline=True)
 def write_epoch(packet: Array[u8], epoch: u32) -> None:
-    """Write the epoch, and that the values are those of one worker."""
+    """Write the epoch, and a worker count of one."""
     store_be32(packet, 8, epoch << 16 | 1)
 
 
@@ -254,7 +254,7 @@ def any_of(values: Array[u32], count: u32) -> u32:
 
 @kernel
 def begin_block(engine: EngineState, at: u32, agreed: u32, marked: bool) -> bool:
-    """Begin the sum of a block, or write zeros if it is zero everywhere; return which."""
+    """Begin the sum of a block, or write zeros if it is all zero; return which."""
     block: u32 = engine.group * GROUP + at
     size: u32 = values_in(engine, block)
     source: Array[u32] = block_at(engine.source, block)
@@ -275,19 +275,19 @@ def begin_block(engine: EngineState, at: u32, agreed: u32, marked: bool) -> bool
 
 @kernel(inline=True)
 def shift_of(engine: EngineState, agreed: u32) -> i32:
-    """Return by which power of two a block's values become lanes."""
+    """Return the power of two that converts a block's values to lanes."""
     return 30 - as_i32(engine.headroom) - (as_i32(agreed) - BIAS)
 
 
 @kernel(inline=True)
 def write_zeros(engine: EngineState, block: u32) -> None:
-    """Write the sums of a block that is zero everywhere."""
+    """Write the sums of an all-zero block."""
     fill(array_at(u8, address(block_at(engine.target, block))), 0, as_u64(values_in(engine, block)) * 4)
 
 
 @kernel
 def write_block(engine: EngineState, item: u32, lanes: Array[u8], block: u32, shift: i32) -> None:
-    """Write the lanes of an item that is a block, and its check; a reader's are zeros."""
+    """Write the lanes of a block item, and its check; a reader's are zeros."""
     slot_of(engine, item).shift = shift
     if engine.reading != Reading.NO:
         fill(lanes, 0, VALUE_BYTES)
@@ -305,7 +305,7 @@ def write_block(engine: EngineState, item: u32, lanes: Array[u8], block: u32, sh
 
 @kernel
 def begin_classes(engine: EngineState, at: u32) -> None:
-    """Begin the item that says which of a block's values are not finite."""
+    """Begin the item that gives the positions of a block's non-finite values."""
     saved: Array[u8] = offset(engine.saved_classes, as_u64(at) * (VALUE_BYTES + 4))
     item: u32 = engine.next_item
     lanes: Array[u8] = begin(engine, CLASSES, engine.group * GROUP + at, as_u32(Operation.MAX))

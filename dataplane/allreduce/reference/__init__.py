@@ -1,1 +1,1 @@
-"""The slot protocol in plain Python: what P4 program and packet engine are compared with, and what is explored."""
+"""The slot protocol in plain Python: reference for the P4 program and the packet engine, and model for exploration."""

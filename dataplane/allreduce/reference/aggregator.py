@@ -1,22 +1,22 @@
 """A switch's part of the slot protocol.
 
 A job has 2 W cells, a power of two; item i lives in cell i mod 2 W. A worker sends item i only once it has the result
-of i - W. So each contributor to i has the result of i - W, to which all have contributed, who therefore had that of
-i - 2 W: what the cell holds of i - 2 W is needed no more, and the first contribution to i overwrites it. The two halves
+of i - W. So each contributor to i has the result of i - W, to which all have contributed, who therefore had that of i -
+2 W: the cell's content for i - 2 W is no longer needed, and the first contribution to i overwrites it. The two halves
 are SwitchML's shadow sets; with the item's number in the cell nothing has to be cleared, and packets that the network
-kept for long are known by their number.
+delayed for long are recognised by their number.
 
 Membership changes by epoch: the controller writes a job's children and epoch at once. A contribution of another epoch
-is refused; what was incomplete is overwritten by contributions of the new epoch; but a complete result stays the result
-of its item, so that those who have it and those who have not agree, whenever the change comes.
+is refused; incomplete items are overwritten by contributions of the new epoch; but a complete result stays the result
+of its item, so that workers with and without it agree, whenever the change comes.
 
-No answer is longer than what asked for it: no sender can make the switch flood another host, and bmv2, which has 512
-bytes of room for a packet to grow, is safe. Who asks for a result without contributing sends as many zeros.
+No answer is longer than its request: no sender can make the switch flood another host, and bmv2, which has 512 bytes of
+room for a packet to grow, is safe. A request for a result without a contribution carries as many zeros.
 
 A packet without the job's nonce changes nothing and gets no answer. Checks of contributions are added up modulo 2^64;
-what they say is the workers' business.
+interpreting them is up to the workers.
 
-With two levels a leaf sends what its rack adds up to its parent as one contribution, and keeps the parent's result.
+With two levels a leaf sends its rack's sum to its parent as one contribution, and keeps the parent's result.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dataplane.allreduce.reference.lanes import combine
 from dataplane.wire.aggregation import NO_FLAGS, Aggregation, Flags, Kind, Reason, age
 
 MOST_WORKERS = 0xFFFF
-"""What the header's field can say; more are not counted."""
+"""Maximum of the header's field; further workers are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job in one switch: `children` is the mask of those who must contribute; a leaf has a parent."""
+    """A job in one switch: `children` is the mask of required contributors; a leaf has a parent."""
 
     epoch: int
     children: int
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a cell remembers; `done`: the value is the item's result; `seen` are the children who have contributed."""
+    """Contents of a cell; `done`: the value is the item's result; `seen` are the children that have contributed."""
 
     job: int = 0
     epoch: int = 0
@@ -64,7 +64,7 @@ class Unicast:
 
 @dataclass(frozen=True, slots=True)
 class Multicast:
-    """To all children of the job, and to the main server where the packet is FINAL."""
+    """To all children of the job, and to the main server if the packet is FINAL."""
 
     packet: Aggregation
 
@@ -80,9 +80,9 @@ Sent = Unicast | Multicast | Up
 
 
 def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
-    """Take a CONTRIBUTION or PULL of a child, given by its number; return the cell, what is sent, and what it was.
+    """Process a CONTRIBUTION or PULL of a child, given by number; return the cell, the packet sent, and the outcome.
 
-    The words are the names of the switch's counters: stale, again, epoch, mismatch, repeated, opened, added, complete,
+    Outcomes are the names of the switch's counters: stale, again, epoch, mismatch, repeated, opened, added, complete,
     forged.
     """
     if packet.nonce != job.nonce:
@@ -117,7 +117,7 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
 
 
 def accept(job: Job, cell: Cell, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
-    """Take a packet of the parent; return the cell, what is sent, and what it was: complete, stale or forged."""
+    """Process a packet of the parent; return the cell, the packet sent, and the outcome: complete, stale or forged."""
     if packet.nonce != job.nonce:
         return cell, None, "forged"
     known = cell.value is not None and cell.job == packet.job and cell.item == packet.item
@@ -141,7 +141,7 @@ def _counted(job: Job, cell: Cell, what: str) -> tuple[Cell, Sent | None, str]:
 
 
 class Aggregator:
-    """Jobs and cells of one switch, and what its counters would say."""
+    """Jobs and cells of one switch, and its counters."""
 
     def __init__(self, jobs: Mapping[int, Job]) -> None:
         self.jobs = dict(jobs)
@@ -149,12 +149,12 @@ class Aggregator:
         self._cells: dict[tuple[int, int], Cell] = {}
 
     def from_child(self, child: int, packet: Aggregation) -> Sent | None:
-        """Take a child's packet; raise KeyError for a job that the switch does not know."""
+        """Process a child's packet; raise KeyError for an unknown job."""
         job = self.jobs[packet.job]
         return self._keep(packet, *contribute(job, self._cell(packet), child, packet))
 
     def from_parent(self, packet: Aggregation) -> Sent | None:
-        """Take a parent's packet; raise KeyError for a job that the switch does not know."""
+        """Process a parent's packet; raise KeyError for an unknown job."""
         return self._keep(packet, *accept(self.jobs[packet.job], self._cell(packet), packet))
 
     def _place(self, packet: Aggregation) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What the switch does with values, lane by lane: the meaning of SUM and MAX."""
+"""Lane arithmetic of the switch: the meaning of SUM and MAX."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST, _LEAST = 2**31 - 1, -(2**31)
 
 
 def combine(operation: Operation, old: bytes, new: bytes) -> tuple[bytes, bool]:
-    """Return both values put together and whether a lane of int32 had to stop at its bound; lengths must be equal."""
+    """Combine both values; return whether an int32 lane was clamped as well; lengths must be equal."""
     if operation is Operation.MAX:
         return b"".join(max(old[at : at + 2], new[at : at + 2]) for at in range(0, len(old), 2)), False
     sums = [a + b for a, b in zip(int32s(old), int32s(new), strict=True)]
@@ -24,5 +24,5 @@ def int32s(values: bytes) -> list[int]:
 
 
 def of_int32s(lanes: Iterable[int]) -> bytes:
-    """Return the bytes of lanes: `int32s` back."""
+    """Encode lanes as bytes: the inverse of `int32s`."""
     return b"".join(lane.to_bytes(4, "big", signed=True) for lane in lanes)

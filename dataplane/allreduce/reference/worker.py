@@ -1,4 +1,4 @@
-"""A worker's part of the slot protocol, and of an all-reduce of floats: what the packet engine is compared with."""
+"""A worker's part of the slot protocol and of an all-reduce of floats: the reference for the packet engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataplane.wire.aggregation import QUARTER_BYTES, QUARTERS, Aggregation, Fla
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A worker's settings: the job, its window (half of its cells), how many may join, the epoch."""
+    """A worker's settings: the job, its window (half of its cells), its capacity, the epoch."""
 
     job: int
     window: int
@@ -25,11 +25,11 @@ class Membership:
     epoch: int
     nonce: int = 0
     contributors: int | None = None
-    """Of how many workers results are; None: nobody knows."""
+    """Number of workers that results cover; None: unknown."""
 
 
 class Worker:
-    """One all-reduce: `outstanding()` are the packets to send (again), `receive` takes answers until `is_done`."""
+    """One all-reduce: `outstanding()` yields the packets to (re)send, `receive` takes answers until `is_done`."""
 
     def __init__(self, membership: Membership, values: Floats, first_item: int = 0, *, mean: bool = False) -> None:
         self.epoch = membership.epoch
@@ -44,27 +44,27 @@ class Worker:
         self._received: set[int] = set()
         self._counts: dict[int, Lanes] = {}
         self._begun: dict[int, int] = {}
-        """The epoch in which an item was sent first, by its place among the parts."""
+        """The epoch in which an item was first sent, by its index among the parts."""
         self.malformed = self.forged = self.corrupt = 0
-        """Results that no switch can have sent, of another nonce, and that did not fit their check: not taken."""
+        """Rejected results: impossible for a switch, with another nonce, or failing their check."""
 
     @property
     def is_done(self) -> bool:
-        """Whether every item has its result."""
+        """True if every item has its result."""
         return self._schedule.is_known and len(self._received) == len(self._schedule.parts)
 
     @property
     def next_item(self) -> int:
-        """The number that the next all-reduce begins with; of use once this one is done."""
+        """The number that the next all-reduce begins with; meaningful once this one is done."""
         return (self._first + len(self._schedule.parts)) % 2**32
 
     @property
     def result(self) -> Floats:
-        """Sums, or means over the workers whose values are in them, as many as there were values."""
+        """Sums, or means over the contributing workers, as many as there were values."""
         return self._sums.reshape(-1)[: self._size]
 
     def outstanding(self, sent: Container[tuple[int, int]] = ()) -> Iterator[Aggregation]:
-        """Yield a contribution for each item that may be sent and has no result, but for those sent: (item, epoch)."""
+        """Yield a contribution for each sendable item without a result, except those in `sent`: (item, epoch)."""
         for number, part in enumerate(self._schedule.parts):
             before = number - self._membership.window
             may_go = number not in self._received and (before < 0 or before in self._received)
@@ -73,7 +73,7 @@ class Worker:
                 yield self._contribution(number, part)
 
     def receive(self, packet: Aggregation) -> None:
-        """Take a result, or the news that membership has changed; repeated ones do nothing."""
+        """Process a result or a membership change; duplicates have no effect."""
         if packet.nonce != self._membership.nonce:
             self.forged += 1
             return
@@ -102,7 +102,7 @@ class Worker:
             self._counts[part.at] = lanes
         else:
             row[:] = self._sum(part, lanes, packet.workers if self._mean else 1)
-        if part.at in self._counts:  # which may come before the sum or behind it
+        if part.at in self._counts:  # which may arrive before or after the sum
             row[:] = formats.with_classes(row, self._counts[part.at])
 
     def _is_sound(self, number: int, packet: Aggregation) -> bool:
@@ -113,7 +113,7 @@ class Worker:
         return is_whole and is_of_its_time
 
     def _is_intact(self, number: int, packet: Aggregation) -> bool:
-        """Return whether a result is what all workers have sent, by its check."""
+        """Return whether a result matches, by its check, what all workers sent."""
         part, contributors = self._schedule.parts[number], self._membership.contributors
         if not 0 < packet.workers <= self._membership.capacity or Flags.SATURATED in packet.flags:
             return False

@@ -1,10 +1,10 @@
-"""The network adds up the gradients of an unpatched PyTorch: a communication hook for DistributedDataParallel.
+"""In-network gradient sums for an unpatched PyTorch: a communication hook for DistributedDataParallel.
 
     state = MillraceState.connect("10.9.0.1:9560", job="resnet", host="h1", workers=4)
     model = DistributedDataParallel(model, forward_sync_buffers=False)
     model.register_comm_hook(state, millrace_hook)
 
-Needs PyTorch, the extra `torch` of the distribution; nothing else in Millrace imports it but the demo's workers.
+Needs PyTorch, the extra `torch` of the distribution; in Millrace only the demo's workers import it.
 """
 
 from dataplane.allreduce.torch.hook import all_reduce, attach, millrace_hook

@@ -1,9 +1,9 @@
-"""Workers agree to leave the switch: who continues by gloo's ring, and how many results each of them has.
+"""Agreement of workers to leave the switch: who continues by gloo's ring, and how many results each has.
 
 Each worker that cannot go on writes how many results it has given to its training. When all have, or the deadline has
-passed, the first to see it proposes those who have as the survivors, and the store's compare_set lets one proposal win.
-Less than a majority of the job's workers never continues, so that no two parts of it train separately. Who is
-no member of the job any more is neither heard nor waited for.
+passed, the first to notice proposes those that have as the survivors, and the store's compare_set lets one proposal
+win. Less than a majority of the job's workers never continues, so that no two parts of it train separately. Former
+members of the job are neither heard nor waited for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PAUSE_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Voters:
-    """Ranks of the group that are in the job, and how many workers the job has: some may be outside of the group."""
+    """Ranks of the group that are in the job, and the job's number of workers: some may be outside the group."""
 
     ranks: tuple[int, ...]
     workers: int
@@ -31,7 +31,7 @@ class Voters:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Ranks of the survivors and, for each, how many results it has; `reason` is that of who called first."""
+    """Ranks of the survivors with their number of results; `reason` is that of the first worker to call."""
 
     ranks: tuple[int, ...]
     results: tuple[int, ...]
@@ -44,7 +44,7 @@ class Decision:
 
 
 class Agreement:
-    """One decision of a job's workers through the store that they share; `name` is the same for all."""
+    """One decision of a job's workers through their shared store; `name` is the same for all."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class Agreement:
         clock: Clock | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`voters` returns who is in the job at present."""
+        """`voters` returns the current members of the job."""
         self._store, self._name, self._rank, self._voters = store, name, rank, voters
         self._deadline_s, self._clock, self._pause = deadline_s, clock or MonotonicClock(), pause
         self._heard = 0
 
     def called(self) -> str | None:
-        """Return the reason of a worker who has left the switch, None while none has or the store does not answer.
+        """Return the reason of a worker that has left the switch, None while none has or the store does not answer.
 
         Once one has, the switch cannot complete anything new, and all must settle.
         """
@@ -78,10 +78,10 @@ class Agreement:
         return None
 
     def settle(self, results: int, reason: str, *, called: bool) -> Decision:
-        """Say how many results this worker has and return what is decided; raise AllReduceError if it goes without it.
+        """Publish this worker's result count and return the decision; raise AllReduceError if it excludes this worker.
 
-        `called` says that the reason is one that `called` returned. The worker must take no more results of the
-        switch's from here on.
+        `called` says that `called` returned the reason. The worker must accept no more results from the switch from
+        here on.
         """
         try:
             self._store.set(self._key(str(self._rank)), str(results))
@@ -103,7 +103,7 @@ class Agreement:
             here = tuple(rank for rank in voters.ranks if self._store.check([self._key(str(rank))]))
             is_complete, is_majority = here == voters.ranks, 2 * len(here) > voters.workers
             if is_majority and (is_complete or is_late):
-                self._heard = 0  # so that the reason is that of the first who called
+                self._heard = 0  # so that the reason is the first caller's
                 words = f"{','.join(map(str, here))} {self.called() or reason}"
                 self._store.compare_set(self._key("decided"), "", words)
             elif is_complete or is_late:
@@ -127,5 +127,5 @@ class Agreement:
 
 
 def listed(ranks: Iterable[int]) -> str:
-    """Return ranks as text."""
+    """Format ranks as text."""
     return ", ".join(map(str, ranks))

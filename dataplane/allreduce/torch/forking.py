@@ -1,4 +1,4 @@
-"""Several workers from one process: it loads PyTorch and the packet engine, which takes seconds, and then forks."""
+"""Several workers from one process: load PyTorch and the packet engine, which takes seconds, then fork."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 def fork_workers(ranks: Iterable[int], work: Callable[[int], None]) -> dict[int, BaseProcess]:
-    """Start `work(rank)` in a process each; they end with this one, however it ends."""
-    importlib.import_module("torch._dynamo")  # which optimisers load at their first step otherwise, in each worker
+    """Run `work(rank)` in one process per rank; they end with this one, however it ends."""
+    importlib.import_module("torch._dynamo")  # otherwise optimisers load it at their first step, in each worker
     engine.load()
     forking = multiprocessing.get_context("fork")
     processes = {rank: forking.Process(target=_mortal, args=(work, rank), daemon=True) for rank in ranks}

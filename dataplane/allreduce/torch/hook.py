@@ -1,6 +1,6 @@
-"""What users call: the communication hook, and the all-reduce of one tensor.
+"""User interface: the communication hook, and the all-reduce of one tensor.
 
-PyTorch compares the hook's annotations with its own types, so that here they must not be text.
+PyTorch compares the hook's annotations with its own types, so here they must not be strings.
 """
 
 import logging
@@ -15,16 +15,16 @@ logger = logging.getLogger("millrace.allreduce")
 
 
 def millrace_hook(state: MillraceState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Begin to average a bucket of gradients over all workers; the backward pass continues meanwhile.
+    """Start averaging a bucket of gradients over all workers; the backward pass continues meanwhile.
 
-    For `DistributedDataParallel.register_comm_hook(state, millrace_hook)`. If there is no result, and no way around the
-    switch either, the backward pass raises with what it waited for.
+    For `DistributedDataParallel.register_comm_hook(state, millrace_hook)`. Without a result or a way around the switch,
+    the backward pass raises an error naming what it waited for.
     """
     return state.submit(bucket.buffer(), mean=True)
 
 
 def attach(model: DistributedDataParallel, state: MillraceState) -> None:
-    """Register the hook with a model; the log says what else of the model waits for all workers, dead ones too."""
+    """Register the hook with a model; log what else of the model waits for all workers, dead ones included."""
     model.register_comm_hook(state, millrace_hook)
     waits = []
     if model.forward_sync_buffers and any(True for _ in model.module.buffers()):
@@ -40,9 +40,9 @@ def attach(model: DistributedDataParallel, state: MillraceState) -> None:
 
 
 def all_reduce(tensor: torch.Tensor, state: MillraceState, *, mean: bool = False) -> torch.futures.Future[torch.Tensor]:
-    """Begin to add up a tensor over all workers, in place; the future holds the same tensor.
+    """Start adding up a tensor over all workers, in place; the future holds the same tensor.
 
-    For a sparse_coo tensor it holds a new one, with the same rows at all workers: those that are not zero. A tensor may
-    have any layout in memory, or be empty. All workers call in the same order with tensors of the same shape and type.
+    For a sparse_coo tensor it holds a new one, with the same non-zero rows at all workers. A tensor may have any memory
+    layout, or be empty. All workers call in the same order with tensors of the same shape and type.
     """
     return state.submit(tensor, mean=mean)

@@ -1,4 +1,4 @@
-"""A PyTorch worker's place in a job that a service looks after."""
+"""A PyTorch worker's membership in a job managed by a service."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dataplane.errors import AllReduceError
 
 @dataclass(frozen=True, slots=True)
 class JobMember:
-    """A membership, as the host of that name."""
+    """A membership under its host's name."""
 
     membership: Membership
     host: str
 
     def roster(self, store: dist.Store, name: str, rank: int, ranks: tuple[int, ...]) -> Roster:
-        """Return who of a process group is in the job."""
+        """Return the roster of a process group's ranks in the job."""
         return Roster(store, name, rank, ranks, host=self.host, members=lambda: self.membership.members)
 
     def boundary(self) -> bool:
-        """Say that a step is over; return whether a worker joins here.
+        """End a step; return whether a worker joins here.
 
-        Raises RemovedError if the job continues without this worker; other failures are met by the next all-reduce.
+        Raises RemovedError if the job continues without this worker; other failures surface in the next all-reduce.
         """
         try:
             return self.membership.boundary()
@@ -38,7 +38,7 @@ class JobMember:
             return False
 
     def share(self, tensors: Iterable[torch.Tensor], add_up: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        """Give all workers the tensors of one that was there before the newest, bit by bit.
+        """Copy the tensors of a worker that was there before the newest to all workers, bit by bit.
 
         `add_up` returns sums of int32 over all workers.
         """

@@ -1,4 +1,4 @@
-"""Results: where the switch's go, and how workers give them to each other, in formats that hold all others."""
+"""Memory and formats of results, from the switch or from other workers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 BEYOND: Final = 2**31
-"""Stands for a sum that has left int32 where the switch has not said what it is."""
+"""Marks a sum that has overflowed int32 and whose value the switch has not reported."""
 
 
 def carrier(kind: torch.dtype) -> torch.dtype:
-    """Return the format in which results of tensors of a format are given."""
+    """Return the format in which results of tensors of a format are passed on."""
     return torch.float32 if kind.is_floating_point else torch.int64
 
 
@@ -23,25 +23,25 @@ def carried(result: torch.Tensor) -> torch.Tensor:
 
 
 def is_beyond(sums: torch.Tensor) -> bool:
-    """Return whether a sum of integers has left int32."""
+    """Return whether a sum of integers has overflowed int32."""
     return sums.dtype == torch.int64 and bool(((sums >= BEYOND) | (sums < -BEYOND)).any())
 
 
 def as_array(tensor: torch.Tensor) -> NDArray[Any]:
-    """Return a contiguous tensor's values where they are; of bfloat16, their bits in uint16."""
+    """Return a contiguous tensor's values without a copy; for bfloat16, their bits in uint16."""
     if tensor.dtype == torch.bfloat16:
         return np.asarray(tensor.view(torch.int16)).view(np.uint16)
     return np.asarray(tensor)
 
 
 class SpareTensors:
-    """Memory for one result after the other: each stays as it is until there is the next but one."""
+    """Memory for successive results: each stays valid until the next but one."""
 
     def __init__(self) -> None:
         self._one = self._other = torch.empty(0, dtype=torch.int8)
 
     def take(self, like: torch.Tensor) -> torch.Tensor:
-        """Return a flat tensor as long as this one, of the same format."""
+        """Return a flat tensor of the same length and format."""
         nbytes = like.numel() * like.itemsize
         if self._one.numel() < nbytes:
             self._one = torch.empty(nbytes, dtype=torch.int8)

@@ -1,4 +1,4 @@
-"""Gloo's ring: what adds up when the switch does not."""
+"""Gloo's ring: the fallback for sums when the switch is unavailable."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dataplane.errors import AllReduceError
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An all-reduce that has begun, or could not.
+    """An all-reduce that has started, or failed to.
 
-    It is waited for by a thread of ours. What runs in gloo's could be the last to let go of the group, whose end waits
-    for all of gloo's threads: the process would abort.
+    One of our threads waits for it. A callback in gloo's thread could be the last to release the group, whose
+    destructor joins all of gloo's threads: the process would abort.
     """
 
     work: dist.Work | None
@@ -26,7 +26,7 @@ class Started:
     problem: str = ""
 
     def result(self, number: int, deadline_s: float) -> torch.Tensor:
-        """Wait for the sums; raise AllReduceError, which names the all-reduce, at the deadline."""
+        """Wait for the sums; at the deadline raise AllReduceError naming the all-reduce."""
         what = f"all-reduce {number} by the ring of workers {listed(self.ranks)}"
         if self.work is None:
             raise AllReduceError(f"{what} could not begin: {self.problem}")
@@ -38,10 +38,10 @@ class Started:
 
 
 class Ring:
-    """A new gloo group of the survivors, so that none waits for a worker that is gone, or receives old messages."""
+    """A new gloo group of the survivors, so that none waits for a lost worker or receives old messages."""
 
     def __init__(self, ranks: tuple[int, ...], deadline_s: float) -> None:
-        """Join the group; raise AllReduceError if not all have within the deadline."""
+        """Join the group; raise AllReduceError if not all have joined by the deadline."""
         self._ranks = ranks
         try:
             self._group = dist.new_group(
@@ -51,9 +51,9 @@ class Ring:
             raise AllReduceError(f"no ring of workers {listed(ranks)} within {deadline_s:g} s: {error}") from error
 
     def start(self, tensor: torch.Tensor, *, mean: bool) -> Started:
-        """Begin to add up a tensor in its own format, as DistributedDataParallel does: a mean divides first.
+        """Start adding up a tensor in its own format, as DistributedDataParallel does: a mean divides first.
 
-        Of int32 the sums are int64.
+        Sums of int32 are int64.
         """
         flat = tensor.detach().reshape(-1)
         flat = flat.to(torch.int64) if tensor.dtype == torch.int32 else flat

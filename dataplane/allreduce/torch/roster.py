@@ -1,4 +1,4 @@
-"""Which ranks of a process group are in the job: the service names hosts, PyTorch numbers ranks."""
+"""Ranks of a process group that are in the job: the service names hosts, PyTorch numbers ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataplane.allreduce.torch.agreement import Voters
 
 
 class Roster:
-    """Each rank writes its host into the group's store, under a `name` that is the same for all."""
+    """Map of ranks to hosts in the group's store, under a `name` that is the same for all."""
 
     def __init__(
         self,
@@ -22,13 +22,13 @@ class Roster:
         host: str,
         members: Callable[[], Collection[str]],
     ) -> None:
-        """Write this rank's host; `members` returns the hosts that are in the job at present."""
+        """Write this rank's host; `members` returns the hosts currently in the job."""
         self._store, self._name, self._ranks, self._members = store, name, ranks, members
         self._hosts: dict[int, str] = {rank: host}
         store.set(self._key(rank), host)
 
     def voters(self) -> Voters:
-        """Return who takes part in a decision; a rank whose host is not known yet has not left."""
+        """Return the participants of a decision; a rank whose host is not known yet has not left."""
         members = set(self._members())
         hosts = {rank: self._host(rank) for rank in self._ranks}
         return Voters(tuple(rank for rank, host in hosts.items() if host is None or host in members), len(members))

@@ -1,7 +1,6 @@
-"""Tensors as a reducer takes them: dense, and in the host's memory. What is copied is finished when the call returns.
+"""Staging of tensors for a reducer: dense, and in host memory. Copies are complete when the call returns.
 
-A sparse tensor is laid out densely: blocks that are zero at all workers are not sent at all, and cost nothing but
-their exponents.
+A sparse tensor is laid out densely: blocks that are zero at all workers are not sent, and cost only their exponents.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ LAYOUTS: Final = (torch.strided, torch.sparse_coo)
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor itself, or a dense copy on the host, in pinned memory if it is a GPU's.
 
-    Waits for what is to fill the tensor.
+    Waits for pending writes to the tensor.
     """
     values = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
     if _is_on_host(tensor):
@@ -28,9 +27,9 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def back(host: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor, filled with what `on_host` returned for it and has been changed since.
+    """Return the tensor, filled from the (since changed) result of `on_host` for it.
 
-    Instead of a sparse one it is a new one, with those rows that are not zero.
+    For a sparse one, return a new tensor with the rows that are not zero.
     """
     if tensor.is_sparse:
         return host.to_sparse(tensor.sparse_dim()).to(tensor.device)
@@ -40,7 +39,7 @@ def back(host: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def future_of(tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
-    """Return a future for a tensor: who waits for a GPU's waits on the streams of its own."""
+    """Return a future for a tensor: a waiter for a GPU's tensor waits on its own streams."""
     if tensor.device.type == "cpu":
         return torch.futures.Future()
     return torch.futures.Future(devices=[tensor.device])

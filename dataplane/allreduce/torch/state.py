@@ -1,10 +1,10 @@
-"""All-reduces of tensors in order: by the switch as long as it goes, then by gloo's ring.
+"""All-reduces of tensors in order: by the switch as long as it works, then by gloo's ring.
 
-One thread carries them out, each by the switch until there is a result, before the next one begins. A worker with the
-result of n knows that every worker has begun n, so has the results up to n - 1. Each keeps its last result: when the
-workers leave the switch, what one has is never more than one ahead of another, and those behind get it from one who is
-ahead. So a result that one worker trains on reaches all; one that none has is added up by the ring from the values that
-are still in the buckets.
+One thread runs them, each by the switch until there is a result, before the next one starts. A worker with the result
+of n knows that every worker has started n, so has the results up to n - 1. Each keeps its last result: when the workers
+leave the switch, none is more than one result ahead of another, and those behind get it from one that is ahead. So a
+result that one worker trains on reaches all; one that none has is added up by the ring from the values that are still
+in the buckets.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ logger = logging.getLogger("millrace.allreduce")
 
 FORMATS: Final = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
 _BY_RING: Final = 4
-"""How many all-reduces gloo's ring has at once."""
+"""Maximum number of concurrent all-reduces of gloo's ring."""
 _ABANDON_S: Final = 2.0
-"""How long an end in a hurry waits for the thread."""
+"""Maximum wait for the thread when abandoning."""
 _numbers = itertools.count()
 
 
@@ -53,7 +53,7 @@ class _CalledError(AllReduceError):
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """A tensor to be added up; `values` are its own on the host, and stay as they are until there is a result."""
+    """A tensor to be added up; `values` are a private copy on the host, unchanged until there is a result."""
 
     number: int
     tensor: torch.Tensor
@@ -63,10 +63,10 @@ class _Submission:
 
 
 class MillraceState:
-    """What the hook needs of one job. All workers make their states in the same order, as they do with groups.
+    """State of the hook for one job. All workers create their states in the same order, as they do groups.
 
-    The reducer is the state's from here on. Without one, and once the switch does not answer, gloo's ring adds up over
-    the members of `process_group` (the default group if None) that are left, and the log says why, once.
+    The state owns the reducer from here on. Without one, and once the switch does not answer, gloo's ring adds up over
+    the remaining members of `process_group` (the default group if None), and logs why, once.
     """
 
     def __init__(
@@ -80,9 +80,10 @@ class MillraceState:
         member: JobMember | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Start; `reason` is why there is no reducer, and `member` the worker's in a job that a service looks after.
+        """Start; `reason` is why there is no reducer, and `member` the worker's membership in a managed job.
 
-        `deadline_s` bounds each wait for a result, and `agreement_s` the one for those who shall continue by the ring.
+        `deadline_s` bounds each wait for a result, and `agreement_s` the one for the workers that will continue by the
+        ring.
         """
         self._reducer, self._reason, self._member = reducer, reason, member
         self._deadline_s, self._clock = deadline_s, clock or MonotonicClock()
@@ -117,12 +118,12 @@ class MillraceState:
         deadline_s: float = 600.0,
         agreement_s: float = 60.0,
     ) -> Self:
-        """Meet the workers of a job at the service's `address`; one that is refused goes by the ring, and logs why.
+        """Meet the workers of a job at the service's `address`; a refused worker uses the ring, and logs why.
 
-        `host` is this machine's name in the topology, `workers` how many make the job. The others are waited for up to
-        `join_s`; who is slow, as with a checkpoint, may be so for `patience_s` before the switch is given up: dead
-        workers and switches are noticed by the service, much sooner. See Membership.join for the rest.
-        Raises AllReduceError if the job is refused and there is no process group for a ring either.
+        `host` is this machine's name in the topology, `workers` the number that form the job. The others are waited for
+        up to `join_s`; a worker may be slow, as with a checkpoint, for `patience_s` before the switch is given up: the
+        service notices dead workers and switches much sooner. See Membership.join for the rest. Raises AllReduceError
+        if the job is refused and there is no process group for a ring either.
         """
         make = partial(cls, process_group=process_group, deadline_s=deadline_s, agreement_s=agreement_s)
         try:
@@ -151,11 +152,11 @@ class MillraceState:
 
     @property
     def is_by_ring(self) -> bool:
-        """Whether gloo's ring adds up."""
+        """True if gloo's ring adds up."""
         return self._ring is not None
 
     def submit(self, tensor: torch.Tensor, *, mean: bool) -> torch.futures.Future[torch.Tensor]:
-        """Begin an all-reduce, in place unless the tensor is sparse; return without waiting for others."""
+        """Start an all-reduce, in place unless the tensor is sparse; return without waiting for others."""
         if tensor.dtype not in FORMATS or tensor.device.type not in DEVICES or tensor.layout not in LAYOUTS:
             raise AllReduceError(
                 f"a tensor of {tensor.dtype} on {tensor.device}, {tensor.layout}: only float32, float16, bfloat16 and "
@@ -176,32 +177,32 @@ class MillraceState:
         return future
 
     def boundary(self) -> bool:
-        """Say that a step is over, in a job that others may join; return whether a worker joins here.
+        """End a step, in a job that others may join; return whether a worker joins here.
 
-        If so, all must make their models the same: see `share`. Raises AllReduceError if the job continues without this
-        worker; other failures are met by the next all-reduce.
+        If so, all must synchronise their models: see `share`. Raises AllReduceError if the job continues without this
+        worker; other failures surface in the next all-reduce.
         """
         if self._member is None or self._is_leaving or self._ring is not None:
             return False
         return self._member.boundary()
 
     def share(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Give all workers the tensors of one that was there before the newest, bit by bit.
+        """Copy the tensors of a worker that was there before the newest to all workers, bit by bit.
 
-        To be called by all after `boundary` has returned True, with tensors of the same shapes and types.
+        All must call it after `boundary` has returned True, with tensors of the same shapes and types.
         """
         if self._member is None:
             raise AllReduceError("share needs a job service: there are no other workers to share with")
         self._member.share(tensors, lambda values: self.submit(values, mean=False).wait())
 
     def close(self) -> None:
-        """Finish what was begun, then let the reducer go."""
+        """Finish what was started, then close the reducer."""
         self._queue.close(AllReduceError("the state is closed"))
         self._thread.join()
         self._release()
 
     def abandon(self) -> None:
-        """Let everything go without finishing it: all-reduces without a result fail."""
+        """Close everything without finishing: all-reduces without a result fail."""
         self._fail(AllReduceError("the state was closed before there was a result"))
         self._thread.join(_ABANDON_S)
         self._release()
@@ -210,7 +211,7 @@ class MillraceState:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Finish what was begun, unless an exception has ended the training."""
+        """Finish what was started, unless an exception has ended the training."""
         if kind is None:
             self.close()
         else:
@@ -234,7 +235,7 @@ class MillraceState:
             self._fail(AllReduceError(f"all-reduce {self._settled}: {error!r}"))
 
     def _add_up_by_switch(self) -> None:
-        """Add up until all is done or the switch is left, also while there is nothing to add up."""
+        """Add up until all is done or the switch is left, watching also while idle."""
         while self._ring is None:
             submission = self._queue.first(POLL_S)
             if self._queue.is_over():
@@ -272,7 +273,10 @@ class MillraceState:
         return sums
 
     def _poll(self) -> None:
-        """Raise _CalledError if another has left the switch, also where results still come: some may without it."""
+        """Raise _CalledError if another worker has left the switch, even if results still arrive.
+
+        Some results may arrive without that worker.
+        """
         now_ns = self._clock.now_ns()
         if self._agreement is None or now_ns < self._polled_ns + int(POLL_S * 1e9):
             return
@@ -329,12 +333,12 @@ class MillraceState:
         self._ring, self._is_leaving = ring, False
 
     def _catch_up(self, ring: Ring, source: int, number: int) -> None:
-        """Give the last result to those who lack it, or take it."""
+        """Pass the last result to workers that lack it, or receive it."""
         if number < self._settled:
             assert self._last is not None
             ring.broadcast(carried(self._last), source)
             return
-        submission = self._queue.first(self._deadline_s)  # others could do without this worker if it was taken for dead
+        submission = self._queue.first(self._deadline_s)  # others may go on without a worker presumed dead
         if submission is None:
             raise AllReduceError(
                 f"waited {self._deadline_s:g} s for all-reduce {number} to begin, whose result others have"
@@ -370,6 +374,6 @@ _open_states: weakref.WeakSet[MillraceState] = weakref.WeakSet()
 
 @atexit.register
 def _at_exit() -> None:
-    """Let go of what a training has left open: threads in machine code must not outlive the interpreter."""
+    """Abandon what a training has left open: threads in machine code must not outlive the interpreter."""
     for state in list(_open_states):
         state.abandon()

@@ -1,9 +1,9 @@
-"""A topology in the kernel: a network namespace for each host and switch, veth cables, a process for each switch."""
+"""Topologies in the kernel: a network namespace per host and switch, veth cables, and a process per switch."""
 
 import sys
 
 if sys.platform != "linux":
-    # Here, since what follows would end with the name of a module or of a constant that only Linux has.
+    # Check here: the imports below would fail with the name of a module or constant that only Linux has.
     raise ImportError("kernel fabrics need Linux (namespaces, netlink); virtual time runs anywhere")
 
 from dataplane.fabric.kernel.fabric import HOST_DEVICE, KernelFabric, KernelSettings, Target, switch_device

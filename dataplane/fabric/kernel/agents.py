@@ -1,4 +1,4 @@
-"""The agents of a kernel fabric's hosts: started one after the other, begun at one time once all of them are ready."""
+"""Host agents of a kernel fabric, started one by one and released together once all of them are ready."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class _Running:
 
 
 class HostAgents:
-    """The agents of some hosts of a fabric, as a context manager; processes end with the fabric at the latest.
+    """The agents of some of a fabric's hosts, as a context manager; processes end with the fabric at the latest.
 
-    `start` each, ask `waiting` until it names none, `begin`, ask `running` until it names none, then read what came
-    and what was sent.
+    Call `start` for each host, poll `waiting` until it is empty, call `begin`, poll `running` until it is empty, then
+    read what was received and sent.
     """
 
     def __init__(self, fabric: KernelFabric, *, forget: bool = False) -> None:
-        """With `forget` nobody writes down what arrived: for agents without end."""
+        """With `forget`, arrivals are not recorded: for agents that never end."""
         self._fabric, self._forget = fabric, forget
         self._agents: dict[str, _Running] = {}
 
@@ -63,7 +63,7 @@ class HostAgents:
             send=tuple(plan_flow(flow) for flow in send),
             receive_ports=receive_ports,
         )
-        # JSON is YAML, too, and is written in a hundredth of the time.
+        # JSON is valid YAML and takes a hundredth of the time to write.
         file = self._file(host, "plan")
         file.write_bytes(msgspec.json.encode(plan))
         with self._log(host).open("wb") as log:
@@ -80,7 +80,7 @@ class HostAgents:
         self._agents[host] = _Running(process, plan)
 
     def waiting(self) -> tuple[str, ...]:
-        """Return the hosts whose agents are not ready; raise FabricError, with its last words, for one that ended."""
+        """Return the hosts whose agents are not ready; raise FabricError, with its last output, if one has ended."""
         for host, agent in self._agents.items():
             assert agent.process.stdout is not None
             agent.said += agent.process.stdout.read() or b""
@@ -89,7 +89,7 @@ class HostAgents:
         return tuple(host for host, agent in self._agents.items() if agent.said.split() != [READY.encode()])
 
     def begin(self, origin_ns: int) -> None:
-        """Let all agents begin: run time is zero at `origin_ns` of the machine's monotonic clock."""
+        """Start all agents: run time is zero at `origin_ns` of the machine's monotonic clock."""
         for host, agent in self._agents.items():
             assert agent.process.stdin is not None
             try:
@@ -99,23 +99,23 @@ class HostAgents:
                 raise self._failure(host) from error
 
     def running(self) -> tuple[str, ...]:
-        """Return the hosts whose agents have not ended; raise FabricError, with its last words, for one that failed."""
+        """Return the hosts whose agents still run; raise FabricError, with its last output, for one that failed."""
         for host, agent in self._agents.items():
             if agent.process.poll():
                 raise self._failure(host)
         return tuple(host for host, agent in self._agents.items() if agent.process.returncode is None)
 
     def receivers(self) -> dict[str, Receiver]:
-        """Return what each host received, after the end."""
+        """Return the receiver of each host, after the end."""
         return {host: replay(Path(agent.plan.log)) for host, agent in self._agents.items()}
 
     def arrivals(self, host: str) -> list[Arrival]:
-        """Return what a host received, in the order of time, after the end; nothing for one without an agent."""
+        """Return a host's arrivals in time order, after the end; empty for a host without an agent."""
         agent = self._agents.get(host)
         return [] if agent is None else list(read_log(Path(agent.plan.log)))
 
     def loads(self) -> dict[int, SentLoad]:
-        """Return what was sent of each flow, by its number, after the end."""
+        """Return the load sent per flow, by flow number, after the end."""
         found: dict[int, SentLoad] = {}
         for agent in self._agents.values():
             found |= read_load(Path(agent.plan.load))

@@ -1,4 +1,4 @@
-"""A topology built from namespaces, veth pairs and switch processes, and removed again whatever happens."""
+"""A topology of namespaces, veth pairs and switch processes, always removed again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ logger = logging.getLogger("millrace.fabric")
 
 
 class Target(StrEnum):
-    """Which switch runs: the built-in one, or simple_switch_grpc, whose cables have neither rate nor delay."""
+    """Switch to run: the built-in one, or simple_switch_grpc, whose cables have neither rate nor delay."""
 
     MILLRACE = "millrace"
     BMV2 = "bmv2"
@@ -49,11 +49,11 @@ class Target(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KernelSettings:
-    """How a topology is built in the kernel.
+    """Settings for building a topology in the kernel.
 
-    name: by which folder and namespaces are called; None: any that is free. run_root: where each fabric has a folder
-    with sockets, logs and manifest. switch_mtu: of switch ports, in bytes; telemetry makes frames longer than hosts may
-    send. stop_timeout_s: after which a process is killed.
+    name: prefix of its folder and namespaces; None: any free one. run_root: parent folder of each fabric's folder with
+    sockets, logs and manifest. switch_mtu: MTU of switch ports in bytes; telemetry makes frames longer than hosts may
+    send. stop_timeout_s: grace period after which a process is killed.
     """
 
     target: Target = Target.MILLRACE
@@ -74,9 +74,9 @@ def switch_device(port: int) -> str:
 class KernelFabric:
     """A running topology while the `with` block lasts; raises FabricError if it cannot be built.
 
-    On entering, what dead fabrics left is removed, then namespaces, cables and switches are made; call `wait_ready`
-    before use. On leaving, by an exception, SIGTERM or SIGHUP too, all of it is removed. After SIGKILL the switches
-    stop by themselves and the next fabric removes the rest.
+    Entering removes the leftovers of dead fabrics and then creates namespaces, cables and switches; call `wait_ready`
+    before use. Leaving removes all of it, after an exception, SIGTERM or SIGHUP too. After SIGKILL the switches stop by
+    themselves and the next fabric removes the rest.
     """
 
     def __init__(self, topology: Topology, settings: KernelSettings | None = None) -> None:
@@ -113,7 +113,7 @@ class KernelFabric:
         self.close()
 
     def close(self) -> None:
-        """End every process and remove every namespace; a second call does nothing."""
+        """End every process and remove every namespace; idempotent."""
         try:
             if self._lifeline is not None:
                 for descriptor in self._lifeline:
@@ -141,7 +141,7 @@ class KernelFabric:
         return f"unix:{self._file(switch, 'sock')}"
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
-        """Return once every switch forwards and answers; raise FabricError naming those that failed or did not."""
+        """Wait until every switch forwards and answers; raise FabricError naming those that failed or timed out."""
         deadline = LocalDeadline(timeout_s, "the start of the switches")
         waiting = set(self._switches)
         while waiting:
@@ -153,14 +153,14 @@ class KernelFabric:
                 time.sleep(_POLL_S)
 
     def check(self) -> None:
-        """Raise FabricError, with the last line of its log, if a switch has ended by itself."""
+        """Raise FabricError, with the last line of its log, if a switch has ended unexpectedly."""
         for name, process in self._switches.items():
             if process.poll() is not None:
                 last = self._last_words(name)
                 raise FabricError(f"switch {name} ended with status {process.returncode}: {last}")
 
     def ended(self) -> dict[str, str]:
-        """Return the switches that have ended by themselves, each with how and its last words."""
+        """Return the switches that ended unexpectedly, each with its exit status and last output."""
         return {
             name: f"ended with status {process.returncode}: {self._last_words(name)}"
             for name, process in self._switches.items()
@@ -172,7 +172,7 @@ class KernelFabric:
         return self._is_ready(switch)
 
     def start_switch(self, name: str) -> None:
-        """Start the process of a switch; raise FabricError if it runs already."""
+        """Start a switch's process; raise FabricError if it is already running."""
         running = self._switches.get(name)
         if running is not None and running.poll() is None:
             raise FabricError(f"switch {name} runs already")
@@ -201,17 +201,17 @@ class KernelFabric:
             process.wait()
 
     def set_link(self, a: str, b: str, *, up: bool) -> None:
-        """Set the device at the `a` end of a cable down or up, as `ip link set` does; FabricError for no cable."""
+        """Set the device at the `a` end of a cable up or down, like `ip link set`; FabricError for an unknown cable."""
         end = self._tail(a, b)
         links.set_up(self.namespace(a), self._device(end), up=up)
 
     def lose(self, a: str, b: str, *, lost: bool) -> None:
-        """Lose all frames that `a` sends to `b`, or no more; no device shows it. FabricError for no cable."""
+        """Start or stop losing all frames from `a` to `b`, unseen by any device; FabricError for an unknown cable."""
         end = self._tail(a, b)
         links.lose(self.namespace(a), self._device(end), lost=lost)
 
     def lost_by_chance(self, a: str, b: str) -> int:
-        """Return how many of the frames that `a` sent to `b` the link's loss has taken; FabricError for no cable."""
+        """Return how many frames from `a` to `b` the link lost at random; FabricError for an unknown cable."""
         self._tail(a, b)
         losses = self._losses.get(LinkKey(a, b))
         return 0 if losses is None else losses.lost
@@ -237,7 +237,7 @@ class KernelFabric:
         return process
 
     def call_in(self, node: str, function: Callable[[], T]) -> T:
-        """Return what `function` returns inside a node's namespace: sockets that it opens stay there."""
+        """Call `function` inside a node's namespace and return its result: sockets that it opens stay there."""
         self._require_node(node)
         return namespaces.call(self.namespace(node), function)
 
@@ -273,7 +273,7 @@ class KernelFabric:
             self.start_switch(switch.name)
 
     def _write_down(self) -> None:
-        """Make the folder and write down what will be made; raise FabricError, with nothing touched, if it is there."""
+        """Create the folder and record what will be created; raise FabricError, changing nothing, if it exists."""
         longest = max((self._file(switch.name, "sock") for switch in self.topology.switches), key=_path_bytes)
         if _path_bytes(longest) > _UNIX_PATH_BYTES:
             raise FabricError(f"{longest} is longer than the {_UNIX_PATH_BYTES} bytes that a socket's path may have")
@@ -289,7 +289,7 @@ class KernelFabric:
         self._is_written = True
 
     def _record(self, process: subprocess.Popen[bytes]) -> None:
-        """Write a process down; one that has ended already needs no removal."""
+        """Record a process; one that has already ended needs no removal."""
         identity = ProcessId.of(process.pid)
         if identity is not None:
             self._manifest.processes = [known for known in self._manifest.processes if known.is_alive()]
@@ -355,7 +355,7 @@ def _attached_port(link: DirectedLink) -> AttachedPort:
 
 
 def environment() -> dict[str, str]:
-    """Return our environment with the folder of this very package first on the module path, for our own processes."""
+    """Return an environment for our own processes with this package's folder first on the module path."""
     source = str(Path(__file__).parents[3])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(paths)}
@@ -366,6 +366,6 @@ def _path_bytes(path: Path) -> int:
 
 
 def require_root() -> None:
-    """Raise FabricError where no kernel fabric can be built; elsewhere than on Linux, this package does not load."""
+    """Raise FabricError where a kernel fabric cannot be built; outside Linux this package does not load."""
     if os.geteuid() != 0:
         raise FabricError("a kernel fabric needs root (network namespaces); virtual time does not")

@@ -1,7 +1,7 @@
-"""Cables and addresses of a kernel fabric, through rtnetlink: no ARP, no router discovery, nothing offloaded.
+"""Cables and addresses of a kernel fabric, through rtnetlink: no ARP, no router discovery, no offloads.
 
-A host has its address alone (/32, /128) and sends everything to its gateway, the switch port, whose MAC address is a
-permanent neighbour; a switch port has no address at all, so that its kernel never says anything by itself.
+A host has only its own address (/32, /128) and sends everything to its gateway, the switch port, whose MAC address is a
+permanent neighbour. A switch port has no address at all, so its kernel never sends anything by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataplane.topology.values import HostNode
 GATEWAY_IPV4 = "169.254.0.1"
 GATEWAY_IPV6 = "fe80::1"
 _LOSE = 0x10000
-"""The handle (1:0) of the queueing discipline that loses everything."""
+"""Handle (1:0) of the queueing discipline that drops everything."""
 _NUD_PERMANENT = 0x80
 _RTNH_F_ONLINK = 4
 _IFA_F_NODAD = 2
@@ -34,7 +34,7 @@ _SILENT = {"disable_ipv6": 1}
 
 @dataclass(frozen=True, slots=True)
 class CableEnd:
-    """One end of a veth pair: the device `device`, with a 48-bit MAC address, in a namespace."""
+    """One end of a veth pair: `device`, with a 48-bit MAC address, in a namespace."""
 
     namespace: str
     device: str
@@ -43,17 +43,17 @@ class CableEnd:
 
 
 def silence(namespace: str) -> None:
-    """Let no device of a switch's namespace speak IPv6 by itself; call before there are any."""
+    """Keep devices of a switch's namespace from sending IPv6 by themselves; call before any device exists."""
     namespaces.call(namespace, lambda: _set_ipv6(_SILENT))
 
 
 def prepare_host(namespace: str, host: HostNode) -> None:
-    """Keep duplicate detection, router discovery and link-local addresses from a host; call before it has a device."""
+    """Disable duplicate detection, router discovery and link-local addresses on a host; call before it has a device."""
     namespaces.call(namespace, lambda: _set_ipv6(_QUIET_HOST if host.ipv6 is not None else _SILENT))
 
 
 def connect(a: CableEnd, b: CableEnd) -> None:
-    """Make a veth pair with its ends in two namespaces; they stay down."""
+    """Create a veth pair with its ends in two namespaces; they stay down."""
     with namespaces.open_namespace(a.namespace) as here, namespaces.open_namespace(b.namespace) as there:
         try:
             with IPRoute() as netlink:
@@ -68,7 +68,7 @@ def connect(a: CableEnd, b: CableEnd) -> None:
 
 
 def set_device(namespace: str, device: str, mac: int, mtu: int) -> None:
-    """Give a device that was made elsewhere its MAC address and MTU."""
+    """Set the MAC address and MTU of an existing device."""
 
     def act() -> None:
         with IPRoute() as netlink:
@@ -78,7 +78,7 @@ def set_device(namespace: str, device: str, mac: int, mtu: int) -> None:
 
 
 def bring_up(namespace: str, devices: Iterable[str]) -> None:
-    """Switch the devices' offloads off and set them and the loopback up."""
+    """Disable the devices' offloads, then bring them and the loopback up."""
 
     def act() -> None:
         with IPRoute() as netlink:
@@ -101,12 +101,12 @@ def set_up(namespace: str, device: str, *, up: bool) -> None:
 
 
 def lose(namespace: str, device: str, *, lost: bool) -> None:
-    """Have a device throw away all that is sent through it, unseen by the sender, or carry it again."""
+    """Make a device drop everything sent through it, unseen by the sender, or carry it again."""
 
     def act() -> None:
         with IPRoute() as netlink:
             index = _index(netlink, device)
-            # A queue without a place for a single frame.
+            # A queue with no room for even one frame.
             netlink.tc("add" if lost else "del", "pfifo", index=index, handle=_LOSE, limit=0)
 
     _in_namespace(namespace, act)
@@ -149,7 +149,7 @@ def _in_namespace(namespace: str, act: Any) -> None:  # noqa: ANN401
 
 
 def _set_ipv6(values: dict[str, int]) -> None:
-    """Set for the devices to come; where the kernel has no IPv6 there is nothing to keep quiet."""
+    """Set defaults for future devices; without IPv6 in the kernel there is nothing to silence."""
     folder = Path("/proc/sys/net/ipv6/conf/default")
     if not folder.is_dir():
         return

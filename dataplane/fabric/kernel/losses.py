@@ -1,7 +1,7 @@
-"""Devices that lose a share of what they send: a program of the kernel (tc-bpf(8)) in place of netem.
+"""Random loss on a device's egress: a kernel program (tc-bpf(8)) in place of netem.
 
-Most kernels have cls_bpf, few of virtual machines and containers have netem. A frame is lost behind the device that
-sends it, as if on the cable: whoever sent it is not told. With tc's drop, TCP of this machine would know at once.
+Most kernels have cls_bpf, but few of those of virtual machines and containers have netem. A frame is lost behind the
+sending device, as if on the cable, and the sender is not told. With tc's drop, this machine's TCP would know at once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dataplane.topology.units import PPB, format_share
 _MAP_TYPE_ARRAY, _PROG_TYPE_SCHED_CLS = 2, 3
 _MAP_LOOKUP_ELEM, _GET_PRANDOM_U32 = 1, 7
 _GO_ON, _STOLEN = -1, 4
-"""TC_ACT_UNSPEC; TC_ACT_STOLEN, which frees the frame and tells its sender that it has been sent."""
+"""TC_ACT_UNSPEC; TC_ACT_STOLEN, which frees the frame and reports it to its sender as sent."""
 _EGRESS, _PREFERENCE = "ffff:fff3", 1
 _WHOLE: Final = 1 << 32
 
 
 class Losses:
-    """Loses `loss_ppb` in 10^9 frames that a device of a namespace sends, for as long as the device lives.
+    """Loses `loss_ppb` of 10^9 frames that a namespace's device sends, for as long as the device lives.
 
-    `lost` counts them until `close`, which only ends the counting. Raises FabricError if the kernel refuses.
+    `lost` counts them until `close`, which only stops the counting. Raises FabricError if the kernel refuses.
     """
 
     def __init__(self, namespace: str, device: str, loss_ppb: int) -> None:
@@ -59,7 +59,7 @@ class Losses:
 
     @property
     def lost(self) -> int:
-        """Frames lost so far; raises FabricError once closed."""
+        """Frames lost so far; raises FabricError after `close`."""
         if self._count is None:
             raise FabricError(f"{self._where}: losses are not counted any more")
         key, value = ctypes.c_uint32(0), ctypes.c_uint64(0)
@@ -70,19 +70,19 @@ class Losses:
         return value.value
 
     def close(self) -> None:
-        """Count no more; a second call does nothing."""
+        """Stop counting; idempotent."""
         if self._count is not None:
             os.close(self._count)
             self._count = None
 
 
 def _code(loss_ppb: int, count: int) -> bytes:
-    """Return the program: less than a bound of random 32 bits is counted and lost."""
+    """Return the program: count and drop a frame if 32 random bits are below a bound."""
     bound = loss_ppb * _WHOLE // PPB
     return b"".join(
         [
             bpf.instruction(bpf.CALL, immediate=_GET_PRANDOM_U32),
-            # The bound has 32 bits, and all of them when everything is lost: as an immediate it would have a sign.
+            # The bound uses all 32 bits when everything is lost; an immediate would be sign-extended.
             bpf.instruction(bpf.LOAD_MAP, 1, immediate=_signed(bound)),
             bpf.instruction(0, immediate=bound >> 32),
             bpf.instruction(bpf.JUMP_IF_AT_LEAST, 0, 1, 11),

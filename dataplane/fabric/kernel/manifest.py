@@ -1,7 +1,7 @@
-"""What a fabric has made is written down before it is made, so that anyone can remove it after a crash.
+"""Record of a fabric's resources, written before they are created so that anyone can remove them after a crash.
 
 `<run root>/<fabric id>/manifest.json` names the owner, the namespaces and the processes. A process is its number and
-its start time (proc(5), field 22 of stat): numbers are used again, pairs are not. What runs in a fabric's namespaces
+its start time (proc(5), field 22 of stat): numbers are reused, pairs are not. Any process in a fabric's namespaces
 belongs to the fabric, recorded or not: its owner may have died between starting and recording it.
 """
 
@@ -30,23 +30,23 @@ from dataplane.running import unwinding
 LOGGER = logging.getLogger("millrace.fabric")
 
 RUN_ROOT = Path("/run/millrace-fabrics")
-"""Root's alone: /run/millrace may be the folder of another user's daemons."""
+"""Owned by root: /run/millrace may be the folder of another user's daemons."""
 MANIFEST = "manifest.json"
 _UNFINISHED_S = 60.0
-"""A folder without a manifest is younger than this, or its maker died before it made anything."""
+"""A folder without a manifest is younger than this, or its creator died before creating anything."""
 _POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process, distinguished from a later one with the same number by its start time (clock ticks since boot)."""
+    """A process, told apart from a later one with the same number by its start time (clock ticks since boot)."""
 
     pid: int
     start_time: int
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """Return the process that has this number now, or None; one that is dead but not reaped counts as none."""
+        """Return the process that has this number now, or None; a zombie counts as none."""
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -55,11 +55,11 @@ class ProcessId:
         return None if fields[0] in {"Z", "X"} else cls(pid, int(fields[19]))
 
     def is_alive(self) -> bool:
-        """Return whether it still runs."""
+        """Return whether it is still running."""
         return ProcessId.of(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, to this process or to none."""
+        """Send a signal to this process; do nothing if it has ended."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -75,10 +75,10 @@ class ProcessId:
 
 @dataclass(slots=True)
 class Manifest:
-    """What one fabric owns; `save` after every change, before acting on it.
+    """Resources that one fabric owns; `save` after every change, before acting on it.
 
-    is_named: it stands by itself until it is taken down, by the name that somebody gave it. topology: its name, empty
-    of what is no fabric but namespaces alone. hosts: their IPv4 addresses.
+    is_named: it was given a name and stays up until it is taken down. topology: its name, empty for bare namespaces
+    that form no fabric. hosts: their IPv4 addresses.
     """
 
     fabric_id: str
@@ -91,7 +91,7 @@ class Manifest:
     hosts: dict[str, str] = field(default_factory=dict)
 
     def begin(self, run_dir: Path) -> None:
-        """Make the folder and write it down there, before anything is made; raise FabricError."""
+        """Create the folder and write the manifest there, before anything else is created; raise FabricError."""
         try:
             run_dir.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             run_dir.mkdir(mode=0o700)
@@ -100,14 +100,14 @@ class Manifest:
             raise FabricError(f"{run_dir}: {error.strerror}") from error
 
     def save(self, run_dir: Path) -> None:
-        """Write it so that a reader sees the old text or the new one."""
+        """Write the file atomically: a reader sees the old text or the new one."""
         draft = run_dir / f".{MANIFEST}"
         draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
         draft.replace(run_dir / MANIFEST)
 
     @staticmethod
     def load(run_dir: Path) -> Manifest | None:
-        """Read it back, or return None if there is none; raise FabricError for what is no manifest."""
+        """Load the manifest, or return None if there is none; raise FabricError for an invalid one."""
         path = run_dir / MANIFEST
         try:
             return msgspec.json.decode(path.read_bytes(), type=Manifest)
@@ -125,15 +125,15 @@ def namespace_of(fabric_id: str, node: str) -> str:
 
 
 def find_fabrics(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[Manifest]:
-    """Return all fabrics that are written down, by name, those whose owner is dead among them."""
+    """Return all recorded fabrics, sorted by name, including those whose owner is dead."""
     found = (manifest for _, manifest in _written(run_root, on_problem))
     return [manifest for manifest in found if manifest is not None and manifest.topology]
 
 
 def remove_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[str]:
-    """Remove every fabric whose owner is dead; return their ids. Living fabrics are not touched.
+    """Remove every fabric whose owner is dead; return their ids. Live fabrics are not touched.
 
-    `on_problem` is told of each that cannot be read or removed: it stays, and the others go.
+    `on_problem` is called for each that cannot be read or removed; it stays, and the others are removed.
     """
     removed = []
     for run_dir, manifest in _dead(run_root, on_problem):
@@ -150,7 +150,7 @@ def remove_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a dead fabric has left: its id, namespaces that are still there, and processes in them."""
+    """Leftovers of a dead fabric: its id, its remaining namespaces, and the processes in them."""
 
     fabric_id: str
     namespaces: tuple[str, ...]
@@ -170,14 +170,14 @@ def find_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] 
 
 
 def _dead(run_root: Path, on_problem: Callable[[str], None]) -> Iterator[tuple[Path, Manifest | None]]:
-    """Yield folders of fabrics whose owner is dead, and those without a manifest."""
+    """Yield the folders of fabrics whose owner is dead, and those without a manifest."""
     for run_dir, manifest in _written(run_root, on_problem):
         if manifest is None or not manifest.owner.is_alive():
             yield run_dir, manifest
 
 
 def _written(run_root: Path, on_problem: Callable[[str], None]) -> Iterator[tuple[Path, Manifest | None]]:
-    """Yield all folders, with what is written there."""
+    """Yield all folders with their manifests."""
     for run_dir in sorted(run_root.iterdir()) if run_root.is_dir() else ():
         try:
             manifest = Manifest.load(run_dir)
@@ -189,10 +189,10 @@ def _written(run_root: Path, on_problem: Callable[[str], None]) -> Iterator[tupl
 
 @contextmanager
 def held_namespaces(*names: str, run_root: Path = RUN_ROOT) -> Iterator[None]:
-    """Have namespaces while the block lasts; raise FabricError for one that cannot be made, or is there already.
+    """Hold namespaces while the block lasts; raise FabricError for one that cannot be created or already exists.
 
-    They are written down first: whatever ends the process, they are removed, at the latest by the next fabric or
-    `millrace clean`. Needs root.
+    They are recorded first: however the process ends, they are removed, at the latest by the next fabric or `millrace
+    clean`. Needs root.
     """
     owner = ProcessId.of(os.getpid())
     if owner is None:
@@ -218,7 +218,7 @@ def _remove_unfinished(run_dir: Path) -> None:
 
 
 def remove(manifest: Manifest, run_dir: Path, *, stop_timeout_s: float = 3.0) -> None:
-    """End a fabric's processes, then remove its namespaces and, if all went well, its folder; a second call is fine."""
+    """End a fabric's processes, then remove its namespaces and, if all went well, its folder; idempotent."""
     end_processes([*manifest.processes, *_inside(manifest.namespaces)], stop_timeout_s)
     end_processes(_inside(manifest.namespaces), stop_timeout_s)
     for name in manifest.namespaces:
@@ -227,7 +227,7 @@ def remove(manifest: Manifest, run_dir: Path, *, stop_timeout_s: float = 3.0) ->
 
 
 def end_processes(processes: Iterable[ProcessId], stop_timeout_s: float) -> None:
-    """Ask processes to stop, kill those that have not after `stop_timeout_s`; raise FabricError if one survives."""
+    """Ask processes to stop, kill those still running after `stop_timeout_s`; raise FabricError if one survives."""
     left = {process for process in processes if process.is_alive()}
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in left:
@@ -242,7 +242,7 @@ def end_processes(processes: Iterable[ProcessId], stop_timeout_s: float) -> None
 
 
 def _inside(names: Iterable[str]) -> list[ProcessId]:
-    """Return the processes, ours excepted, that live in namespaces of these names."""
+    """Return the processes, except ours, that run in the named namespaces."""
     inodes = set()
     for name in names:
         with suppress(OSError):

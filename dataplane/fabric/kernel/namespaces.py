@@ -1,7 +1,7 @@
-"""Named network namespaces, as `ip netns` knows them; what runs in one does so on a thread that has entered it.
+"""Named network namespaces, compatible with `ip netns`; code runs in one on a thread that has entered it.
 
-A thread may enter a namespace of its own (setns(2)), and what it opens or starts is born there; the rest of the
-process stays where it was. Nothing is forked, so this is safe beside gRPC's threads.
+A single thread may enter a namespace (setns(2)), and what it opens or starts belongs there; the rest of the process
+stays where it was. Nothing is forked, so this is safe alongside gRPC's threads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def create(name: str) -> None:
-    """Make a namespace; raise FabricError without root, or if one of that name exists."""
+    """Create a namespace; raise FabricError without root, or if the name exists."""
 
     def make() -> None:
         if _libc.unshare(_CLONE_NEWNET) != 0:
@@ -43,14 +43,14 @@ def create(name: str) -> None:
 
 
 def require_free(names: Iterable[str]) -> None:
-    """Raise FabricError if there is a namespace of one of these names."""
+    """Raise FabricError if any of these names is taken."""
     taken = next((name for name in names if (RUN_NETNS / name).exists()), None)
     if taken is not None:
         raise FabricError(f"network namespace {taken} is there already")
 
 
 def remove(name: str) -> None:
-    """Remove a namespace's name; it vanishes, and its devices, with the last process in it. Absent ones are fine."""
+    """Remove a namespace's name; it and its devices vanish with the last process in it. A missing one is fine."""
     try:
         netns.remove(name)
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def remove(name: str) -> None:
 
 
 def call(name: str, function: Callable[[], T]) -> T:
-    """Return what `function` returns on a thread inside the namespace; its exceptions come through."""
+    """Call `function` on a thread inside the namespace and return its result; exceptions propagate."""
 
     def enter_and_call() -> T:
         _enter(name)
@@ -70,7 +70,7 @@ def call(name: str, function: Callable[[], T]) -> T:
 
 
 def become(name: str, argv: Sequence[str]) -> NoReturn:
-    """Go on as a command inside the namespace, with this terminal and this process's number; raise FabricError."""
+    """Replace this process by a command inside the namespace, keeping terminal and PID; raise FabricError."""
     _enter(name)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, which commands do not expect
         signal.signal(number, signal.SIG_DFL)
@@ -90,7 +90,7 @@ def start(
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a process inside the namespace, in a session of its own so that a terminal's ^C reaches only the owner."""
+    """Start a process inside the namespace, in its own session so that a terminal's ^C reaches only the owner."""
 
     def spawn() -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - the caller's own command, no shell
@@ -110,7 +110,7 @@ def start(
 
 
 def _enter(name: str) -> None:
-    """Have this thread be in the namespace from now on; raise FabricError."""
+    """Move this thread into the namespace permanently; raise FabricError."""
     with open_namespace(name) as descriptor:
         if _libc.setns(descriptor.fileno(), _CLONE_NEWNET) != 0:
             reason = os.strerror(ctypes.get_errno())
@@ -118,7 +118,7 @@ def _enter(name: str) -> None:
 
 
 def open_namespace(name: str) -> IO[bytes]:
-    """Return the namespace of a name, or of a path such as /proc/1/ns/net, as an open file; raise FabricError."""
+    """Open a namespace by name, or by a path such as /proc/1/ns/net; raise FabricError."""
     try:
         return (RUN_NETNS / name).open("rb")
     except OSError as error:

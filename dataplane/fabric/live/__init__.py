@@ -1,1 +1,1 @@
-"""A fabric as a daemon: switches, cables and hosts that stay up, in virtual time beside the clock or in namespaces."""
+"""Fabric daemon: switches, cables and hosts that stay up, in paced virtual time or in namespaces."""

@@ -1,4 +1,4 @@
-"""An executor without a thread: what belongs to one thread stays in it."""
+"""An executor without threads, for state that belongs to a single thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class InlineExecutor(Executor):
-    """Runs each call at once, in the thread that submits it."""
+    """Runs each call immediately, in the thread that submits it."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Return a future that is done."""
+        """Return a future that is already done."""
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - whoever awaits the future gets it
+        except Exception as error:  # noqa: BLE001 - the awaiter of the future gets it
             future.set_exception(error)
         return future

@@ -1,7 +1,7 @@
-"""A fabric in the kernel that stays up: namespaces and switch processes, switches that die started again.
+"""A long-running fabric in the kernel: namespaces and switch processes; switches that die are restarted.
 
-The collector's host has no collector of its own: a socket in its namespace takes the reports, and hands them on to the
-collector, which is in the namespace of whoever started this. So the collector outlives the fabric, and the other way.
+The collector's host runs no collector: a socket in its namespace receives the reports and relays them to the collector,
+which runs in the namespace of the process that started this. So either can outlive the other.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
 
 @contextmanager
 def linked(place: Path, target: Path) -> Iterator[None]:
-    """Have a name lead somewhere, whatever was there, while the block lasts; raise FabricError."""
+    """Hold a symbolic link while the block lasts, replacing whatever was there; raise FabricError."""
     draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         draft.unlink(missing_ok=True)
@@ -90,14 +90,14 @@ def linked(place: Path, target: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # somebody else's by now, or gone
+        with suppress(OSError):  # replaced by another process, or gone
             if place.readlink() == target:
                 place.unlink()
 
 
 @contextmanager
 def linked_namespaces(folder: Path, fabric: KernelFabric) -> Iterator[None]:
-    """Have hosts' names lead to their namespaces, which have other names in each fabric; raise FabricError."""
+    """Link host names to their namespaces, whose own names differ from fabric to fabric; raise FabricError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -109,7 +109,7 @@ def linked_namespaces(folder: Path, fabric: KernelFabric) -> Iterator[None]:
 
 
 def watch(fabric: KernelFabric, counters: FabricCounters) -> None:
-    """Start switches again that have ended by themselves; their namespaces and cables are there."""
+    """Restart switches that ended unexpectedly; their namespaces and cables still exist."""
     for name, how in fabric.ended().items():
         LOGGER.warning("switch %s %s; starts again", name, how)
         fabric.start_switch(name)
@@ -117,7 +117,7 @@ def watch(fabric: KernelFabric, counters: FabricCounters) -> None:
 
 
 def start_agents(fabric: KernelFabric, agents: HostAgents, sent: dict[str, list[Flow]], seed: int) -> None:
-    """Have hosts send without end, once all of them can receive."""
+    """Make hosts send without end, once all of them can receive."""
     addresses = {str(host.ipv4): host.name for host in fabric.topology.hosts}
     received = defaultdict[str, list[int]](list)
     for flow in (flow for flows in sent.values() for flow in flows):
@@ -140,11 +140,11 @@ def start_agents(fabric: KernelFabric, agents: HostAgents, sent: dict[str, list[
 
 
 def count_traffic(fabric: KernelFabric, counters: FabricCounters) -> None:
-    """Count what hosts sent and received, as the switches' ports that they hang on saw it."""
+    """Count the packets that hosts sent and received, as seen by the switch ports they are attached to."""
     sent = received = 0
     collector = fabric.topology.collector
     for host, end in fabric.topology.attachment.items():
-        with suppress(FabricError, KeyError):  # a switch that has just been started has written nothing yet
+        with suppress(FabricError, KeyError):  # a newly started switch has written nothing yet
             port = fabric.read_stats(end.node)["ports"][str(end.port)]
             sent += port["rx_frames"]
             received += 0 if collector is not None and host == collector.host else port["tx_frames"]
@@ -155,7 +155,7 @@ def count_traffic(fabric: KernelFabric, counters: FabricCounters) -> None:
 def relaying(
     fabric: KernelFabric, collector: CollectorAddress, address: str | None, counters: ReportCounters
 ) -> Iterator[None]:
-    """Hand on what arrives at the collector's host, by a thread, while the block lasts."""
+    """Relay what arrives at the collector's host, on a thread, while the block lasts."""
     source = fabric.call_in(collector.host, lambda: _listen(collector.udp_port))
     relay, stop = ReportRelay(fabric.topology, address, counters), threading.Event()
     thread = threading.Thread(target=_relay, args=(source, relay, stop), name="reports", daemon=True)

@@ -1,7 +1,7 @@
-"""Virtual time beside the clock: each event as soon as its time has come, and a count of those that were late.
+"""Paced virtual time: each event runs as soon as its time has come, and late events are counted.
 
-Whatever the machine does, the fabric stays exact in its own time: a late event has the time at which it was due. Only
-who looks from outside, a controller or a collector, sees it later.
+The fabric stays exact in its own time however slow the machine is: a late event carries the time at which it was due.
+Only an outside observer, a controller or a collector, sees it later.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataplane.fabric.load import LATE_NS
 from dataplane.fabric.virtual.fabric import VirtualFabric
 
 SKIP_AFTER_NS: Final = 100_000_000
-"""Hosts of a fabric that is further behind leave packets out, as agents in the kernel do."""
+"""Hosts of a fabric that is further behind skip packets, as agents in the kernel do."""
 MOST_BEHIND_NS: Final = 1_000_000_000
-"""No fabric is further behind: its time stands still for the rest, which is counted."""
+"""Maximum lag of a fabric: beyond it, its time stands still, and the excess is counted."""
 TURN_NS: Final = 5_000_000
-"""After so long others have their turn: control planes, counters."""
+"""Length of a turn, after which control planes and counters get theirs."""
 _STRIDE_NS: Final = 1_000_000
-"""Events this close to one another count as equally late."""
+"""Events closer together than this count as equally late."""
 
 
 @dataclass(slots=True)
 class Pacer:
-    """Moves a fabric; its time is the clock's less `offset_ns`."""
+    """Advances a fabric; its time is the clock's minus `offset_ns`."""
 
     fabric: VirtualFabric
     clock: Clock
@@ -35,16 +35,16 @@ class Pacer:
 
     @classmethod
     def of(cls, fabric: VirtualFabric, clock: Clock) -> Pacer:
-        """Return what moves a fabric from its present time on."""
+        """Return a pacer that advances a fabric from its current time."""
         return cls(fabric, clock, PaceCounters(), clock.now_ns() - fabric.now_ns)
 
     @property
     def behind_ns(self) -> int:
-        """How much later it is by the clock than in the fabric."""
+        """Current lag of the fabric behind the clock."""
         return self.clock.now_ns() - self.offset_ns - self.fabric.now_ns
 
     def take_turn(self) -> int:
-        """Do what is due, for at most about `TURN_NS`; return how long nothing is, in ns: 0 if something is already."""
+        """Run due events for at most about `TURN_NS`; return the ns until the next one, 0 if it is already due."""
         until_ns = self.clock.now_ns() + TURN_NS
         target_ns = self.clock.now_ns() - self.offset_ns
         while self.fabric.now_ns < target_ns and self.clock.now_ns() < until_ns:
@@ -64,7 +64,7 @@ class Pacer:
             self.counters.worst_late_ns = max(self.counters.worst_late_ns, late_ns)
 
     def _slip(self) -> None:
-        """Let the fabric's time stand still for what it cannot make up for."""
+        """Stop the fabric's time for the lag that it cannot make up."""
         beyond_ns = self.behind_ns - MOST_BEHIND_NS
         if beyond_ns > 0:
             self.offset_ns += beyond_ns

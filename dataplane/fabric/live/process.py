@@ -1,4 +1,4 @@
-"""What `millrace fabric serve` runs: a fabric until it is to stop."""
+"""Process of `millrace fabric serve`: runs a fabric until it is stopped."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OnReady = Callable[[str], None]
 
 
 def load_settings(path: Path) -> FabricSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
+    """Load a settings file; raise ConfigError with file, line and key."""
     return load(path, FabricSettings)
 
 
 def run(settings: FabricSettings, on_ready: OnReady) -> None:
-    """Run a fabric until SIGINT or SIGTERM; `on_ready` gets one line. Raises a MillraceError for what cannot be."""
+    """Run a fabric until SIGINT or SIGTERM; `on_ready` gets one line. Raises a MillraceError if it cannot."""
     topology = load_topology(settings.topology)
     if settings.reports is not None and topology.collector is None:
         raise FabricError(f"reports: topology {topology.name} has no collector that they could arrive at")

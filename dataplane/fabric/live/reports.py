@@ -1,4 +1,4 @@
-"""Reports that arrived at the collector's host of a fabric, on to a collector's socket."""
+"""Relay of reports from the collector's host of a fabric to a collector's socket."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dataplane.topology.addressing import report_source
 from dataplane.topology.values import Topology
 
 _NODE_ID: Final = slice(4, 8)
-"""Where a report packet names its reporter (`dataplane.wire.report_group`)."""
+"""Position of the reporter's node ID in a report packet (`dataplane.wire.report_group`)."""
 _SEND_BUFFER_BYTES: Final = 4 << 20
 
 
 class ReportRelay:
-    """Sends payloads to a collector, without waiting for one; close it at the end.
+    """Sends payloads to a collector without blocking; close it at the end.
 
-    The collector cannot see any more where they came from, so that it is the relay that looks: what does not come from
-    the report source of the switch that it names is counted as forged and goes nowhere.
+    The collector no longer sees where reports came from, so the relay checks: a report that did not come from the
+    report source of the switch that it names is counted as forged and dropped.
     """
 
     def __init__(self, topology: Topology, address: str | None, counters: ReportCounters) -> None:
-        """Send to HOST:PORT, or to nobody; raise FabricError for what is no address."""
+        """Send to HOST:PORT, or nowhere for None; raise FabricError for an invalid address."""
         self._sources = {node.node_id: report_source(node) for node in topology.switches}
         self._counters = counters
         self._socket = None if address is None else _connected(address)
 
     def forward(self, payload: bytes, source: IPv4Address | IPv6Address) -> None:
-        """Send a report that came from an address; one that cannot be sent is counted."""
+        """Relay a report received from an address; one that cannot be sent is counted."""
         if self._sources.get(int.from_bytes(payload[_NODE_ID], "big")) != source:
             self._counters.forged += 1
             return
@@ -41,7 +41,7 @@ class ReportRelay:
         try:
             self._socket.send(payload)
         except OSError:
-            # Nobody listens at present (an earlier report's ICMP answer says so), or the buffer is full.
+            # Nothing listens at the moment (an earlier report's ICMP answer says so), or the buffer is full.
             self._counters.refused += 1
         else:
             self._counters.forwarded += 1

@@ -1,4 +1,4 @@
-"""Kernel fabrics that stand by a name until somebody takes them down: run, found, entered and ended."""
+"""Named kernel fabrics that stay up until they are taken down: run, find, enter and end them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DOWN_S: Final = 120.0
 
 
 def run(topology: Topology, settings: KernelSettings, on_ready: Callable[[Manifest], None]) -> None:
-    """Run a fabric until SIGTERM or SIGINT, and remove it; raise FabricError. Switches that end start again."""
+    """Run a fabric until SIGTERM or SIGINT, then remove it; raise FabricError. Switches that end are restarted."""
     stop = threading.Event()
     signal.signal(signal.SIGHUP, ignore_hangup)
     counters = FabricCounters(os.getpid(), time.monotonic_ns(), len(topology.switches))
@@ -41,13 +41,13 @@ def run(topology: Topology, settings: KernelSettings, on_ready: Callable[[Manife
 
 
 def is_ready(fabric_id: str, pid: int, run_root: Path = RUN_ROOT) -> bool:
-    """Return whether a fabric is ready that this process runs."""
+    """Return whether a fabric that this process runs is ready."""
     found = Manifest.load(run_root / fabric_id)
     return found is not None and found.owner.pid == pid and _ready_file(run_root / fabric_id).exists()
 
 
 def named(name: str, run_root: Path = RUN_ROOT) -> Manifest:
-    """Return the fabric of a name; raise FabricError with those that there are."""
+    """Return the fabric with a name; raise FabricError listing the existing ones."""
     found = {one.fabric_id: one for one in manifest.find_fabrics(run_root)}
     if name not in found:
         raise FabricError(f"there is no fabric {name!r}{did_you_mean(name, found)}")
@@ -55,7 +55,7 @@ def named(name: str, run_root: Path = RUN_ROOT) -> Manifest:
 
 
 def only(fabrics: Sequence[Manifest]) -> Manifest:
-    """Return the one fabric that there is; raise FabricError if there is none or one has to be named."""
+    """Return the only running fabric; raise FabricError if there is none or a name is required."""
     if not fabrics:
         raise FabricError("no kernel fabric runs: `millrace fabric up TOPOLOGY` starts one")
     if len(fabrics) > 1:
@@ -64,7 +64,7 @@ def only(fabrics: Sequence[Manifest]) -> Manifest:
 
 
 def enter(fabric: Manifest, node: str, argv: Sequence[str]) -> NoReturn:
-    """Go on as a command in a node's namespace; raise FabricError for no such node, or no such command."""
+    """Replace this process by a command in a node's namespace; raise FabricError for an unknown node or command."""
     nodes = [*fabric.hosts, *fabric.switches]
     if node not in nodes:
         raise FabricError(f"fabric {fabric.fabric_id} has no node {node!r}{did_you_mean(node, nodes)}")
@@ -72,9 +72,9 @@ def enter(fabric: Manifest, node: str, argv: Sequence[str]) -> NoReturn:
 
 
 def end(fabric: Manifest, run_root: Path = RUN_ROOT) -> None:
-    """Take a fabric down, and return when nothing of it is left; raise FabricError.
+    """Take a fabric down and return when nothing of it is left; raise FabricError.
 
-    What a fabric has left whose process was killed is removed, too. One without a name of its own is another program's.
+    The leftovers of a fabric whose process was killed are removed, too. An unnamed fabric belongs to another program.
     """
     pid = fabric.owner.pid
     if fabric.owner.is_alive() and not fabric.is_named:

@@ -1,4 +1,4 @@
-"""Files of a fabric that stays up: its switches' sockets, and the counters it writes."""
+"""Files of a long-running fabric: its switches' sockets, and its counters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dataplane.fabric.live.values import FabricCounters
 
 
 def switch_socket(settings: FabricSettings, switch: str) -> Path:
-    """Return where a switch answers P4Runtime and gNMI."""
+    """Return the path of a switch's P4Runtime and gNMI socket."""
     return Path(settings.switches) / f"{switch}.sock"
 
 
 def make_folder(settings: FabricSettings) -> None:
-    """Make the sockets' folder if it is not there; raise FabricError."""
+    """Create the sockets' folder if it is missing; raise FabricError."""
     try:
         Path(settings.switches).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -25,7 +25,7 @@ def make_folder(settings: FabricSettings) -> None:
 
 
 def write_stats(settings: FabricSettings, counters: FabricCounters) -> None:
-    """Write the counters so that a reader sees the old ones or the new ones; raise FabricError."""
+    """Write the counters atomically: a reader sees the old ones or the new ones; raise FabricError."""
     if settings.stats_file is None:
         return
     path = Path(settings.stats_file)
@@ -40,7 +40,7 @@ def write_stats(settings: FabricSettings, counters: FabricCounters) -> None:
 
 
 def read_stats(path: Path) -> FabricCounters:
-    """Return the counters that were written last; raise FabricError where there are none."""
+    """Return the counters that were written last; raise FabricError if there are none."""
     try:
         return FabricCounters.decode(path.read_bytes())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What hosts of a virtual fabric send without end: a demand matrix as Poisson arrivals of UDP packets."""
+"""Continuous traffic of a virtual fabric's hosts: a demand matrix as Poisson arrivals of UDP packets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dataplane.topology.values import Topology
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one host sends another."""
+    """Traffic that one host sends to another."""
 
     src: str
     flow: Flow
 
 
 def demands_of(settings: FabricSettings, topology: Topology, start_ns: int = 0) -> tuple[Demand, ...]:
-    """Return what hosts are to send; raise ConfigError naming file and line, FabricError for what cannot be sent."""
+    """Return the demands of hosts; raise ConfigError naming file and line, or FabricError for an invalid demand."""
     if settings.demands is None:
         return ()
     matrix = load_demands(Path(settings.demands), topology.host)
@@ -50,7 +50,7 @@ def demands_of(settings: FabricSettings, topology: Topology, start_ns: int = 0) 
 
 @dataclass(slots=True)
 class VirtualTraffic:
-    """Sends demands in a virtual fabric; while that is behind by much, packets are left out and counted."""
+    """Sends demands in a virtual fabric; while the fabric is far behind, packets are skipped and counted."""
 
     fabric: VirtualFabric
     behind_ns: Callable[[], int]
@@ -58,7 +58,7 @@ class VirtualTraffic:
     _hosts: dict[str, VirtualHost] = field(default_factory=dict)
 
     def start(self, demands: tuple[Demand, ...]) -> None:
-        """Begin to send, and to count what arrives."""
+        """Start sending, and counting arrivals."""
         for node in self.fabric.topology.hosts:
             self._hosts[node.name] = self.fabric.host(node.name)
             if self.fabric.topology.collector is None or node.name != self.fabric.topology.collector.host:

@@ -1,4 +1,4 @@
-"""What a fabric that stays up counts."""
+"""Counters of a long-running fabric."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.malformed import MALFORMED
 
 @dataclass(slots=True)
 class PaceCounters:
-    """How well virtual time keeps up: events done more than 20 ms after their time, and time that was given up."""
+    """Lag of virtual time: events run more than 20 ms late, and time given up."""
 
     events: int = 0
     late_events: int = 0
@@ -22,19 +22,19 @@ class PaceCounters:
 
 @dataclass(slots=True)
 class ReportCounters:
-    """Reports that arrived at the collector's host: handed on, or lost where nobody listened or all was full."""
+    """Reports that arrived at the collector's host: relayed, or lost because nothing listened or a buffer was full."""
 
     forwarded: int = 0
     refused: int = 0
     ignored: int = 0
     """Other frames and datagrams."""
     forged: int = 0
-    """Reports that did not come from the switch that they name."""
+    """Reports that did not come from the switch they name."""
 
 
 @dataclass(slots=True)
 class TrafficCounters:
-    """Packets that hosts sent, that found their uplink full, that were left out because the fabric was behind."""
+    """Packets that hosts sent, that found the uplink full, or that were skipped because the fabric was behind."""
 
     sent: int = 0
     refused: int = 0
@@ -44,25 +44,25 @@ class TrafficCounters:
 
 @dataclass(slots=True)
 class FabricCounters:
-    """Everything that a fabric counts, written every second."""
+    """All counters of a fabric, written every second."""
 
     pid: int
     time_ns: int
-    """The machine's monotonic clock."""
+    """Time on the machine's monotonic clock."""
     switches: int
     restarts: int = 0
-    """Switches that ended by themselves and were started again."""
+    """Restarts of switches that ended unexpectedly."""
     pace: PaceCounters = field(default_factory=PaceCounters)
     reports: ReportCounters = field(default_factory=ReportCounters)
     traffic: TrafficCounters = field(default_factory=TrafficCounters)
 
     def encode(self) -> bytes:
-        """Return them as JSON."""
+        """Encode the counters as JSON."""
         return msgspec.json.encode(asdict(self))
 
     @staticmethod
     def decode(data: bytes) -> FabricCounters:
-        """Read them back; raise FabricError for what is none of it."""
+        """Decode the counters; raise FabricError for invalid data."""
         try:
             return msgspec.json.decode(data, type=FabricCounters)
         except MALFORMED as error:

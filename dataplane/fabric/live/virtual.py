@@ -1,4 +1,4 @@
-"""A virtual fabric that stays up: its switches' services and its events in one thread, turn by turn."""
+"""A long-running virtual fabric: its switches' services and its events alternate in one thread."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from dataplane.wire.packet import decode_udp_frame
 LOGGER: Final = logging.getLogger("millrace.fabric")
 STATS_S: Final = 1.0
 SAY_S: Final = 10.0
-"""So often at most the log has a line about a fabric that is late."""
+"""Minimum interval between log lines about a fabric that is late."""
 
 
 class LiveVirtualFabric:
-    """A topology in virtual time beside the clock; construct and use it inside a running event loop."""
+    """A topology in virtual time paced by the clock; construct and use it inside a running event loop."""
 
     def __init__(self, settings: FabricSettings, topology: Topology) -> None:
         self._settings, self._topology = settings, topology
@@ -47,7 +47,7 @@ class LiveVirtualFabric:
         self._thread = threading.get_ident()
         self._changed = asyncio.Event()
         clock = MonotonicClock()
-        # Time stamps of reports are those of a fabric in the kernel: the machine's.
+        # Reports carry the machine's time, as those of a fabric in the kernel do.
         self.fabric = VirtualFabric(
             topology,
             seed=settings.seed,
@@ -65,7 +65,7 @@ class LiveVirtualFabric:
         traffic.start(demands_of(settings, topology, self.fabric.now_ns))
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Serve and move until cancelled; raise SwitchError for an address that cannot be had, FabricError."""
+        """Serve and advance until cancelled; raise SwitchError for an address that cannot be bound, FabricError."""
         try:
             async with asyncio.TaskGroup() as group:
                 started = [asyncio.Event() for _ in self._topology.switches]
@@ -91,7 +91,7 @@ class LiveVirtualFabric:
         await server.serve(on_started)
 
     async def _move(self) -> None:
-        """Take turns with the services: what comes over them may give the fabric something to do at once."""
+        """Alternate with the services: a request may give the fabric something to do at once."""
         while True:
             idle_ns = self._pacer.take_turn()
             self._changed.clear()
@@ -99,7 +99,7 @@ class LiveVirtualFabric:
                 await asyncio.sleep(0)
                 continue
             with suppress(TimeoutError):
-                # Never long, so that the fabric's time is right for whoever comes.
+                # Keep sleeps short, so that the fabric's time is current when a request arrives.
                 async with asyncio.timeout(min(idle_ns, TURN_NS) / 1e9):
                     await self._changed.wait()
 
@@ -111,7 +111,7 @@ class LiveVirtualFabric:
             self._loop.call_soon_threadsafe(self._post, call)
 
     async def _report(self) -> None:
-        """Write the counters, and say when the fabric was late or lost reports."""
+        """Write the counters, and log when the fabric was late or lost reports."""
         said, said_at = replace(self._pacer.counters), self._loop.time()
         while True:
             self.counters.time_ns = time.monotonic_ns()
@@ -136,20 +136,20 @@ class LiveVirtualFabric:
 
 
 def _compiled(settings: FabricSettings) -> CompiledProgram | None:
-    """Return the code of the program that is going to be pushed: while it is held, pushing takes no compiler."""
+    """Compile the program that will be pushed: while the result is held, pushing needs no compiler."""
     if settings.program is None or settings.p4info is None:
         return None
     return compile_program(load_program(Path(settings.program), Path(settings.p4info)))
 
 
 class ReportsOnly:
-    """Hands on what a collector's host gets for the collector's port."""
+    """Passes on the frames that a collector's host receives on the collector's port."""
 
     def __init__(self, collector: CollectorAddress, relay: ReportRelay, counters: ReportCounters) -> None:
         self._port, self._relay, self._counters = collector.udp_port, relay, counters
 
     def __call__(self, frame: bytes, _now_ns: int) -> None:
-        """Take a frame that has arrived."""
+        """Process a frame that has arrived."""
         try:
             datagram = decode_udp_frame(frame)
         except WireError:

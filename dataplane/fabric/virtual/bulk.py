@@ -14,17 +14,17 @@ from dataplane.fabric.virtual.tcp import Connection, TcpSettings, TcpStatistics
 
 BULK_PORT: Final = 5001
 KEEP_ARRIVALS: Final = 1 << 20
-"""How many arrivals a flow remembers; older ones leave the measurements, not the totals."""
+"""Number of arrivals that a flow remembers; older ones leave the measurements but not the totals."""
 _PATTERN_BYTES: Final = 1 << 16
 _PATTERN: Final = random.Random(0).randbytes(_PATTERN_BYTES) * 2
 _NS_PER_S: Final = 1_000_000_000
 
 
 class BulkFlow:
-    """Sends `size_bytes`, or as much as goes until `stop_ns`, from one host to another over a connection of its own.
+    """Sends `size_bytes`, or as much as possible until `stop_ns`, between two hosts over a dedicated connection.
 
-    Each byte is compared with what was sent; a difference ends the run with FabricError. Raises FabricError for hosts
-    that there are not, and for a flow without size and end.
+    Each byte received is compared with the one sent; a difference ends the run with FabricError. Raises FabricError for
+    unknown hosts, and for a flow without size and end.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class BulkFlow:
         self._arrived_ns, self._arrived_bytes = array("q"), array("Q")
         self.received_bytes = 0
         self.finished_ns: int | None = None
-        """When the receiver had everything."""
+        """Time at which the receiver had everything."""
         self._listener = fabric.host(dst).tcp.listen(port, self._accept, self._settings)
         fabric.call_at(max(fabric.now_ns, start_ns or 0), self._begin)
         if stop_ns is not None:
@@ -61,29 +61,29 @@ class BulkFlow:
 
     @property
     def connection(self) -> Connection:
-        """The sender's end; raises FabricError before the flow has begun."""
+        """The sender's end of the connection; raises FabricError before the flow has started."""
         if self._connection is None:
             raise FabricError(f"the flow from {self._src} has not begun")
         return self._connection
 
     @property
     def statistics(self) -> TcpStatistics:
-        """The sender's counts and samples; raises FabricError before the flow has begun."""
+        """The sender's counts and samples; raises FabricError before the flow has started."""
         return self.connection.statistics
 
     def goodput_bps(self, start_ns: int, end_ns: int) -> float:
-        """Return the rate at which the stream arrived in [start_ns, end_ns): what programs got, without headers."""
+        """Return the rate at which the stream arrived in [start_ns, end_ns): application data, without headers."""
         if end_ns <= start_ns:
             raise FabricError(f"nothing can be measured from {start_ns} ns to {end_ns} ns")
         return (self._total(end_ns) - self._total(start_ns)) * 8 * _NS_PER_S / (end_ns - start_ns)
 
     def windows(self, start_ns: int, end_ns: int, window_ns: int) -> Iterator[tuple[int, float]]:
-        """Yield the beginning and the goodput of each whole window from `start_ns` that ends by `end_ns`."""
+        """Yield the start and the goodput of each whole window from `start_ns` that ends by `end_ns`."""
         for begin_ns in range(start_ns, end_ns - window_ns + 1, window_ns):
             yield begin_ns, self.goodput_bps(begin_ns, begin_ns + window_ns)
 
     def _total(self, time_ns: int) -> int:
-        """Return what had arrived before a time."""
+        """Return the bytes that had arrived before a time."""
         index = bisect_left(self._arrived_ns, time_ns)
         return self._arrived_bytes[index - 1] if index else 0
 
@@ -105,7 +105,7 @@ class BulkFlow:
         self.connection.close()
 
     def _stop(self) -> None:
-        """Give up what has not arrived: the measurement is over."""
+        """Abandon what has not arrived: the measurement is over."""
         if self._connection is not None:
             self._connection.abort()
 

@@ -1,4 +1,4 @@
-"""One direction of a cable in virtual time: frames arrive after the delay, unless chance or a break loses them."""
+"""One direction of a cable in virtual time: frames arrive after the delay, unless random loss or a break takes them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dataplane.topology.values import DirectedLink
 
 @dataclass(slots=True)
 class CableCounters:
-    """What entered a direction of a cable; all of it was delivered, is on its way, or was lost.
+    """Frames that entered one direction of a cable; each was delivered, is in flight, or was lost.
 
-    `lost_cable_down` on a broken cable, `lost_by_chance` by the link's loss.
+    `lost_cable_down` on a broken cable, `lost_by_chance` to the link's random loss.
     """
 
     frames: int = 0
@@ -25,21 +25,21 @@ class CableCounters:
 
     @property
     def on_the_way(self) -> int:
-        """Frames between the sender's queue and the receiver."""
+        """Frames in flight between the sender's queue and the receiver."""
         return self.frames - self.delivered - self.lost_cable_down - self.lost_by_chance
 
 
 @dataclass(slots=True)
 class Cable:
-    """Carries frames from `link.tail` to `link.head` and hands them to `deliver`; chance follows `seed`."""
+    """Carries frames from `link.tail` to `link.head` and hands them to `deliver`; `seed` seeds the random draws."""
 
     link: DirectedLink
     events: EventQueue
     deliver: Callable[[bytes], None]
     deliver_hello: Callable[[bytes], None] | None = None
-    """Where hellos go, which are no traffic: they are in no counter; None: where everything goes."""
+    """Receiver of hellos, which count as no traffic and in no counter; None: the same as for other frames."""
     on_change: Callable[[], None] | None = None
-    """Is called before the cable breaks or is mended."""
+    """Called before the cable breaks or is repaired."""
     seed: int = 0
     up: bool = True
     counters: CableCounters = field(default_factory=CableCounters)
@@ -48,12 +48,12 @@ class Cable:
     _hellos: Chance = field(init=False)
 
     def __post_init__(self) -> None:
-        # Apart, so that traffic fares the same whether hellos are said or not.
+        # A separate generator, so that traffic fares the same with and without hellos.
         self._traffic = Chance(self.link, f"{self.seed}/traffic")
         self._hellos = Chance(self.link, f"{self.seed}/hellos")
 
     def carry(self, frame: bytes, departs_ns: int) -> None:
-        """Take a frame whose last bit leaves at `departs_ns`, now or later."""
+        """Accept a frame whose last bit leaves at `departs_ns`, now or later."""
         self.counters.frames += 1
         self.counters.bytes += len(frame)
         if not self.up:
@@ -64,12 +64,12 @@ class Cable:
             self.events.at(self._traffic.arrival_ns(departs_ns), self._arrive, frame, self._breaks)
 
     def carry_hello(self, frame: bytes, departs_ns: int) -> None:
-        """Take a hello that leaves at `departs_ns`, now or a while ago: not longer than it takes to arrive."""
+        """Accept a hello that leaves now, or left at most one cable delay ago."""
         if self.up and not self._hellos.loses():
             self.events.at(self._hellos.arrival_ns(departs_ns), self._arrive_hello, frame, self._breaks)
 
     def set_up(self, up: bool) -> None:
-        """Mend or break the cable; a break loses what is on it."""
+        """Repair or break the cable; a break loses the frames on it."""
         if self.on_change is not None:
             self.on_change()
         if self.up and not up:

@@ -1,4 +1,4 @@
-"""What a link leaves to chance in one direction: which frames are lost, and how long each of the others takes."""
+"""Randomness of a link in one direction: frames lost, and the delay of each of the others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataplane.topology.values import DirectedLink
 
 
 class Chance:
-    """Draws for one direction of a link; equal seeds draw the same, and a link that is exact draws nothing.
+    """Draws for one direction of a link; equal seeds draw the same, and a link without loss and jitter draws nothing.
 
-    Losses and jitter have generators of their own: a file with another jitter loses the same frames.
+    Losses and jitter use separate generators: a file with another jitter loses the same frames.
     """
 
     def __init__(self, link: DirectedLink, seed: str) -> None:
@@ -25,7 +25,7 @@ class Chance:
         return self._loss is not None and self._loss.randrange(PPB) < self._link.loss_ppb
 
     def arrival_ns(self, departs_ns: int) -> int:
-        """Return when a frame arrives that departs at a time: never before the one that was asked for last."""
+        """Return the arrival time of a frame that departs at a time: never before the one returned last."""
         link = self._link
         if self._jitter is None:
             return departs_ns + link.delay_ns

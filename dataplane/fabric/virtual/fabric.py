@@ -1,7 +1,8 @@
-"""A topology in virtual time: switches, cables and hosts in one process, moved by one clock.
+"""A topology in virtual time: switches, cables and hosts in one process, driven by one clock.
 
-Rates, queues and delays are exact to the nanosecond, the same seed gives the same run, no root is needed. The switches
-are `dataplane.switch.switch.Switch`; their P4Runtime service is answered in process by the code that answers gRPC.
+Rates, queues and delays are exact to the nanosecond, the same seed gives the same run, and no root is needed. The
+switches are `dataplane.switch.switch.Switch`; their P4Runtime service is answered in process by the code that answers
+gRPC.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from dataplane.topology.addressing import gateway_mac
 from dataplane.topology.values import DirectedLink, LinkKey, SwitchNode, Topology
 
 Post = Callable[[Callable[[], None]], None]
-"""Has a call made, soon, in the thread that a fabric belongs to."""
+"""Schedules a call soon, in the thread that owns a fabric."""
 
 
 def call_at_once(call: Callable[[], None]) -> None:
-    """Call here and now: for a fabric that only one thread uses."""
+    """Call immediately: for a fabric that only one thread uses."""
     call()
 
 
 @dataclass(slots=True)
 class _Running:
-    """A switch, its P4Runtime service, its cables by port, and when each of the two asked to be woken."""
+    """A switch, its P4Runtime service, its cables by port, and the wake-up times that the first two asked for."""
 
     name: str
     switch: Switch
@@ -48,11 +49,12 @@ class _Running:
 
 
 class VirtualFabric:
-    """A running topology; nothing moves but in `run_until`, and all of it belongs to one thread.
+    """A running topology; time advances only in `run_until`, and all of it belongs to one thread.
 
-    Hellos between switches that change nothing are no events (`dataplane.fabric.virtual.quiet`) unless `every_hello`.
-    `seed` feeds the random numbers of programs, flows and links; with `record_hops` the true times of every probe at
-    every switch are kept in `hops`. `pipeline_factory` replaces compiled programs, as by the interpreter.
+    Hellos between switches that change nothing are not simulated as events (`dataplane.fabric.virtual.quiet`) unless
+    `every_hello`. `seed` seeds the random numbers of programs, flows and links; with `record_hops` the true times of
+    every probe at every switch are kept in `hops`. `pipeline_factory` replaces compiled programs, for example by the
+    interpreter.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class VirtualFabric:
         every_hello: bool = False,
         post: Post = call_at_once,
     ) -> None:
-        """Have what switches ask for, maybe in another thread, done by `post` in the fabric's own."""
+        """Use `post` to run requests of switches, possibly from another thread, in the fabric's own."""
         self.topology = topology
         self._post = post
         self.seed = seed
@@ -92,24 +94,24 @@ class VirtualFabric:
     # parts
 
     def host(self, name: str) -> VirtualHost:
-        """Return a host; raise FabricError if there is none of that name."""
+        """Return a host; raise FabricError for an unknown name."""
         if name not in self._hosts:
             raise FabricError(f"{self.topology.name}: there is no host {name!r}")
         return self._hosts[name]
 
     def switch(self, name: str) -> Switch:
-        """Return a switch; raise FabricError if there is none of that name."""
+        """Return a switch; raise FabricError for an unknown name."""
         return self._running(name).switch
 
     def p4runtime(self, switch: str) -> P4RuntimeCore:
-        """Return a switch's P4Runtime service; raise FabricError if there is no switch of that name."""
+        """Return a switch's P4Runtime service; raise FabricError for an unknown name."""
         return self._running(switch).p4runtime
 
     # time
 
     @property
     def now_ns(self) -> int:
-        """The present time."""
+        """The current time."""
         return self.clock.time_ns
 
     def call_at(self, time_ns: int, call: Callable[[], None]) -> Timer:
@@ -121,13 +123,13 @@ class VirtualFabric:
         return self.events.timer(self.clock.time_ns + delay_ns, call)
 
     def run_until(self, time_ns: int) -> int:
-        """Let everything happen that is due up to `time_ns`; return the number of events."""
+        """Run every event that is due up to `time_ns`; return the number of events."""
         return self.events.run_until(time_ns)
 
-    # what happens
+    # events
 
     def start_flow(self, host: str, flow: Flow) -> Sender:
-        """Send a flow's packets from a host; a start that has passed means now.
+        """Send a flow's packets from a host; a start in the past means now.
 
         Equal seeds and flow numbers draw equal gaps.
         """
@@ -137,10 +139,10 @@ class VirtualFabric:
         return sender
 
     def set_link(self, a: str, b: str, *, up: bool, notice_after_ns: int | None = None) -> None:
-        """Break or mend a cable, both ways; what is on it when it breaks is lost and counted.
+        """Break or repair a cable, both ways; frames on it when it breaks are lost and counted.
 
-        With `notice_after_ns` the switches at its ends see the state of their ports change after that time, and so
-        do those who asked for it; without, there is no notification. Raises FabricError where there is no such cable.
+        With `notice_after_ns` the switches at its ends see their ports' state change after that time, and so do
+        listeners; without, there is no notification. Raises FabricError if there is no such cable.
         """
         for key in (LinkKey(a, b), LinkKey(b, a)):
             if key not in self.cables:
@@ -150,7 +152,7 @@ class VirtualFabric:
                 self.call_after(notice_after_ns, partial(self._notice, self.cables[key], up))
 
     def lose(self, a: str, b: str, *, lost: bool) -> None:
-        """Lose all frames that `a` sends to `b`, or no more; no device shows it. FabricError for no cable."""
+        """Start or stop losing all frames from `a` to `b`, unseen by any device; FabricError for an unknown cable."""
         key = LinkKey(a, b)
         if key not in self.cables:
             raise FabricError(f"{self.topology.name}: there is no cable between {a!r} and {b!r}")
@@ -161,11 +163,11 @@ class VirtualFabric:
         self._port_listeners.append(listener)
 
     def on_arrival(self, listener: Callable[[LinkKey, bytes], None]) -> None:
-        """Call `listener(link, frame)` for every frame, hellos apart, at the end of any cable, before it is taken."""
+        """Call `listener(link, frame)` for every frame except hellos at the end of any cable, before delivery."""
         for cable in self.cables.values():
             cable.deliver = partial(_told, listener, cable.link.key, cable.deliver)
 
-    # inside
+    # internals
 
     def _notice(self, cable: Cable, up: bool) -> None:
         tail = cable.link.tail
@@ -221,9 +223,9 @@ class VirtualFabric:
             self._quiet[link].rest(self.clock.time_ns)
 
     def _make_quiet(self) -> dict[LinkKey, QuietCable]:
-        """Return, for both directions of each cable between switches, what passes over its hellos.
+        """Return the hello elision of both directions of each cable between switches.
 
-        Where hellos may be lost or late, each of them happens.
+        Where hellos may be lost or late, each of them is an event.
         """
         quiet: dict[LinkKey, QuietCable] = {}
         for key, cable in self.cables.items():
@@ -269,7 +271,7 @@ class VirtualFabric:
             self._wake_at(running, next_ns)
 
     def _tick_at(self, running: _Running, time_ns: int | None) -> None:
-        """Let the P4Runtime service send what is due at a time (None: now) unless that is to happen before."""
+        """Make the P4Runtime service send what is due at a time (None: now) unless it is due to do so earlier."""
         now_ns = self.clock.time_ns
         time_ns = now_ns if time_ns is None else max(time_ns, now_ns)
         if running.tick_ns is None or time_ns < running.tick_ns:
@@ -284,7 +286,7 @@ class VirtualFabric:
                 self._tick_at(running, due_ns)
 
     def _wake_at(self, running: _Running, time_ns: int | None) -> None:
-        """Poll a switch at a time (None: now) unless it is going to be polled before."""
+        """Poll a switch at a time (None: now) unless it will be polled earlier."""
         now_ns = self.clock.time_ns
         time_ns = now_ns if time_ns is None else max(time_ns, now_ns)
         if running.wake_ns is None or time_ns < running.wake_ns:

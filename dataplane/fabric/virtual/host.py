@@ -1,4 +1,4 @@
-"""A host in virtual time: a serialising uplink with a bounded queue, and callbacks for what arrives."""
+"""A host in virtual time: a serialising uplink with a bounded queue, and callbacks for received frames."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 from dataplane.topology.values import HostNode
 
 FrameReceiver = Callable[[bytes, int], object]
-"""Takes a frame and the time (ns) at which its last bit arrived; what it returns is not looked at."""
+"""Receives a frame and the time (ns) at which its last bit arrived; the return value is ignored."""
 
 _NS_PER_S = 1_000_000_000
 
 
 @dataclass(slots=True)
 class HostCounters:
-    """What a host sent and received; `uplink_full` are frames that its queue had no room for."""
+    """Frames that a host sent and received; `uplink_full` counts those that its queue had no room for."""
 
     tx_frames: int = 0
     tx_bytes: int = 0
@@ -33,13 +33,13 @@ class HostCounters:
 
 @dataclass(slots=True)
 class VirtualHost:
-    """A host's one interface; frames leave at its link's rate, as those of a switch port do."""
+    """A host's single interface; frames leave at its link's rate, as from a switch port."""
 
     node: HostNode
     events: EventQueue
     uplink: Cable
     gateway_mac: int = 0
-    """Of the switch port that the host hangs on."""
+    """MAC address of the switch port that the host is attached to."""
     seed: int = 0
     counters: HostCounters = field(default_factory=HostCounters)
     _receivers: list[FrameReceiver] = field(default_factory=list)
@@ -56,14 +56,14 @@ class VirtualHost:
 
     @property
     def tcp(self) -> TcpStack:
-        """The host's TCP; from the first use on it answers segments that come for the host."""
+        """The host's TCP; from its first use on it answers segments addressed to the host."""
         if self._tcp is None:
             self._tcp = TcpStack(self.node, self.gateway_mac, self.events, self.send, seed=self.seed)
             self.on_frame(self._tcp.receive)
         return self._tcp
 
     def on_frame(self, receiver: FrameReceiver) -> None:
-        """Call `receiver(frame, now_ns)` for every frame that arrives, after those that were asked for before."""
+        """Call `receiver(frame, now_ns)` for every frame that arrives, after the receivers registered before."""
         self._receivers.append(receiver)
 
     def send(self, frame: bytes) -> bool:
@@ -94,12 +94,12 @@ class VirtualHost:
             self.events.at(max(due_ns, self.events.clock.time_ns), self._send_due, sender)
 
     def load(self, sender: Sender) -> SentLoad:
-        """Return what was sent so far of a flow that `run` was given; the uplink's full queue refuses the rest."""
+        """Return the load sent so far by a flow passed to `run`; a full uplink refuses the rest."""
         refused = self._refused[sender.flow.flow_id]
         return SentLoad(planned=sender.sent_frames, sent=sender.sent_frames - refused, refused=refused)
 
     def receive(self, frame: bytes) -> None:
-        """Take a frame from the cable."""
+        """Receive a frame from the cable."""
         self.counters.rx_frames += 1
         self.counters.rx_bytes += len(frame)
         now_ns = self.events.clock.time_ns

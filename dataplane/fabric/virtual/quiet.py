@@ -1,9 +1,9 @@
-"""Hellos that change nothing, passed over in virtual time: what they would have done is made up for when it matters.
+"""Elision of hellos that change nothing in virtual time; their effects are applied when they matter.
 
-Once both ends of a cable are UP and the cable carries, every hello says what the last one said: until the cable, a
-port or the settings change, or a caller asks, nothing depends on when they come. Their times, and with them counts and
-silences, are then drawn as they would have been, so that everything happens at the nanosecond at which it would have
-happened with each hello as an event.
+Once both ends of a cable are UP and the cable carries, every hello repeats the last one: until the cable, a port or the
+settings change, or a caller asks, nothing depends on when they arrive. Their times, and with them counts and silences,
+are then drawn as they would have been, so that everything happens at the same nanosecond as with each hello as an
+event.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dataplane.switch.switch import Switch
 
 @dataclass(frozen=True, slots=True)
 class HelloEnd:
-    """One end of a cable between switches: the switch, its port, the direction that it sends to."""
+    """One end of a cable between switches: the switch, its port, and the direction it sends in."""
 
     switch: Switch
     port: int
     cable: Cable
     wake: Callable[[], None]
-    """Lets the fabric ask the switch again when something is due."""
+    """Makes the fabric ask the switch again when something is due."""
 
     @property
     def hello(self) -> PortHello | None:
-        """The port's hellos, None while there are none."""
+        """The port's hellos, None while it sends none."""
         return self.switch.hellos.ports.get(self.port)
 
 
@@ -40,7 +40,7 @@ class QuietCable:
         self._at_rest = False
 
     def rest(self, now_ns: int) -> None:
-        """Pass over hellos from now on, if none changes anything."""
+        """Skip hellos from now on, if none changes anything."""
         one, other = self._ends
         if self._at_rest or not (_hears(one, other, now_ns) and _hears(other, one, now_ns)):
             return
@@ -50,7 +50,7 @@ class QuietCable:
             end.switch.hellos.schedule()
 
     def stir(self, now_ns: int) -> None:
-        """Make up for what was passed over; from now on each hello happens."""
+        """Apply the skipped hellos; from now on each hello is an event."""
         if not self._at_rest:
             return
         self._at_rest = False
@@ -63,7 +63,7 @@ class QuietCable:
             end.wake()
 
     def _make_up(self, sender: HelloEnd, receiver: HelloEnd, now_ns: int) -> None:
-        """Say what would have been said up to now: most has arrived, the last ones are on the cable."""
+        """Apply the hellos that would have been sent up to now: most have arrived, the last ones are on the cable."""
         said, heard = sender.hello, receiver.hello
         for sent_ns in () if said is None else said.skip(now_ns):
             arrives_ns = sent_ns + sender.cable.link.delay_ns
@@ -80,7 +80,7 @@ class QuietCable:
 
 
 def _hears(receiver: HelloEnd, sender: HelloEnd, now_ns: int) -> bool:
-    """Return whether the receiver's end stays as it is for as long as the sender's does, and the cable."""
+    """Return whether the receiver's state stays the same for as long as the sender's and the cable's do."""
     own, their = receiver.hello, sender.hello
     if own is None or their is None or not sender.cable.up:
         return False

@@ -1,4 +1,4 @@
-"""What really happened at every hop: the yardstick for what telemetry reports."""
+"""Ground truth at every hop: the yardstick for what telemetry reports."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from dataplane.fabric.hosts import find_probe
 
 MAX_HOPS = 1 << 20
-"""How many hops are kept; later ones are counted in `unrecorded`."""
+"""Maximum number of hops kept; later ones are counted in `unrecorded`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A packet crossing a switch: last bit in, first bit out, last bit out; ns, by the fabric's clock."""
+    """A packet crossing a switch: last bit in, first bit out, last bit out; ns, on the fabric's clock."""
 
     switch: str
     flow_id: int
@@ -26,7 +26,7 @@ class Hop:
 
     @property
     def residence_ns(self) -> int:
-        """The time before its transmission began: what INT calls hop latency."""
+        """Time before its transmission began: hop latency in INT terms."""
         return self.started_ns - self.arrived_ns
 
 
@@ -39,7 +39,7 @@ class HopRecorder:
     _inside: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
 
     def arrived(self, switch: str, port: int, frame: bytes, now_ns: int) -> None:
-        """Note a frame whose last bit arrives now."""
+        """Record a frame whose last bit arrives now."""
         probe = find_probe(frame)
         if probe is None:
             return
@@ -49,7 +49,7 @@ class HopRecorder:
         self._inside[switch, probe.flow_id, probe.sequence] = port, now_ns
 
     def departed(self, switch: str, port: int, frame: bytes, started_ns: int, departed_ns: int) -> None:
-        """Note a frame that began to leave at `started_ns`; a copy of one that has left already is not a hop."""
+        """Record a frame that began to leave at `started_ns`; a second copy of a frame is not a hop."""
         probe = find_probe(frame)
         entered = None if probe is None else self._inside.pop((switch, probe.flow_id, probe.sequence), None)
         if probe is None or entered is None:
@@ -62,5 +62,5 @@ class HopRecorder:
         self.hops.append(hop)
 
     def of_packet(self, flow_id: int, sequence: int) -> Iterator[Hop]:
-        """Yield the hops of one packet in the order of time."""
+        """Yield the hops of one packet in time order."""
         return (hop for hop in self.hops if (hop.flow_id, hop.sequence) == (flow_id, sequence))

@@ -1,1 +1,1 @@
-"""A kernel's Python into LLVM code: statements, expressions, operators, and what intrinsics become."""
+"""Translation of a kernel's Python into LLVM code: statements, expressions, operators and intrinsics."""

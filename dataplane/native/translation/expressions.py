@@ -32,7 +32,7 @@ class Expressions(Frame):
     """Translates expressions, in the order in which Python evaluates them."""
 
     def evaluate(self, node: ast.expr, expected: Shape | None = None) -> Operand:
-        """Return what an expression comes to; `expected` is what a choice between literals becomes."""
+        """Translate an expression; `expected` is the shape for a choice between literals."""
         if isinstance(node, ast.IfExp):
             return self._choice(node, expected)
         handler = self._expressions.get(type(node))
@@ -41,18 +41,18 @@ class Expressions(Frame):
         return handler(self, node)
 
     def value(self, node: ast.expr, shape: Shape) -> Value:
-        """Return an expression as a value of a shape."""
+        """Translate an expression to a value of a shape."""
         return self.fit(node, self.evaluate(node, shape), shape)
 
     def pointer(self, node: ast.expr) -> Value:
-        """Return an expression that has to be a struct or an array."""
+        """Translate an expression that must be a struct or an array."""
         operand = self.evaluate(node)
         if isinstance(operand, Value) and isinstance(operand.shape, StructShape | ArrayShape):
             return operand
         raise self.error(node, f"`{ast.unparse(node)}` is neither a struct nor an array")
 
     def index(self, node: ast.expr) -> Any:  # noqa: ANN401 - llvmlite is untyped
-        """Return an index or a count of bytes as 64 bits, widened by the sign that it has."""
+        """Translate an index or a count of bytes to 64 bits, extended by its own sign."""
         operand = self.evaluate(node)
         if isinstance(operand, Literal):
             return WORD(operand.number)
@@ -64,7 +64,7 @@ class Expressions(Frame):
     # Places: fields, elements, locals.
 
     def place(self, node: ast.expr) -> LValue:
-        """Return the memory that a field, an element or a local names, to be stored to or changed as one step."""
+        """Return the memory of a field, an element or a local, for stores and atomic changes."""
         if isinstance(node, ast.Name):
             place = self.locals.get(node.id)
             if isinstance(place, LValue):
@@ -208,7 +208,7 @@ class Expressions(Frame):
     # Truth: and, or, not and chains are jumps.
 
     def branch(self, node: ast.expr, yes: Any, no: Any) -> None:  # noqa: ANN401 - llvmlite is untyped
-        """Go to one block or the other by the truth of an expression."""
+        """Branch to one block or the other by the truth of an expression."""
         if isinstance(node, ast.BoolOp):
             for part in node.values[:-1]:
                 more = self.block("and" if isinstance(node.op, ast.And) else "or")
@@ -321,7 +321,7 @@ class Expressions(Frame):
         return lowering.emit(self, node)
 
     def arguments(self, node: ast.Call, callee: Function[..., object], given: Sequence[ast.expr]) -> list[Any]:
-        """Return the arguments of a call as values of the shapes that the function takes."""
+        """Return the arguments of a call as values of the function's parameter shapes."""
         shapes = callee.signature.shapes
         if len(given) != len(shapes):
             raise self.error(node, f"{callee.name} takes {len(shapes)} arguments, not {len(given)}")
@@ -329,7 +329,7 @@ class Expressions(Frame):
 
     @staticmethod
     def result_of(callee: Function[..., object], called: Any) -> Value | None:  # noqa: ANN401 - llvmlite is untyped
-        """Return what a call gives, if the function gives anything."""
+        """Return the result of a call, if the function has one."""
         shape = callee.signature.result
         return None if shape is None else Value(shape, called)
 

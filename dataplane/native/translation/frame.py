@@ -1,4 +1,4 @@
-"""The state of one kernel's translation: its blocks, locals and scope, and the rules that values obey."""
+"""The state of one kernel's translation: its blocks, locals and scope, and the rules for values."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Where `continue` and `break` go."""
+    """Targets of `continue` and `break`."""
 
     again: Any
     after: Any
 
 
 class Frame:
-    """One kernel on its way to LLVM: statements and expressions extend it."""
+    """One kernel's translation to LLVM: statements and expressions extend it."""
 
     def __init__(self, module: Module, kernel: Kernel[..., object], function: Any) -> None:  # noqa: ANN401
         self.module, self.kernel, self.function = module, kernel, function
@@ -61,25 +61,25 @@ class Frame:
         """Return an error that names the node's line."""
         return self.kernel.error(problem, getattr(node, "lineno", self.kernel.line))
 
-    # Blocks. A block that nothing branches to ends at once, and what stands in it is not translated.
+    # Blocks. A block that nothing branches to ends at once, and its content is not translated.
 
     @property
     def dead(self) -> bool:
-        """Return whether the code here can never run."""
+        """Return whether the code here is unreachable."""
         return bool(self.builder.block.is_terminated)
 
     def block(self, name: str) -> Any:  # noqa: ANN401 - llvmlite is untyped
-        """Return a new block that nothing leads to yet."""
+        """Return a new block without predecessors."""
         return self.function.append_basic_block(name)
 
     def go(self, target: Any) -> None:  # noqa: ANN401 - llvmlite is untyped
-        """End the current block, unless it ended already, with a jump."""
+        """End the current block, unless it has already ended, with a jump."""
         if not self.dead:
             self.builder.branch(target)
             self.reached.add(target)
 
     def fork(self, truth: Any, yes: Any, no: Any) -> None:  # noqa: ANN401 - llvmlite is untyped
-        """End the current block with a choice; a known truth is a jump."""
+        """End the current block with a conditional branch; a known condition gives a jump."""
         if isinstance(truth, ir.Constant):
             self.go(yes if truth.constant else no)
             return
@@ -87,7 +87,7 @@ class Frame:
         self.reached |= {yes, no}
 
     def start(self, block: Any) -> None:  # noqa: ANN401 - llvmlite is untyped
-        """Continue at the beginning of a block, all jumps to which were made already."""
+        """Continue at the beginning of a block once all jumps to it exist."""
         self.builder.position_at_end(block)
         if block not in self.reached:
             self.builder.unreachable()
@@ -95,14 +95,14 @@ class Frame:
     # Names.
 
     def lookup(self, node: ast.Name) -> Operand:
-        """Return what a name that is not a local stands for."""
+        """Return the operand for a name that is not a local."""
         if node.id in self.assigned:
             raise self.error(node, f"{node.id} is used before it is assigned")
         in_module = node.id not in self.closure
         return self.known(node, self.thing(node), node.id if in_module else None)
 
     def thing(self, node: ast.expr) -> object:
-        """Return the Python object that a name or a dotted name stands for."""
+        """Return the Python object for a name or a dotted name."""
         if isinstance(node, ast.Name) and node.id not in self.locals:
             for names in (self.closure, self.scope, vars(builtins)):
                 if node.id in names:
@@ -113,7 +113,7 @@ class Frame:
         raise self.error(node, f"`{ast.unparse(node)}` is not known before the kernel runs")
 
     def known(self, node: ast.AST, thing: object, variable: str | None = None) -> Operand:
-        """Return a Python object as an operand; `variable` is the module's name of it, which may be annotated."""
+        """Return a Python object as an operand; `variable` is the module's name for it, which may be annotated."""
         if isinstance(thing, bool):
             return constant(BOOL, int(thing))
         if isinstance(thing, int):
@@ -136,7 +136,7 @@ class Frame:
         return element_of_tuple(resolve(text, self.scope, place), place) or U64
 
     def shape(self, node: ast.expr) -> Shape:
-        """Return what an annotation or a type argument in the source means."""
+        """Return the shape of an annotation or a type argument in the source."""
         text = ast.unparse(node)
         try:
             return shape_of(resolve(text, {**self.scope, **self.closure}, "here"), "here")
@@ -148,7 +148,7 @@ class Frame:
     # Values.
 
     def fit(self, node: ast.AST, operand: Operand, shape: Shape) -> Value:
-        """Return the operand as a value of a shape; a literal adapts, anything else has to be of it already."""
+        """Return the operand as a value of a shape; a literal adapts, anything else must already have it."""
         if isinstance(operand, Literal):
             return self._adapt(node, operand.number, shape)
         if isinstance(operand, Static):
@@ -176,7 +176,7 @@ class Frame:
         raise self.error(node, f"this is {what}, where a number is needed")
 
     def declare(self, node: ast.AST, name: str, shape: Shape) -> LValue:
-        """Return the memory of a local, made at its first assignment; until it is assigned it is 0."""
+        """Return the memory of a local, made at its first assignment; it is 0 until assigned."""
         known = self.locals.get(name)
         if known is None:
             place = LValue(shape, self.reserve(BYTE if shape == BOOL else value_type(shape)))
@@ -204,7 +204,7 @@ class Frame:
 
 
 def _stands_for(shape: Shape, wanted: Shape) -> bool:
-    """Return whether a pointer to a struct may stand where one to a struct that it inherits from is wanted."""
+    """Return whether a pointer to a struct is acceptable where one to its base is wanted."""
     return (
         isinstance(shape, StructShape) and isinstance(wanted, StructShape) and issubclass(shape.struct, wanted.struct)
     )

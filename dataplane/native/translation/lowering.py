@@ -1,4 +1,4 @@
-"""What the operations of dataplane/native/intrinsics.py become."""
+"""Lowering of the operations of dataplane/native/intrinsics.py to LLVM."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Emit = Callable[["Expressions", ast.Call], Operand | None]
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """How an operation is emitted, and how many arguments it takes; None: it sees to that itself."""
+    """Emitter of an operation, and its number of arguments; None: the emitter checks that itself."""
 
     arguments: int | None
     emit: Emit
@@ -161,7 +161,7 @@ def _invoke(frame: Expressions, node: ast.Call) -> Operand | None:
     number = frame.value(node.args[1], U64).ir
     values = frame.arguments(node, kind, node.args[2:])
     declared = ir.FunctionType(value_type(kind.signature.result), [value.type for value in values])
-    # What a declaration says of a function called by name, each call says here: narrow numbers are passed as C does.
+    # A declaration carries this for functions called by name, here each call must: narrow numbers are passed as in C.
     narrow = {
         place: ("signext" if shape.signed else "zeroext",)
         for place, shape in enumerate(kind.signature.shapes)
@@ -282,7 +282,7 @@ def _prefetch(frame: Expressions, node: ast.Call) -> None:
 
 
 def _place_of_bytes(frame: Expressions, node: ast.Call, first: int = 0) -> Any:  # noqa: ANN401 - llvmlite is untyped
-    """Return the place that two arguments give, from the `first` on: an array of bytes and an offset."""
+    """Return the address given by two arguments, from `first` on: an array of bytes and an offset."""
     data = _bytes(frame, node.args[first])
     return frame.builder.gep(data, [frame.index(node.args[first + 1])], inbounds=True, source_etype=BYTE)
 

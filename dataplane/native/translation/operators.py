@@ -57,7 +57,7 @@ def compare(builder: Any, op: ast.cmpop, shape: Scalar, left: Any, right: Any) -
 
 
 def calculate(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: Any) -> Value:  # noqa: ANN401
-    """Return `left op right`, two numbers of one shape, wrapped to it."""
+    """Return `left op right` of two numbers of one shape, wrapped to it."""
     kind = type(op)
     if kind in _PLAIN:
         return Value(shape, getattr(builder, _PLAIN[kind])(left, right))
@@ -67,7 +67,7 @@ def calculate(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: A
 
 
 def _shift(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: Any) -> Any:  # noqa: ANN401
-    """Shift as Python does: by the width or more leaves nothing but the sign."""
+    """Shift as Python does: by the width or more leaves only the sign."""
     last = constant(shape, shape.bits - 1).ir
     arithmetic = shape.signed and isinstance(op, ast.RShift)
     emit = builder.shl if isinstance(op, ast.LShift) else builder.ashr if arithmetic else builder.lshr
@@ -80,9 +80,9 @@ def _shift(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: Any)
 
 
 def _divide(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: Any) -> Any:  # noqa: ANN401
-    """Divide; by zero the quotient is zero and the rest is the dividend (as in BPF, RFC 9669), where the machine traps.
+    """Divide; by zero the quotient is zero and the remainder is the dividend (as in BPF, RFC 9669), without a trap.
 
-    Python raises an exception then, which machine code cannot: who divides by what a packet says looks first.
+    Python raises an exception then, which machine code cannot: check a divisor that comes from a packet.
     """
     remainder = isinstance(op, ast.Mod)
     divide = _divide_signed if shape.signed else _divide_unsigned
@@ -99,7 +99,7 @@ def _divide_unsigned(builder: Any, remainder: bool, left: Any, right: Any) -> An
 
 
 def _divide_signed(builder: Any, remainder: bool, left: Any, right: Any) -> Any:  # noqa: ANN401
-    """Divide towards minus infinity as Python does; by -1 it is negation, which wraps where the machine would trap."""
+    """Divide towards minus infinity as Python does; by -1 it is negation, which wraps instead of trapping."""
     kind = left.type
     zero, minus_one = kind(0), kind(-1)
     negates = builder.icmp_signed("==", right, minus_one)
@@ -115,7 +115,7 @@ def _divide_signed(builder: Any, remainder: bool, left: Any, right: Any) -> Any:
 
 
 def cast(builder: Any, value: Value, shape: Scalar) -> Value:  # noqa: ANN401 - llvmlite is untyped
-    """Return a number in another width or sign: cut, or widened by the sign that it has."""
+    """Convert a number to another width or sign: truncated, or widened by its own sign."""
     source = value.shape
     if not isinstance(source, Scalar):
         raise TypeError("only numbers are cast")

@@ -38,7 +38,7 @@ class Statements(Expressions):
         self.entry.branch(body)
 
     def run(self, statements: Sequence[ast.stmt]) -> None:
-        """Translate statements until one never ends."""
+        """Translate statements until one never completes."""
         for statement in statements:
             if self.dead:
                 return
@@ -75,7 +75,7 @@ class Statements(Expressions):
             operand = self.evaluate(node.value, known.shape if known else None)
             self._set_local(node, target.id, operand)
             return
-        if isinstance(node.value, ast.IfExp):  # a choice between literals has to know what it is stored to
+        if isinstance(node.value, ast.IfExp):  # a choice between literals needs its target's type
             place = self.place(target)
             operand = self.evaluate(node.value, place.shape)
         else:
@@ -159,7 +159,7 @@ class Statements(Expressions):
         self.go(self.loops[-1].again)
 
     def _for(self, node: ast.For) -> None:
-        """Count as Python does: bounds are taken once, and changes of the variable do not change the count."""
+        """Count as Python does: bounds are evaluated once, and changes of the variable do not affect the count."""
         if node.orelse:
             raise self.error(node.orelse[0], "a loop has no else")
         if not isinstance(node.target, ast.Name):
@@ -181,7 +181,7 @@ class Statements(Expressions):
         self.start(after)
 
     def _next(self, count: LValue, stop: Value, step: int, body: Any, after: Any) -> None:  # noqa: ANN401
-        """Go round again while a step is left; neither the sum nor the difference can overflow here."""
+        """Loop again while a step remains; neither the sum nor the difference can overflow here."""
         if self.dead or not isinstance(count.shape, Scalar):
             return
         now = load(self.builder, count).ir

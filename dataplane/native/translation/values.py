@@ -1,4 +1,4 @@
-"""What an expression of a kernel comes to while it is translated, and the LLVM types of shapes."""
+"""Results of a kernel's expressions during translation, and the LLVM types of shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORD = ir.IntType(64)
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A number or pointer that the running code has."""
+    """A number or pointer known only at run time."""
 
     shape: Shape
     ir: Any
@@ -28,14 +28,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A number known now, whose type is whatever the place it is used in asks for."""
+    """A number known at translation, whose type adapts to its context."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """A Python object known now: a module, a type, a kernel, an intrinsic."""
+    """A Python object known at translation: a module, a type, a kernel, an intrinsic."""
 
     thing: object
 
@@ -52,17 +52,17 @@ Operand = Value | Literal | Static
 
 
 class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
-    """llvmlite's builder, with the one instruction that it refuses to plain pointers."""
+    """llvmlite's builder, with the one instruction that it refuses for plain pointers."""
 
     def store_atomic(self, value: Any, ptr: Any, ordering: str, align: int) -> Any:  # noqa: ANN401
-        """Store in one access, of so many bytes' alignment."""
+        """Store in one access, aligned to `align` bytes."""
         stored = instructions.StoreAtomicInstr(self.block, value, ptr, ordering, align)
         self._insert(stored)
         return stored
 
 
 def value_type(shape: Shape | None) -> Any:  # noqa: ANN401 - llvmlite's types are untyped
-    """Return the LLVM type of a value of this shape; None is no value."""
+    """Return the LLVM type of a value of this shape; None for no value."""
     if shape is None:
         return ir.VoidType()
     return ir.IntType(shape.bits) if isinstance(shape, Scalar) else POINTER
@@ -74,7 +74,7 @@ def constant(shape: Scalar, number: int) -> Value:
 
 
 def load(builder: Any, place: LValue, align: int | None = None) -> Value:  # noqa: ANN401 - llvmlite is untyped
-    """Return what is in a place; what stands in place comes as a pointer to it."""
+    """Load from a place; an in-place value is returned as a pointer to it."""
     if isinstance(place.shape, InlineShape):
         return Value(ArrayShape(place.shape.element), place.pointer)
     if isinstance(place.shape, NestedShape):
@@ -86,13 +86,13 @@ def load(builder: Any, place: LValue, align: int | None = None) -> Value:  # noq
 
 
 def store(builder: Any, value: Value, place: LValue) -> None:  # noqa: ANN401 - llvmlite is untyped
-    """Put a value of the place's shape into it."""
+    """Store a value of the place's shape."""
     number = builder.zext(value.ir, BYTE) if value.shape == BOOL else value.ir
     builder.store(number, place.pointer)
 
 
 def untyped_alloca(builder: Any, allocated: Any) -> Any:  # noqa: ANN401 - llvmlite is untyped
-    """Return a pointer of plain type to memory in the frame; llvmlite's own would carry the type and refuse casts."""
+    """Return an untyped pointer to memory in the frame; llvmlite's own would carry the type and refuse casts."""
     memory = builder.alloca(allocated)
     memory.type = POINTER
     return memory

@@ -1,7 +1,7 @@
-"""Core control: memory for buffers of any size, in a reserve for each user, and the software queues beside them.
+"""Core control: memory for buffers of any size, in a reserve for each user, and their software queues.
 
-Each software queue has its own memory, mapped when its consumer or producer comes, so that users never contend and
-none can take what another one needs.
+Each software queue has its own memory, mapped when its consumer or producer joins, so that users never contend and none
+can take what another needs.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def _lay_out() -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True)
 class MappedReceiveQueue:
-    """A software queue to a consumer, and its memory, mapped as long as `view`, or a part of it, is in use."""
+    """A software queue to a consumer, and its memory, which stays mapped while `view`, or a part of it, is in use."""
 
     native: ReceiveQueue
     view: memoryview
     start: int  # address of the view's first byte
     thread: int  # number of the driver thread
     address: int  # of the software queue
-    state: GroupState  # its buckets count packets that come back
+    state: GroupState  # counts returned packets in its buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class BufferReading:
 
 
 def default_sizes(buffers: int, longest_frame: int) -> dict[int, int]:
-    """Return how many buffers of which size in bytes are made of a number of them.
+    """Return how many buffers of each size, in bytes, to make from a total number of buffers.
 
-    Half are small. Of the others, an eighth hold the device's longest frame where that takes more than a large one.
+    Half are small. Of the rest, an eighth hold the device's longest frame if it exceeds a large buffer.
     """
     if longest_frame <= SMALL_BYTES:
         return {longest_frame: buffers}
@@ -84,7 +84,7 @@ def default_sizes(buffers: int, longest_frame: int) -> dict[int, int]:
 
 
 class BufferPools:
-    """Makes software queues; `memory_bytes` bounds what all take together, None: an eighth of the machine's memory."""
+    """Makes software queues; `memory_bytes` bounds their total memory, None: an eighth of the machine's memory."""
 
     def __init__(self, name: str, memory_bytes: int | None = None) -> None:
         self._name = name
@@ -95,7 +95,7 @@ class BufferPools:
 
     @property
     def memory_bytes(self) -> int:
-        """Return how much memory the software queues take at present."""
+        """Return how much memory the software queues currently take."""
         return sum(list(self._sizes.values()))
 
     def make_receive_queue(
@@ -166,10 +166,10 @@ class BufferPools:
 
 
 class QueueMemory:
-    """A mapping that is dealt out from its beginning; raises OSError.
+    """A mapping that is handed out from its beginning; raises OSError.
 
-    Python itself unmaps it, once nothing refers to it. A finalizer of ours would do so too early: those of packets that
-    are garbage together with it may run later, and give buffers back.
+    Python unmaps it once nothing refers to it. A finalizer of ours would do so too early: finalizers of packets
+    collected in the same garbage cycle may run later and still give buffers back.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -178,13 +178,13 @@ class QueueMemory:
         self._nbytes = nbytes
 
     def take(self, nbytes: int) -> int:
-        """Return the address of so many bytes, at the beginning of a line of the cache."""
+        """Return the address of that many bytes, aligned to a cache line."""
         start = self._next
         self._next += _round_up(nbytes)
         return start
 
     def furnish(self, queue: int, memory: Memory, sizes: Mapping[int, int]) -> None:
-        """Make the buffers of a software queue (its address), sizes ascending, all of them free."""
+        """Create the buffers of the software queue at an address, sizes ascending, all free."""
         memory.classes = len(sizes)
         memory.start, memory.nbytes = self.start, self._nbytes
         for number, (size, count) in enumerate(sorted(sizes.items())):
@@ -196,7 +196,7 @@ class QueueMemory:
             _lay_out()(reserve, self.take(count * stride), stride, HEAD_BYTES, queue, number)
 
     def view(self) -> memoryview:
-        """Return all of the memory; what is cut out of it keeps it mapped, too."""
+        """Return all of the memory; slices of it keep it mapped, too."""
         return memoryview(self.area)
 
 
@@ -207,17 +207,17 @@ def set_ring(ring: Ring, address: int, slots: int) -> None:
 
 
 def ring_slots(count: int) -> int:
-    """Return the power of two that holds so many."""
+    """Return the smallest power of two that holds that many."""
     return 1 << max(count - 1, 1).bit_length()
 
 
 def stride_bytes(size: int) -> int:
-    """Return how far apart buffers of a size lie."""
+    """Return the distance between buffers of a size, in bytes."""
     return HEAD_BYTES + _round_up(size)
 
 
 def class_bytes(size: int, count: int) -> int:
-    """Return the memory that buffers of one size take, with the slots to keep them in."""
+    """Return the memory that buffers of one size take, including the slots that store them."""
     return count * stride_bytes(size) + _round_up(ring_slots(count) * 8) + _round_up(count * 8)
 
 

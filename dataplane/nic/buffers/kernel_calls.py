@@ -1,4 +1,4 @@
-"""The kernels over software queues as Python calls them; those called for each packet take addresses only."""
+"""Python bindings of the software queue kernels; those called for each packet take addresses only."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _bind_plainly(
     result: Any,  # noqa: ANN401 - a ctypes type
     *arguments: Any,  # noqa: ANN401
 ) -> Callable[..., Any]:
-    """Do as `Library.bind` does, without its conversions, which take longer than the call."""
+    """Bind like `Library.bind`, without its conversions, which take longer than the call."""
     function = ctypes.CFUNCTYPE(result, *arguments)(library.call_address(kernel))
     cast("Any", function).library = library
     return function

@@ -1,4 +1,4 @@
-"""Packets as Python consumers have them: buffers that are lent, read in place, and given back."""
+"""Packets as Python consumers see them: buffers that are lent, read in place, and given back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEAD = struct.Struct("=QQIIIIQIIQQQIIIIQ")
 
 
 class Home(Protocol):
-    """Who takes buffers back."""
+    """Owner that takes buffers back."""
 
     def take_back(self, queue: MappedReceiveQueue, address: int) -> bool:
         """Return whether the packet was lent."""
@@ -23,10 +23,11 @@ class Home(Protocol):
 
 
 class Packet:
-    """A packet in buffers of its consumer's reserve, the consumer's until `release`, which garbage collection does too.
+    """A packet in its consumer's buffers, valid until `release`, which garbage collection also calls.
 
-    `data` and `segments` are the buffers themselves, and may be changed. After the release they are other packets'.
-    `time_ns` is the kernel's time of arrival (CLOCK_REALTIME), `hardware_time_ns` the device's; None: not known.
+    `data` and `segments` are the buffers themselves, and may be changed. After the release they belong to other
+    packets. `time_ns` is the kernel's time of arrival (CLOCK_REALTIME), `hardware_time_ns` the device's; None: not
+    known.
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class Packet:
 
     @property
     def is_released(self) -> bool:
-        """Whether the packet has been given back."""
+        """True once the packet has been given back."""
         return self._address == 0
 
     def __len__(self) -> int:
@@ -90,7 +91,7 @@ class Packet:
         return b"".join(self.segments)
 
     def release(self) -> bool:
-        """Give the buffers back; False, and counted as refused, if that was done before."""
+        """Give the buffers back; return False, counted as refused, if they were given back before."""
         address, self._address = self._address, 0
         return self._home.take_back(self._owner, address)
 

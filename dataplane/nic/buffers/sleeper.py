@@ -1,4 +1,4 @@
-"""Python threads that sleep until a driver thread has something for them, with a deadline."""
+"""Python threads that sleep, with a deadline, until a driver thread has something for them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NS_PER_S = 1_000_000_000
 
 
 class Sleeper:
-    """The owner of a bell. One thread sleeps on it, others that wait look whenever that one wakes; any may wake it.
+    """The owner of a bell. One thread sleeps on it; other waiters check when that one wakes; any may wake it.
 
-    A signal handler may close it in the midst of a wait of the same thread.
+    A signal handler may close it in the middle of a wait by the same thread.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -27,7 +27,7 @@ class Sleeper:
         self.bell = Bell(fd=os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Return whether the condition, which is looked at whenever the bell rings, came true in time."""
+        """Return whether the condition, checked whenever the bell rings, came true in time."""
         deadline_ns = self._clock.now_ns() + round(timeout_s * _NS_PER_S)
         while not condition():
             left_ns = deadline_ns - self._clock.now_ns()
@@ -37,7 +37,7 @@ class Sleeper:
         return True
 
     def _sleep(self, condition: Callable[[], bool], timeout_ns: int) -> None:
-        """Sleep on the bell, or, while another thread does, until that one has woken."""
+        """Sleep on the bell or, if another thread already does, until that thread has woken."""
         own = threading.get_ident()
         try:
             with self._changed:
@@ -47,7 +47,7 @@ class Sleeper:
                     return
                 self._sleeping = own
             queue_kernels().arm_bell(self.bell)
-            # What came true for others before, while the bell was not armed, rang nothing.
+            # A condition that came true for others earlier, while the bell was not armed, rang nothing.
             self._tell_others()
             if not condition():
                 queue_kernels().sleep_on(self.bell, timeout_ns)
@@ -62,7 +62,7 @@ class Sleeper:
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Let the sleeping thread look at its condition."""
+        """Make the sleeping thread check its condition."""
         with self._changed:
             if self.bell.fd >= 0:
                 os.eventfd_write(self.bell.fd, 1)
@@ -72,7 +72,7 @@ class Sleeper:
         return int(self.bell.fd)
 
     def close(self) -> None:
-        """Close the eventfd, which no thread may ring any more; the condition of a sleeper must have come true."""
+        """Close the eventfd, which no thread may ring any more; a sleeper's condition must already be true."""
         self.wake()
         with self._changed:
             while self._sleeping not in {None, threading.get_ident()}:

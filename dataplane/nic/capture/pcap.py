@@ -1,8 +1,8 @@
-"""Capture files: classic pcap written, pcap and pcapng read, one frame at a time (draft-ietf-opsawg-pcap, -pcapng).
+"""Capture files: writes classic pcap, reads pcap and pcapng, one frame at a time (draft-ietf-opsawg-pcap, -pcapng).
 
 Classic pcap: a header of 24 bytes (magic number, version 2.4, two unused words, longest frame, link type), then for
-each frame 16 bytes (seconds, fraction, bytes kept, bytes that there were) and the bytes kept. The magic number gives
-byte order and whether the fraction is of a microsecond or of a nanosecond.
+each frame 16 bytes (seconds, fraction, captured bytes, original bytes) and the captured bytes. The magic number gives
+the byte order and whether the fraction is in microseconds or nanoseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LINK_MASK = 0x0FFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """One captured frame: its bytes, nanoseconds since 1970, and how long it was on the wire, in bytes."""
+    """One captured frame: its bytes, nanoseconds since 1970, and its length on the wire in bytes."""
 
     frame: bytes
     time_ns: int
@@ -37,15 +37,15 @@ class Capture:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the file has all of the frame."""
+        """Return whether the file contains the whole frame."""
         return len(self.frame) >= self.length
 
 
 class PcapReader:
     """Iterates over the Ethernet frames of a capture file, reading as it goes.
 
-    Raises PortError, naming the file and what is wrong at which byte: when it opens if the file is no capture of
-    Ethernet, later where the file is damaged or ends inside a frame.
+    Raises PortError naming the file, the problem and its byte: on opening if the file is no Ethernet capture, later
+    where the file is damaged or ends inside a frame.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -119,7 +119,7 @@ class PcapReader:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a capture for reading; of a pipe, which cannot be read twice, all is held, up to a limit."""
+    """Open a capture for reading; a pipe, which cannot be read twice, is read into memory, up to a limit."""
     file = open_given(path)
     if file.seekable():
         return file
@@ -147,7 +147,7 @@ class PcapWriter:
             raise PortError(f"{self.path}: {error.strerror}") from error
 
     def write(self, frame: bytes, time_ns: int) -> None:
-        """Append a frame that was seen at `time_ns`, nanoseconds since 1970, before 2106."""
+        """Append a frame seen at `time_ns`, in nanoseconds since 1970, before 2106."""
         seconds, rest_ns = divmod(time_ns, 1_000_000_000)
         if not 0 <= seconds < 1 << 32 or len(frame) > LONGEST_FRAME_BYTES:
             raise PortError(f"{self.path}: a frame of {len(frame)} bytes at {time_ns} ns cannot be written")
@@ -158,14 +158,14 @@ class PcapWriter:
             raise PortError(f"{self.path}: {error.strerror}") from error
 
     def flush(self) -> None:
-        """Flush what was written to the file."""
+        """Flush written frames to the file."""
         try:
             self._file.flush()
         except OSError as error:
             raise PortError(f"{self.path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Write what is left and close the file; a second call does nothing."""
+        """Write buffered frames and close the file; a second call does nothing."""
         try:
             self._file.close()
         except OSError as error:

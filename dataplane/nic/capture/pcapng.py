@@ -1,7 +1,7 @@
 """Reads pcapng files (draft-ietf-opsawg-pcapng): sections of blocks, each with its type and its length at both ends.
 
-Section header (its byte-order magic counts for all that follows), interface descriptions (link type, unit of time),
-enhanced and simple packets; other blocks are stepped over.
+Reads section headers (their byte-order magic applies to all that follows), interface descriptions (link type, unit of
+time), and enhanced and simple packets; skips other blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_BLOCK_BYTES = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class _Interface:
-    """What an interface description says: link type, longest capture, units a second, seconds to add."""
+    """An interface description: link type, longest capture, units per second, seconds to add."""
 
     link: int
     longest: int
@@ -41,7 +41,7 @@ class _Block:
 
 
 def read_pcapng(file: BinaryIO, name: str) -> Iterator[tuple[bytes, int, int]]:
-    """Yield (frame, nanoseconds since 1970, bytes on the wire); `file` stands behind the first block's type.
+    """Yield (frame, nanoseconds since 1970, bytes on the wire); `file` is positioned after the first block's type.
 
     Raises PortError, naming the file and the byte where it is damaged.
     """
@@ -76,7 +76,7 @@ def _read_kind(file: BinaryIO, order: str) -> int | None:
 
 
 def _read_order(file: BinaryIO) -> str:
-    """Return the byte order of a section, looking ahead of its length."""
+    """Return the byte order of a section by peeking past its length."""
     place = file.tell()
     data = file.read(8)[4:]
     file.seek(place)

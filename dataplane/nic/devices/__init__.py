@@ -1,1 +1,1 @@
-"""Network devices as Linux has them: what they are, their rings, offloads and steering."""
+"""Network devices as Linux presents them: their properties, rings, offloads and steering."""

@@ -1,4 +1,4 @@
-"""What must be known of a network device before it becomes a port (rtnetlink), and while it is one (netdevice(7))."""
+"""Properties of a network device before it becomes a port (rtnetlink), and while it is one (netdevice(7))."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dataplane.nic.run_off_loop import run_off_loop
 
 _SIOCGIFNAME, _IFF_RUNNING = 0x8910, 1 << 6
 _ETHERNET_TYPES = (1, 772)
-"""ARPHRD_ETHER, ARPHRD_LOOPBACK: what has Ethernet headers."""
+"""ARPHRD_ETHER, ARPHRD_LOOPBACK: device types with Ethernet headers."""
 _REQUEST_BYTES = 40
 _LONGEST_NAME = 127
 """Bytes of an alternative name, the longer kind."""
 _SIOCETHTOOL, _ETHTOOL_GSET, _ETHTOOL_COMMAND_BYTES = 0x8946, 1, 44
 _SPEED_LOW, _SPEED_HIGH = 12, 28
-"""Where struct ethtool_cmd has the two halves of the speed in Mbit/s."""
+"""Offsets of the two halves of the speed, in Mbit/s, in struct ethtool_cmd."""
 _SPEED_UNKNOWN = (0, 0xFFFF, 0xFFFF_FFFF)
 _VLAN_TAGS_BYTES = 8
 
@@ -38,18 +38,18 @@ class Device:
     index: int
     mtu: int
     kind: str = ""
-    """Of virtual ones: veth, bridge ..."""
+    """Kind of a virtual device: veth, bridge ..."""
 
     @property
     def slot_bytes(self) -> int:
-        """Return how many bytes its longest frame has, two VLAN tags included."""
+        """Return the length of its longest frame in bytes, two VLAN tags included."""
         return self.mtu + ETHERNET_BYTES + _VLAN_TAGS_BYTES
 
 
 class DeviceWatch:
-    """Reads how a device is now, in the network namespace that the watch was made in.
+    """Reads the current state of a device, in the network namespace in which the watch was made.
 
-    The device is known by its number, so that one of the same name that was made later is not taken for it.
+    The device is identified by its index, so that a later device of the same name is not mistaken for it.
     """
 
     def __init__(self, name: str, index: int) -> None:
@@ -60,22 +60,22 @@ class DeviceWatch:
             raise refusal(name, "cannot be watched", error) from error
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket that asks."""
+        """Return the descriptor of the query socket."""
         return self._control.fileno()
 
     @property
     def is_up(self) -> bool:
-        """Whether the device exists and is up."""
+        """True if the device exists and is up."""
         return bool(self._read_flags() & IFF_UP)
 
     @property
     def has_link(self) -> bool:
-        """Whether the device exists and is up, with a carrier from the other end of its cable."""
+        """True if the device exists and is up, with a carrier from the other end of its cable."""
         return bool(self._read_flags() & _IFF_RUNNING)
 
     @property
     def link_status(self) -> LinkStatus:
-        """How the device is now."""
+        """The current state of the device."""
         flags = self._read_flags()
         if flags & IFF_UP:
             return LinkStatus.UP if flags & _IFF_RUNNING else LinkStatus.NO_CARRIER
@@ -83,7 +83,7 @@ class DeviceWatch:
 
     @property
     def speed_bps(self) -> int | None:
-        """How fast the device says that it is (ethtool(8), "Speed"); None if it does not report it."""
+        """The speed that the device reports (ethtool(8), "Speed"); None if it reports none."""
         command = bytearray(struct.pack("=I", _ETHTOOL_GSET).ljust(_ETHTOOL_COMMAND_BYTES, b"\0"))
         answer = (ctypes.c_char * len(command)).from_buffer(command)
         request = struct.pack("=16sQ", self.name.encode(), ctypes.addressof(answer)).ljust(_REQUEST_BYTES, b"\0")
@@ -132,10 +132,10 @@ def find_device(interface: str) -> Device:
 
 @run_off_loop
 def find_link(interface: str) -> Any:  # noqa: ANN401 - pyroute2 is untyped
-    """Return what rtnetlink says of a device; raise PortError if there is none of that name."""
+    """Return what rtnetlink reports of a device; raise PortError if there is none of that name."""
     if len(interface.encode()) > _LONGEST_NAME:
         raise PortError(f"interface {interface[:_LONGEST_NAME]}...: no device has so long a name")
-    # Only Linux has netlink; ports that are not on devices do without.
+    # Only Linux has netlink; ports without a device do not need it.
     from pyroute2 import IPRoute  # noqa: PLC0415
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
 
@@ -157,7 +157,7 @@ def request_for(interface: str) -> bytes:
 
 
 def refusal(interface: str, what: str, error: OSError) -> PortError:
-    """Return the error of a device that would not do something, in one line."""
+    """Return a one-line error for a request that the device refused."""
     if error.errno in {errno.EPERM, errno.EACCES}:
         return PortError(f"interface {interface}: {what}: needs root (CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF)")
     if error.errno in {errno.ENODEV, errno.ENXIO}:

@@ -1,7 +1,7 @@
-"""Ethernet devices as they are and as they can be set: rtnetlink and ethtool netlink through pyroute2.
+"""State and settings of Ethernet devices: rtnetlink and ethtool netlink through pyroute2.
 
-Everything acts in the network namespace of the calling thread. What a device, its driver or the kernel does not support
-is a PortError that names the device and the setting.
+Everything acts in the network namespace of the calling thread. Whatever a device, its driver or the kernel does not
+support raises a PortError that names the device and the setting.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataplane.nic.run_off_loop import run_off_loop
 _RUN_NETNS = Path("/run/netns")
 SIOCETHTOOL, _GET_DRIVER = 0x8946, 3
 _DRIVER = struct.Struct("=I32s160s")
-"""struct ethtool_drvinfo: cmd, driver, what we do not look at. Netlink does not have the name."""
+"""struct ethtool_drvinfo: cmd, driver, fields we ignore. Netlink does not report the driver's name."""
 _SIOCSHWTSTAMP = 0x89B0
 _STAMP_REQUEST = struct.Struct("=iii")
 """struct hwtstamp_config: flags, kind of transmit stamps, filter of receive stamps."""
@@ -38,7 +38,7 @@ _RAW_HARDWARE = 1 << 6
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Queues of a device: receive, transmit, and those that are both; `most_` is what it may have."""
+    """Queues of a device: receive, transmit, and combined ones; the `most_` fields are its maximums."""
 
     rx: int
     tx: int
@@ -49,13 +49,13 @@ class Channels:
 
     @property
     def receive_queues(self) -> int:
-        """Return how many queues receive."""
+        """Return the number of queues that receive."""
         return max(self.rx + self.combined, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RingSizes:
-    """Frames that a device's own rings hold."""
+    """Sizes of a device's own rings, in frames."""
 
     rx: int
     tx: int
@@ -65,20 +65,20 @@ class RingSizes:
 
 @dataclass(frozen=True, slots=True)
 class Timestamping:
-    """Where a device's frames can be stamped; `clock` is the number of its own (/dev/ptp), None if it has none."""
+    """Points where a device's frames can be stamped; `clock` is the number of its own (/dev/ptp), None without one."""
 
     receive_software: bool
     transmit_software: bool
     receive_hardware: bool
     transmit_hardware: bool
     receives_all: bool
-    """Its own clock can stamp every frame that comes in, and not only those of PTP."""
+    """Its own clock can stamp every incoming frame, not only PTP frames."""
     clock: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class EthernetDevice:
-    """What was read of a device; None where its driver does not report it."""
+    """Properties read from a device; None where its driver does not report one."""
 
     name: str
     index: int
@@ -92,14 +92,14 @@ class EthernetDevice:
     features: Mapping[str, bool]
     timestamping: Timestamping
     indirection: tuple[int, ...] | None
-    """The queue that each value of a flow's hash goes to."""
+    """The queue for each value of a flow's hash."""
     xdp_program: int | None
     """The number of the XDP program on it."""
 
 
 @run_off_loop
 def read_device(interface: str) -> EthernetDevice:
-    """Return all that is known of a device; raise PortError if there is none of that name."""
+    """Return all known properties of a device; raise PortError if there is none of that name."""
     link = find_link(interface)
     xdp = link.get_attr("IFLA_XDP")
     with EthtoolSocket(interface) as ethtool:
@@ -134,14 +134,14 @@ def read_channels(interface: str) -> Channels | None:
 
 @run_off_loop
 def read_timestamping(interface: str) -> Timestamping:
-    """Return where a device's frames can be stamped."""
+    """Return the points at which a device's frames can be stamped."""
     with EthtoolSocket(interface) as ethtool:
         return _timestamping(*ethtool.read_timestamping())
 
 
 @run_off_loop
 def set_channels(interface: str, *, rx: int | None = None, tx: int | None = None, combined: int | None = None) -> None:
-    """Give a device so many queues; None leaves a kind as it is."""
+    """Set a device's numbers of queues; None leaves a kind as it is."""
     counts = {"rx_count": rx, "tx_count": tx, "combined_count": combined}
     with EthtoolSocket(interface) as ethtool:
         ethtool.set_channels(_given(interface, "channels", counts))
@@ -149,14 +149,14 @@ def set_channels(interface: str, *, rx: int | None = None, tx: int | None = None
 
 @run_off_loop
 def set_ring(interface: str, *, rx: int | None = None, tx: int | None = None) -> None:
-    """Make a device's own rings so many frames long."""
+    """Set the sizes of a device's own rings, in frames."""
     with EthtoolSocket(interface) as ethtool:
         ethtool.set_rings(_given(interface, "rings", {"rx": rx, "tx": tx}))
 
 
 @run_off_loop
 def set_features(interface: str, wanted: Mapping[str, bool]) -> None:
-    """Switch features (the names of `EthernetDevice.features`) on or off; raise PortError unless all of them are so."""
+    """Switch features (the names of `EthernetDevice.features`) on or off; raise PortError unless all took effect."""
     with EthtoolSocket(interface) as ethtool:
         unknown = sorted(wanted.keys() - ethtool.read_features().keys())
         if unknown:
@@ -169,7 +169,7 @@ def set_features(interface: str, wanted: Mapping[str, bool]) -> None:
 
 
 def set_mtu(interface: str, mtu: int) -> None:
-    """Set how many bytes behind the Ethernet header a frame may have."""
+    """Set the maximum number of bytes after a frame's Ethernet header."""
     _set_link(interface, f"an MTU of {mtu}", mtu=mtu)
 
 
@@ -181,7 +181,7 @@ def set_up(interface: str, *, is_up: bool) -> None:
 def move_to_namespace(interface: str, namespace: str) -> None:
     """Move a device, which goes down, into a namespace: a name as `ip netns` knows it, or a path.
 
-    Raises PortError naming the namespace that is not there, or what cannot be moved.
+    Raises PortError naming the namespace that does not exist, or the device that cannot be moved.
     """
     try:
         descriptor = os.open(_RUN_NETNS / namespace, os.O_RDONLY | os.O_CLOEXEC)
@@ -194,7 +194,7 @@ def move_to_namespace(interface: str, namespace: str) -> None:
 
 
 def stamp_all_frames(interface: str) -> None:
-    """Let the device's own clock stamp every frame that comes in; raise PortError where it cannot."""
+    """Have the device's own clock stamp every incoming frame; raise PortError if it cannot."""
     if not read_timestamping(interface).receives_all:
         raise PortError(f"interface {interface}: has no clock of its own to stamp frames with: ask for software stamps")
     argument = array.array("B", _STAMP_REQUEST.pack(0, _NO_TRANSMIT_STAMPS, _STAMP_ALL_FRAMES))
@@ -217,7 +217,7 @@ def _set_link(interface: str, setting: str, **values: object) -> None:
 
 
 def _given(interface: str, what: str, values: Mapping[str, int | None]) -> dict[str, int]:
-    """Return what is to be set."""
+    """Return the settings that are not None."""
     given = {name: value for name, value in values.items() if value is not None}
     if not given or any(value < 0 for value in given.values()):
         raise PortError(f"interface {interface}: {what}: give numbers of 0 or more, not {given or 'nothing'}")

@@ -1,6 +1,6 @@
 """Ethtool's generic netlink family (kernel Documentation/networking/ethtool-netlink), as far as ports need it.
 
-pyroute2 knows rings and strings; what it lacks is declared here, each message beside the kernel's numbers for it.
+pyroute2 supports rings and strings; the messages that it lacks are declared here, with the kernel's numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FEATURE_STRINGS = 4
 
 
 class CompactBitset(nla):  # type: ignore[misc] # pyroute2 is untyped
-    """ETHTOOL_A_BITSET_* as u32 words, the first bit lowest: what ETHTOOL_FLAG_COMPACT_BITSETS asks for."""
+    """ETHTOOL_A_BITSET_* as u32 words, lowest bit first, as ETHTOOL_FLAG_COMPACT_BITSETS requests."""
 
     nla_flags = NLA_F_NESTED
     nla_map = (
@@ -52,7 +52,7 @@ class CompactBitset(nla):  # type: ignore[misc] # pyroute2 is untyped
 
 
 class ChannelsMessage(genlmsg):  # type: ignore[misc]
-    """ETHTOOL_A_CHANNELS_*: how many queues a device may have and has."""
+    """ETHTOOL_A_CHANNELS_*: a device's maximum and current numbers of queues."""
 
     nla_map = (
         ("ETHTOOL_A_CHANNELS_UNSPEC", "none"),
@@ -70,7 +70,7 @@ class ChannelsMessage(genlmsg):  # type: ignore[misc]
 
 
 class FeaturesMessage(genlmsg):  # type: ignore[misc]
-    """ETHTOOL_A_FEATURES_*: what a device can do, is to do and does to frames; bits in the order of their names."""
+    """ETHTOOL_A_FEATURES_*: supported, wanted and active features of a device; bits in the order of their names."""
 
     nla_map = (
         ("ETHTOOL_A_FEATURES_UNSPEC", "none"),
@@ -100,7 +100,7 @@ class TimestampingMessage(genlmsg):  # type: ignore[misc]
 
 
 class SteeringMessage(genlmsg):  # type: ignore[misc]
-    """ETHTOOL_A_RSS_*: which queue each value of a flow's hash goes to."""
+    """ETHTOOL_A_RSS_*: the queue for each value of a flow's hash."""
 
     nla_map = (
         ("ETHTOOL_A_RSS_UNSPEC", "none"),
@@ -115,15 +115,15 @@ class SteeringMessage(genlmsg):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """ETHTOOL_MSG_*: its number, the message that goes and comes, what users call it."""
+    """ETHTOOL_MSG_*: its number, its request and reply message, and the name that users know."""
 
     number: int
-    message: Any  # a class of pyroute2's, which is untyped
+    message: Any  # a pyroute2 class, which is untyped
     what: str
 
     @property
     def prefix(self) -> str:
-        """Return what the names of the message's attributes begin with."""
+        """Return the prefix of the message's attribute names."""
         name: str = self.message.nla_map[1][0]
         return name.removesuffix("HEADER")
 
@@ -141,10 +141,10 @@ _STEERING_GET = _Command(38, SteeringMessage, "steering")
 
 
 class EthtoolSocket:
-    """Asks about a device in the network namespace of the thread that made it; every failure is PortError."""
+    """Queries a device in the network namespace of the thread that made it; every failure is PortError."""
 
     _feature_names: ClassVar[tuple[str, ...]] = ()
-    """Of this kernel, in the order of their bits; asked for once."""
+    """Names of this kernel's features, in bit order; queried once."""
 
     def __init__(self, interface: str) -> None:
         self._interface = interface
@@ -192,7 +192,7 @@ class EthtoolSocket:
         return {name: bool(active >> position & 1) for position, name in enumerate(names) if name}
 
     def set_features(self, wanted: Mapping[str, bool]) -> None:
-        """Ask for features; what the device cannot change stays as it is, names that the kernel lacks do not count."""
+        """Request features; those that the device cannot change stay as they are, unknown names are ignored."""
         names = self._read_names()
         positions = {name: position for position, name in enumerate(names)}
         known = {positions[name]: is_on for name, is_on in wanted.items() if name in positions}
@@ -216,7 +216,7 @@ class EthtoolSocket:
         return what, types, filters, None if reply is None else reply.get_attr("ETHTOOL_A_TSINFO_PHC_INDEX")
 
     def read_indirection(self) -> tuple[int, ...] | None:
-        """Return the queue of each value of a flow's hash; None: the device does not choose queues so."""
+        """Return the queue for each value of a flow's hash; None: the device does not choose queues that way."""
         reply = self._ask(_STEERING_GET)
         table = None if reply is None else reply.get_attr("ETHTOOL_A_RSS_INDIR")
         return None if table is None else tuple(memoryview(bytes(table)).cast("I"))
@@ -250,7 +250,7 @@ class EthtoolSocket:
         self._ask(described, 0, attributes)
 
     def _ask(self, command: _Command, flags: int = 0, attributes: list[tuple[str, Any]] | None = None) -> Any:  # noqa: ANN401 - pyroute2 is untyped
-        """Return the answer; None if there is none, or if nothing was to be set and the device has no such thing."""
+        """Return the reply; None if there is none, or if a query concerns something that the device lacks."""
         request = command.message()
         request["cmd"], request["version"] = command.number, ETHTOOL_GENL_VERSION
         header = [("ETHTOOL_A_HEADER_DEV_NAME", self._interface), ("ETHTOOL_A_HEADER_FLAGS", flags)]
@@ -267,7 +267,7 @@ class EthtoolSocket:
 
 
 def explain(interface: str, what: str, error: NetlinkError) -> PortError:
-    """Return the error of a device that refused a request, with the kernel's own words where it has some."""
+    """Return the error of a device that refused a request, with the kernel's own message if there is one."""
     code, text = error.args
     if code == errno.ENODEV:
         return PortError(f"interface {interface}: no such device in this network namespace")

@@ -1,8 +1,8 @@
-"""Whether a host's TCP/IP stack, and nobody else, takes what a device sends into its cable.
+"""Detects whether a host's TCP/IP stack, and nothing else, takes what a device sends into its cable.
 
-Only of a veth pair can that be known: rtnetlink says what its other end is, also in another network namespace that
-this one has an id for (IFLA_LINK_NETNSID, netlink message RTM_GETLINK with IFLA_TARGET_NETNSID), and in that namespace
-sockets and tc's filters can be asked for. What cannot be asked counts as a reader.
+This can be known only for a veth pair. rtnetlink reports its other end, even in another network namespace if this one
+has an id for it (IFLA_LINK_NETNSID, netlink message RTM_GETLINK with IFLA_TARGET_NETNSID), and that namespace can be
+queried for sockets and tc filters. Whatever cannot be queried counts as a reader.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dataplane.nic.devices.netlink import DUMP, HEADER, REQUEST, SOCK_DIAG, Netl
 from dataplane.nic.devices.netns import enter_netns, open_netns
 
 PLAIN_STACK: Final = ""
-"""What `look` returns where nothing but a host's stack takes frames."""
+"""Result of `look` if nothing but a host's stack takes frames."""
 _LONGEST_PACKET = 65_536
 _RTM_GETLINK, _RTM_GETNSID, _RTM_GETQDISC, _SOCK_DIAG_BY_FAMILY = 18, 90, 38, 20
 _SKIP_STATISTICS = 1 << 3
-"""RTEXT_FILTER_SKIP_STATS: what is left of a link's message changes only when the link does."""
+"""RTEXT_FILTER_SKIP_STATS: without statistics, a link's message changes only when the link does."""
 _ALL_PROTOCOLS, _IPV4 = 0x0003, 0x0800
 _SHOW_INFORMATION = 1
 _PACKET_SOCKET: Final = struct.Struct("=BBHIII")
@@ -36,7 +36,7 @@ _PACKET_DEVICE_OFFSET: Final = HEADER.size + _PACKET_SOCKET.size + 4
 _QUEUEING: Final = struct.Struct("=B3xiIII")
 """struct tcmsg: family, device, handle, parent, info."""
 _FILTERS_PARENT = 0xFFFF_FFF1
-"""The place of the disciplines `ingress` and `clsact`, which hold filters."""
+"""The parent handle of the disciplines `ingress` and `clsact`, which hold filters."""
 _IDENTITY: Final = struct.Struct("=B3xHHi")
 """struct rtgenmsg and one attribute: family, length, type, value."""
 _NETNSA_FD = 3
@@ -63,10 +63,10 @@ FILTERED_THERE = "tc has filters at its other end"
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """What rtnetlink says of one end of a cable, as far as it matters here.
+    """The facts that rtnetlink reports of one end of a cable, as far as they matter here.
 
-    other, namespace: index of the other end, and the id of its namespace (None: this one). longest_packet: what gso and
-    gro limits of the device allow.
+    other, namespace: index of the other end, and the id of its namespace (None: this one). longest_packet: as limited
+    by gso and gro of the device.
     """
 
     kind: str
@@ -81,7 +81,7 @@ class LinkFacts:
 
 
 def why_not_by_links(near: LinkFacts, far: LinkFacts) -> str:
-    """Return what of two ends speaks against joining, or PLAIN_STACK."""
+    """Return the reason in either end's link against joining, or PLAIN_STACK."""
     reasons = (
         (near.queueing != "noqueue", SHAPED),
         (far.has_master, HAS_MASTER),
@@ -94,14 +94,14 @@ def why_not_by_links(near: LinkFacts, far: LinkFacts) -> str:
 
 
 class NamespacePaths:
-    """Paths to network namespaces, by their ids in the namespace that asks: those of names, and of processes."""
+    """Paths to network namespaces, named ones and those of processes, by their ids in the querying namespace."""
 
     def __init__(self) -> None:
         self._known: dict[int, Path] = {}
         self._scan_again_at = 0.0
 
     def open(self, route: Netlink, namespace: int) -> int | None:
-        """Return a descriptor of the namespace with an id; None if no path is known to lead to it."""
+        """Return a descriptor of the namespace with an id; None if no known path leads to it."""
         known = self._known.get(namespace)
         opened = None if known is None else _open_if(known, route, namespace)
         if opened is None and time.monotonic() >= self._scan_again_at:
@@ -111,7 +111,7 @@ class NamespacePaths:
         return opened
 
     def _scan(self, route: Netlink) -> None:
-        """Look for all of them: it takes the longer the more processes there are, and so is not done all the time."""
+        """Scan for all namespaces; the time grows with the number of processes, so this is not done all the time."""
         begun = time.monotonic()
         self._known = {}
         for path in _paths():
@@ -124,10 +124,10 @@ class NamespacePaths:
 
 
 class FarEnd:
-    """Looks at the other end of a device, as it is now, from the namespace of the thread that made this.
+    """Inspects the other end of a device, as it is now, from the namespace of the thread that made this.
 
-    `own_sockets` are the inodes of those who read at this end by right. The thread that looks is in that namespace
-    afterwards; nothing is kept open in the other one, which would not vanish while it is.
+    `own_sockets` are the inodes of legitimate readers at this end. The inspecting thread is back in that namespace
+    afterwards; nothing stays open in the other one, since that would keep it alive.
     """
 
     def __init__(self, index: int, own_sockets: Collection[int], paths: NamespacePaths) -> None:
@@ -136,14 +136,14 @@ class FarEnd:
         self._links: dict[bytes, LinkFacts] = {}
         self._paths = paths
         self.ends: frozenset[tuple[int | None, int]] = frozenset([(None, index)])
-        """Both ends of the cable as they were found last: ids of their namespaces (None: this one), numbers there."""
+        """Both ends of the cable as last found: ids of their namespaces (None: this one), indexes there."""
 
     def close(self) -> None:
-        """Look no more."""
+        """Close the sockets."""
         os.close(self._here)
 
     def look(self) -> str:
-        """Return why not only a host's stack takes what the device sends, or PLAIN_STACK."""
+        """Return why more than a host's stack takes what the device sends, or PLAIN_STACK."""
         enter_netns(self._here)
         try:
             with Netlink(socket.NETLINK_ROUTE) as route:
@@ -152,7 +152,7 @@ class FarEnd:
                     return NO_VETH
                 if near.namespace is None:
                     return SAME_NAMESPACE
-                if near.namespace < 0:  # it has no id: it is vanishing
+                if near.namespace < 0:  # it has no id: it is being deleted
                     return NOT_VISIBLE
                 self.ends = frozenset([(None, self._index), (near.namespace, near.other)])
                 far = self._link(route, near.other, near.namespace)
@@ -172,7 +172,7 @@ class FarEnd:
         return known
 
     def _why_not_here(self, route: Netlink) -> str:
-        """Return who sees what leaves by this end."""
+        """Return who sees frames leaving by this end."""
         with Netlink(SOCK_DIAG) as diag:
             for protocol, inode, device in _packet_sockets(diag):
                 if protocol == _ALL_PROTOCOLS and device in {0, self._index} and inode not in self._own_sockets:
@@ -196,7 +196,7 @@ class FarEnd:
 
 
 def _why_not_inside(index: int) -> str:
-    """Return who sees what comes in by a device of this thread's namespace."""
+    """Return who sees frames arriving by a device of this thread's namespace."""
     with Netlink(SOCK_DIAG) as diag:
         if any(protocol in {_ALL_PROTOCOLS, _IPV4} for protocol, _, _ in _packet_sockets(diag)):
             return PACKET_SOCKET
@@ -260,7 +260,7 @@ def _packet_sockets(diag: Netlink) -> Iterator[tuple[int, int, int]]:
 
 
 def _has_filters(route: Netlink, index: int) -> bool:
-    """Return whether a device has a discipline that holds filters of what comes in, or goes out past all queues."""
+    """Return whether a device has a discipline with filters for incoming frames, or outgoing ones past all queues."""
     body = _QUEUEING.pack(0, 0, 0, 0, 0)
     for message in route.ask(request(_RTM_GETQDISC, DUMP, body)):
         _, device, _, parent, _ = _QUEUEING.unpack_from(message, HEADER.size)
@@ -282,17 +282,17 @@ def _open_with_id(path: Path, route: Netlink) -> tuple[int, int] | None:
     """Return a descriptor of the namespace that a path leads to, and its id here (-1: it has none)."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # gone since, or not for us: then it does not lead there
+    except OSError:  # gone meanwhile, or no permission: then it does not lead there
         return None
     try:
         return opened, _namespace_id(route, opened)
-    except OSError:  # no namespace at all
+    except OSError:  # not a namespace
         os.close(opened)
         return None
 
 
 def _namespace_id(route: Netlink, descriptor: int) -> int:
-    """Return the id that a namespace has here, -1: none."""
+    """Return the id of a namespace here, -1: none."""
     asked = _IDENTITY.pack(socket.AF_UNSPEC, _IDENTITY.size - 4, _NETNSA_FD, descriptor)
     (answer,) = route.ask(request(_RTM_GETNSID, 0, asked))
     found: int = _IDENTITY.unpack_from(answer, HEADER.size)[3]
@@ -300,12 +300,12 @@ def _namespace_id(route: Netlink, descriptor: int) -> int:
 
 
 def _paths() -> Sequence[Path]:
-    """Return a path to each network namespace that a name or a process of this machine leads to."""
+    """Return a path to each network namespace of a name or a process on this machine."""
     found: dict[tuple[int, int], Path] = {}
     for path in (*_NAMED.glob("*"), *Path("/proc").glob("[0-9]*/ns/net")):
         try:
             place = path.stat()
-        except OSError:  # a process that has ended meanwhile, or one that may not be looked at
+        except OSError:  # a process that has ended meanwhile, or that we may not inspect
             continue
         found.setdefault((place.st_dev, place.st_ino), path)
     return tuple(found.values())

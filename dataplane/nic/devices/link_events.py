@@ -1,4 +1,4 @@
-"""Changes of devices, as rtnetlink(7) sends them: of this network namespace, and of those that its cables lead to."""
+"""Device changes from rtnetlink(7), in this network namespace and in those that its cables lead to."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _SOL_NETLINK, _LISTEN_ALL_NSID = 270, 8
 _HEADER: Final = struct.Struct("=IHHII")
 _INDEX: Final = struct.Struct("=i")
 _INDEX_OFFSET: Final = _HEADER.size + 4
-"""Where struct ifinfomsg and struct tcmsg have the number of the device."""
+"""Offset of the device's index in struct ifinfomsg and struct tcmsg."""
 _READ_BYTES = 1 << 16
 _BUFFER_BYTES = 1 << 20
 
 
 class LinkEvents:
-    """A subscription in the namespace of the thread that made it; what changed is to be looked up.
+    """A subscription in the namespace of the thread that made it; the caller looks up what changed.
 
-    Raises PortError if the kernel refuses. That some messages were lost is a change, too.
+    Raises PortError if the kernel refuses. Lost messages count as a change, too.
     """
 
     def __init__(self) -> None:
@@ -36,11 +36,11 @@ class LinkEvents:
             raise PortError(f"changes of devices cannot be watched: {error.strerror}") from error
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable once something changed."""
+        """Return the descriptor that becomes readable once something changed."""
         return self._socket.fileno()
 
     def take(self) -> bool:
-        """Return whether something changed since the last call; raise PortError if that cannot be known any more."""
+        """Return whether something changed since the last call; raise PortError if that can no longer be known."""
         changed = False
         while True:
             try:
@@ -48,7 +48,7 @@ class LinkEvents:
             except BlockingIOError:
                 return changed
             except OSError as error:
-                if error.errno != errno.ENOBUFS:  # which says that more came than there was room for
+                if error.errno != errno.ENOBUFS:  # the socket's buffer overflowed
                     raise PortError(f"changes of devices cannot be watched: {error.strerror}") from error
             changed = True
 
@@ -58,14 +58,14 @@ class LinkEvents:
 
 
 Ends = frozenset[tuple[int | None, int]]
-"""Devices: the id of their namespace, None for this one, and their number there."""
+"""Devices: the id of their namespace, None for this one, and their index there."""
 
 
 class CableEvents:
-    """A subscription to changes of devices and of tc's disciplines, also in namespaces that this one has an id for.
+    """A subscription to changes of devices and tc disciplines, including namespaces that this one has an id for.
 
-    It has one for each that a veth cable leads to. Made in the namespace that is meant; raises PortError if the kernel
-    refuses.
+    A namespace has an id for each one that a veth cable leads to. Create it in the namespace to watch; raises PortError
+    if the kernel refuses.
     """
 
     def __init__(self) -> None:
@@ -80,11 +80,11 @@ class CableEvents:
             raise PortError(f"changes at the other ends of cables cannot be watched: {error.strerror}") from error
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable once something changed."""
+        """Return the descriptor that becomes readable once something changed."""
         return self._socket.fileno()
 
     def take(self) -> Ends | None:
-        """Return which devices changed since the last call, None if it might be any; raise OSError if it ends."""
+        """Return which devices changed since the last call, None if it might be any; raise OSError when it ends."""
         changed: set[tuple[int | None, int]] = set()
         lost = False
         while True:
@@ -93,7 +93,7 @@ class CableEvents:
             except BlockingIOError:
                 return None if lost else frozenset(changed)
             except OSError as error:
-                if error.errno != errno.ENOBUFS:  # which says that more came than there was room for
+                if error.errno != errno.ENOBUFS:  # the socket's buffer overflowed
                     raise
                 lost = True
                 continue
@@ -106,11 +106,11 @@ class CableEvents:
 
 
 _OF_ANOTHER: Final = (_SOL_NETLINK, _LISTEN_ALL_NSID)
-"""What comes with a message of another namespace: its id."""
+"""Control message with the namespace id, attached to a message of another namespace."""
 
 
 def _devices_in(data: bytes) -> list[int]:
-    """Return the numbers of the devices that messages are about."""
+    """Return the indexes of the devices that messages are about."""
     found, place = [], 0
     while place + _INDEX_OFFSET + _INDEX.size <= len(data):
         (length, *_) = _HEADER.unpack_from(data, place)

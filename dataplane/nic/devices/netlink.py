@@ -1,6 +1,7 @@
-"""Questions over a plain netlink socket, for what is asked again and again: pyroute2 decodes, where anything is new.
+"""Queries over a plain netlink socket, for frequent polling; pyroute2 decodes only what changed.
 
-pyroute2's own sockets take milliseconds, and answer decoded; these take microseconds, and bytes compare as they are.
+pyroute2's own sockets take milliseconds and return decoded replies; these take microseconds, and raw bytes compare as
+they are.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PATIENCE: Final = struct.pack("=qq", 1, 0)
 
 
 class Netlink:
-    """A socket in the namespace of the thread that opens it; one question at a time."""
+    """A socket in the namespace of the thread that opens it; one query at a time."""
 
     def __init__(self, family: int) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, family)
@@ -38,7 +39,7 @@ class Netlink:
         self._socket.close()
 
     def ask(self, request: bytes) -> list[bytes]:
-        """Return the messages of the answer, whole; raise OSError, also for what the kernel refuses."""
+        """Return the messages of the reply, whole; raise OSError, including when the kernel refuses."""
         self._socket.send(request)
         found: list[bytes] = []
         while True:
@@ -54,7 +55,7 @@ class Netlink:
 
 
 def request(kind: int, flags: int, body: bytes) -> bytes:
-    """Return a message."""
+    """Build a request message."""
     return HEADER.pack(HEADER.size + len(body), kind, REQUEST | flags, 1, 0) + body
 
 

@@ -12,19 +12,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_netns(thread: str = "thread-self") -> int:
-    """Return a descriptor of the network namespace of this thread, or of the process with its number."""
+    """Return a descriptor of this thread's network namespace, or of the given process's."""
     return os.open(f"/proc/{thread}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def enter_netns(netns: int) -> None:
-    """Have the calling thread be in a namespace from now on; raise OSError, and it stays where it was."""
+    """Move the calling thread into a namespace; raise OSError, leaving it where it was, on failure."""
     if _libc.setns(netns, _CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 @contextmanager
 def in_netns(netns: int) -> Iterator[None]:
-    """Run in a namespace; who has no right to move stays, and is where it was. Raises OSError if nothing leads back."""
+    """Run in a namespace, or in the current one without the right to move. Raises OSError if nothing leads back."""
     here = open_netns()
     moved = _libc.setns(netns, _CLONE_NEWNET) == 0
     try:

@@ -1,7 +1,7 @@
 """Turns off what a network device would do to frames behind the switch's back.
 
-A veth pair hands frames over unfinished: checksums left to hardware that is not there, segments of 64 KB, VLAN tags
-beside the frame. A switch must see what is on the wire.
+A veth pair hands over unfinished frames: checksums left to hardware that is not there, segments of 64 KB, VLAN tags
+stored outside the frame. A switch must see what is on the wire.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ OFFLOADS = (
     "tx-vlan-stag-hw-insert",
     "rx-vlan-stag-hw-parse",
 )
-"""Checksums, segmentation, aggregation, tags beside the frame; names of the kernel's netdev_features_strings."""
+"""Checksum, segmentation, aggregation and VLAN tag offloads; names of the kernel's netdev_features_strings."""
 
 SEGMENTATION = ("tx-checksum-ip-generic", "tx-scatter-gather", "tx-tcp-segmentation")
-"""What a device needs to take a packet of several TCP segments."""
+"""Features that a device needs to take a packet of several TCP segments."""
 
 
 @run_off_loop
 def disable_offloads(interface: str) -> None:
-    """Switch checksum, segmentation, aggregation and VLAN offloads of a device off, as far as it has them.
+    """Switch off a device's checksum, segmentation, aggregation and VLAN offloads, as far as it has them.
 
-    Acts in the network namespace of the calling thread. Raises PortError if the device is missing or rights are.
+    Acts in the network namespace of the calling thread. Raises PortError if the device or the rights are missing.
     """
     from dataplane.nic.devices.ethtool import EthtoolSocket  # noqa: PLC0415 - only Linux has netlink
 
@@ -54,9 +54,9 @@ def disable_offloads(interface: str) -> None:
 
 @run_off_loop
 def enable_segmentation(interface: str) -> None:
-    """Let a device take TCP segments that are joined, as far as it can; Linux cuts them apart where it cannot.
+    """Let a device take joined TCP segments, as far as it can; Linux splits them where it cannot.
 
-    As `disable_offloads` otherwise, which comes first.
+    Otherwise like `disable_offloads`, which must run first.
     """
     from dataplane.nic.devices.ethtool import EthtoolSocket  # noqa: PLC0415 - only Linux has netlink
 

@@ -1,4 +1,4 @@
-"""What tc makes of what a device sends: the rate that all of it is shaped to (tc-htb(8), tc-tbf(8))."""
+"""Traffic shaping of a device by tc: the rate that all its output is limited to (tc-htb(8), tc-tbf(8))."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _PARAMETERS: Final = {"htb": "TCA_HTB_PARMS", "tbf": "TCA_TBF_PARMS"}
 
 
 def shaped_rate_bps(device: str) -> int | None:
-    """Return the rate in bit/s to which tc holds all that a device sends; None if it does not, or not all alike.
+    """Return the rate in bit/s to which tc limits all that a device sends; None if it does not, or not uniformly.
 
-    Those are tbf, and htb with one class.
+    Recognised are tbf, and htb with one class.
     """
     try:
         rates = [_rate(parameters) for parameters in _shapers(device)]
@@ -25,7 +25,7 @@ def shaped_rate_bps(device: str) -> int | None:
 
 
 def _shapers(device: str) -> Iterator[Mapping[str, int]]:
-    """Yield the parameters of whatever holds a device to a rate: a discipline or a class."""
+    """Yield the parameters of whatever limits a device's rate: a discipline or a class."""
     with IPRoute() as netlink:
         for index in netlink.link_lookup(ifname=device):
             for found in (*netlink.get_qdiscs(index=index), *netlink.get_classes(index=index)):
@@ -36,5 +36,5 @@ def _shapers(device: str) -> Iterator[Mapping[str, int]]:
 
 
 def _rate(parameters: Mapping[str, int]) -> int:
-    """Return bytes a second; an htb class may borrow up to its ceiling."""
+    """Return bytes per second; an htb class may borrow up to its ceiling."""
     return max(parameters["rate"], parameters.get("ceil", 0))

@@ -1,7 +1,7 @@
-"""Which queue of a device a frame comes to: by the hash of its flow, or by the device's rules (linux/ethtool.h).
+"""Choice of a device's receive queue: by the hash of a flow, or by the device's rules (linux/ethtool.h).
 
-Ethtool netlink reads the table of hashes; it has no rules yet, and sets the table only from Linux 6.17 on, so what is
-written here goes through ioctl(2), which every driver that can steer understands.
+Ethtool netlink reads the hash table; it has no rules yet, and sets the table only from Linux 6.17 on. So writes go
+through ioctl(2), which every driver that can steer understands.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Address = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class SteeringRule:
-    """Frames of a transport protocol with these addresses and ports (None: any) come to one queue; queue None drops."""
+    """Steers frames of a transport protocol with these addresses and ports (None: any) to a queue; queue None drops."""
 
     protocol: Literal["tcp", "udp"]
     queue: int | None
@@ -45,7 +45,7 @@ class SteeringRule:
     source_port: int | None = None
     destination_port: int | None = None
     location: int | None = None
-    """Where in the device's table, None: it chooses."""
+    """Position in the device's table, None: the device chooses."""
 
     def encode(self) -> bytes:
         """Return struct ethtool_rxnfc that inserts the rule; raise PortError for what no frame can have."""
@@ -66,14 +66,14 @@ class SteeringRule:
 
 
 def set_indirection(interface: str, queues: Sequence[int]) -> None:
-    """Give each value of a flow's hash, in turn, to a queue; no queues: the driver's own spread again."""
+    """Assign the values of a flow's hash to queues in turn; no queues: restore the driver's own spread."""
     argument = array.array("B", _INDIRECTION.pack(_SET_INDIRECTION, len(queues)))
     argument.frombytes(struct.pack(f"={len(queues)}I", *queues))
     _request(interface, f"steering ({len(queues)} values of the hash)", argument)
 
 
 def insert_rule(interface: str, rule: SteeringRule) -> int:
-    """Put a rule into a device's table; return its location there."""
+    """Insert a rule into a device's table; return its location there."""
     argument = array.array("B", rule.encode())
     _request(interface, f"steering rule for queue {rule.queue}", argument)
     location: int = _RULE.unpack(argument.tobytes())[9]
@@ -81,13 +81,13 @@ def insert_rule(interface: str, rule: SteeringRule) -> int:
 
 
 def delete_rule(interface: str, location: int) -> None:
-    """Take the rule at a location out of a device's table."""
+    """Delete the rule at a location of a device's table."""
     argument = array.array("B", _RULE.pack(_DELETE_RULE, 0, 0, 0, b"", b"", b"", b"", 0, location, 0))
     _request(interface, f"steering rule {location}", argument)
 
 
 def count_rules(interface: str) -> int | None:
-    """Return how many rules a device's table holds, None for a device without one; raise PortError otherwise."""
+    """Return how many rules a device's table holds, None if it has no table; raise PortError otherwise."""
     argument = array.array("B", _RULE.pack(_COUNT_RULES, 0, 0, 0, b"", b"", b"", b"", 0, 0, 0))
     try:
         ask_driver(interface, SIOCETHTOOL, argument)

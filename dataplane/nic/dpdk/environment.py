@@ -1,7 +1,7 @@
-"""DPDK's environment (EAL): started once a process, with its own memory, no huge pages and no files.
+"""DPDK's environment (EAL): started once per process, with its own memory, no huge pages and no files.
 
-The processors that the process may use stay as they are; DPDK's threads do nothing but wait. Its messages, from
-warnings on, go to the log `millrace.dpdk`.
+The process keeps its CPU affinity; DPDK's threads do nothing but wait. Its messages, from warnings on, go to the log
+`millrace.dpdk`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ logger = logging.getLogger("millrace.dpdk")
 _MESSAGE_BYTES = 1 << 16
 _lock = threading.Lock()
 _started: dict[str, Environment | str] = {}
-"""What came of the one start that there can be: the environment, or the error."""
+"""Result of the only start attempt: the environment, or the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The shim, once DPDK runs, and the pipe that its messages come through."""
+    """The shim, once DPDK runs, and the pipe that carries its messages."""
 
     shim: ctypes.CDLL
     messages: int
     has_pci: bool
 
     def log(self) -> str:
-        """Hand on what DPDK has said since the last time; return its first line, which tends to say why."""
+        """Log DPDK's messages since the last call; return the first line, which usually states the cause."""
         try:
             text = os.read(self.messages, _MESSAGE_BYTES).decode(errors="replace")
         except BlockingIOError:
@@ -51,9 +51,9 @@ class Environment:
 
 
 def start_environment(memory_mib: int, *, with_pci: bool) -> Environment:
-    """Return DPDK's environment, started by the first call; raise PortError if it cannot be.
+    """Return DPDK's environment, started by the first call; raise PortError if it cannot start.
 
-    A process that is to use PCI devices has to open one of them first: DPDK looks for them at its start only.
+    A process that uses PCI devices has to open one of them first: DPDK looks for them only at startup.
     """
     with _lock:
         environment = _start(memory_mib, with_pci)
@@ -74,14 +74,14 @@ def _start(memory_mib: int, with_pci: bool) -> Environment:
     vector = (ctypes.c_char_p * (len(arguments) + 1))(*(each.encode() for each in arguments), None)
     environment = Environment(shim, ours, with_pci)
     home = open_netns(str(os.getpid()))
-    # DPDK's thread is to live where the process does, not to keep a namespace that this thread is visiting.
+    # DPDK's thread must run in the process's namespace, not keep one alive that this thread is visiting.
     with in_netns(home):
         result = shim.millrace_start(len(arguments), vector, theirs)
     os.close(home)
     try:
         environment.require(result, "DPDK cannot be started")
     except PortError as error:
-        # A second attempt in the same process is refused by DPDK whatever its arguments.
+        # DPDK refuses a second attempt in the same process, whatever its arguments.
         _started["it"] = str(error)
         raise
     _quieten()
@@ -90,7 +90,7 @@ def _start(memory_mib: int, with_pci: bool) -> Environment:
 
 
 def _quieten() -> None:
-    """Keep the libraries beneath net_af_xdp from writing to the standard error; DPDK says itself what fails."""
+    """Keep the libraries beneath net_af_xdp from writing to standard error; DPDK reports failures itself."""
     for library in ("bpf", "xdp"):
         with contextlib.suppress(OSError):
             loaded = ctypes.CDLL(f"lib{library}.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)

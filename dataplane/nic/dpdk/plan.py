@@ -1,4 +1,4 @@
-"""What a port asks of DPDK, from its name and settings alone."""
+"""A port's DPDK configuration, derived from its name and settings alone."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from dataplane.nic.settings import RingSettings
 AF_PACKET, AF_XDP = "net_af_packet", "net_af_xdp"
 PCI, VIRTUAL = "pci", "vdev"
 DESCRIPTORS, XDP_DESCRIPTORS = 1024, 2048
-"""Of each ring, unless the settings say more; net_af_xdp never has more than 2,048 mbufs on offer to receive into."""
+"""Descriptors per ring, unless set; net_af_xdp never offers more than 2,048 mbufs to receive into."""
 RING_FRAMES = 4096
 LENT_MBUFS = 2047
-"""What the shim lends at most, what lies ready to be sent, and some; a power of two less one fits DPDK's ring best."""
+"""The most that the shim lends, mbufs ready to send, and some spare; a power of two less one fits DPDK's ring best."""
 XDP_MBUFS = 12_287
-"""What lies in the four rings of an AF_XDP socket comes on top."""
+"""Adds the contents of the four rings of an AF_XDP socket."""
 ONE_PAGE = 0
-"""The shim's sign for mbufs that take a page each."""
+"""The shim's marker for mbufs that take a page each."""
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _RING_HEAD_BYTES = 112
-"""What headers, address and alignment take of a slot of an AF_PACKET ring at most."""
+"""Upper bound of headers, address and alignment in a slot of an AF_PACKET ring, in bytes."""
 _PAGE_BYTES = 4096
 _SHORTEST_ROOM, _LONGEST_ROOM = 1 << 11, 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The name of DPDK's device, its driver's arguments, and what each queue needs.
+    """The name of DPDK's device, its driver's arguments, and the needs of each queue.
 
-    counts_sent: the driver takes frames that it cannot send, so that its statistics have to be asked.
-    leaves_program: it puts an XDP program onto the kernel's device, which stays when the process is killed.
+    counts_sent: the driver accepts frames that it cannot send, so its statistics have to be read. leaves_program: it
+    puts an XDP program onto the kernel's device, which stays when the process is killed.
     """
 
     bus: str
@@ -52,12 +52,12 @@ def is_pci_address(name: str) -> bool:
 
 
 def has_kernel_device(interface: str, settings: RingSettings) -> bool:
-    """Return whether the port stands on a device of the kernel's."""
+    """Return whether the port uses a device of the kernel's."""
     return settings.dpdk.driver in (AF_PACKET, AF_XDP) and not is_pci_address(interface)
 
 
 def plan_port(interface: str, queues: int, settings: RingSettings, device: Device | None, number: int) -> Plan:
-    """Return what to ask for; raises PortError for frames or rings that are too large. `number` makes names differ."""
+    """Return the plan; raises PortError for frames or rings that are too large. `number` makes names unique."""
     frame_bytes = settings.frame_bytes or (device.slot_bytes if device is not None else 0)
     if frame_bytes > _LONGEST_ROOM - _RING_HEAD_BYTES:
         raise PortError(f"interface {interface}: frames of {frame_bytes} bytes do not fit an mbuf of DPDK's")
@@ -77,7 +77,7 @@ def plan_port(interface: str, queues: int, settings: RingSettings, device: Devic
 
 
 def _on_packet_socket(plan: Plan, interface: str, queues: int, slots: int, frame_bytes: int) -> Plan:
-    """Add rings for each direction; the driver wants mbufs to hold as much as a slot."""
+    """Add rings for each direction; the driver requires mbufs as large as a slot."""
     slot_bytes = _room(frame_bytes + _RING_HEAD_BYTES)
     require_memory(f"interface {interface}", slots * slot_bytes)
     block_bytes = max(slot_bytes, _PAGE_BYTES)
@@ -92,5 +92,5 @@ def _join(*arguments: str) -> str:
 
 
 def _room(nbytes: int) -> int:
-    """Return the power of two that holds so many bytes."""
+    """Return the smallest power of two that holds that many bytes."""
     return max(1 << max(nbytes - 1, 0).bit_length(), _SHORTEST_ROOM)

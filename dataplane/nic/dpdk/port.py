@@ -1,4 +1,4 @@
-"""Ports of DPDK: a device of DPDK's with its queues, each with its own pool of mbufs."""
+"""DPDK ports: a DPDK device with its queues, each with its own pool of mbufs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _numbers = itertools.count()
 
 
 class DpdkPort:
-    """A device of DPDK's that runs; its queues have to be out of use when it closes. Raises PortError."""
+    """A running DPDK device; its queues must be out of use when it closes. Raises PortError."""
 
     def __init__(
         self, environment: Environment, plan: Plan, interface: str, queues: int, device: Device | None
@@ -38,7 +38,7 @@ class DpdkPort:
         self.mtu = 0 if device is None else device.mtu
         self.is_open = False
         self.sockets: list[DriverSocket | None] = [None] * queues
-        """The kernel's sockets beneath the queues, where there are any."""
+        """The kernel's sockets beneath the queues, if any."""
         self._sockets: list[DriverSocket] = []
         self._number = ctypes.c_uint16()
         self._contexts = (ctypes.c_void_p * queues)()
@@ -98,7 +98,7 @@ class DpdkPort:
         queue.longest_frame = self.mtu + ETHERNET_BYTES
 
     def count_drops(self) -> int:
-        """Return how many frames the device itself says that it dropped or received wrong."""
+        """Return how many frames the device itself reports as dropped or received with errors."""
         missed, wrong = ctypes.c_uint64(), ctypes.c_uint64()
         shim = self.environment.shim
         failed = not self.is_open or shim.millrace_count_drops(self._number, missed, wrong)
@@ -139,7 +139,7 @@ class DpdkChannel:
             self.queue.fd = self._socket.fileno()
 
     def fileno(self) -> int:
-        """Return the descriptor to poll: the kernel's socket, or a timer that says that it is time to look."""
+        """Return the descriptor to poll: the kernel's socket, or a timer that signals when to look."""
         if self._socket is not None:
             return self._socket.fileno()
         if self._timer is None and self._port.is_open:
@@ -148,7 +148,7 @@ class DpdkChannel:
         return -1 if self._timer is None else self._timer.fileno()
 
     def read_drops(self) -> None:
-        """Update the queue's `rx_dropped`; what is known of the whole device alone counts for the first queue."""
+        """Update the queue's `rx_dropped`; counts known only for the whole device go to the first queue."""
         self._port.environment.log()
         if self._socket is not None and self._socket.fileno() >= 0:
             count, since_last = self._socket.read_drops()
@@ -168,7 +168,7 @@ class DpdkChannel:
 def open_dpdk_queues(
     interface: str, queues: int, settings: RingSettings, device: Device | None
 ) -> Sequence[DpdkChannel]:
-    """Return the queues of a device of DPDK's; `device` is the kernel's beneath it, where there is one."""
+    """Return the queues of a DPDK device; `device` is the kernel's device beneath it, if any."""
     environment = start_environment(settings.dpdk.memory_mib, with_pci=is_pci_address(interface))
     plan = plan_port(interface, queues, settings, device, next(_numbers))
     if device is not None and plan.leaves_program:
@@ -179,10 +179,10 @@ def open_dpdk_queues(
 
 
 def _open_noted(environment: Environment, plan: Plan, interface: str, queues: int, device: Device) -> DpdkPort:
-    """Open a port whose driver puts an XDP program onto the device, and note that the program is ours.
+    """Open a port whose driver puts an XDP program onto the device, and record that the program is ours.
 
     The note comes first: a driver that gives up detaches whatever program is attached. The kernel frees the queues of a
-    port that has closed a little later, so that the driver may have to try again.
+    closed port with a delay, so the driver may have to retry.
     """
     note = ProgramNote(device)
     for left in reversed(range(_ATTEMPTS)):
@@ -201,7 +201,7 @@ def _open_noted(environment: Environment, plan: Plan, interface: str, queues: in
 
 
 def _see_all_frames(device: Device) -> socket.socket:
-    """Make the device promiscuous for as long as the socket that is returned is open, however it closes."""
+    """Keep the device promiscuous while the returned socket is open, however it closes."""
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     opened.setsockopt(
         SOL_PACKET, PACKET_ADD_MEMBERSHIP, struct.pack("=iHH8s", device.index, PACKET_MEMBERSHIP_PROMISCUOUS, 0, b"")

@@ -1,4 +1,4 @@
-"""Builds shim.c for the DPDK that is installed, keeps what was built, and loads it."""
+"""Builds shim.c for the installed DPDK, caches the builds, and loads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.errors import PortError
 from dataplane.native import cache
 
 KEPT_BUILDS = 4
-"""The oldest go when there are more."""
+"""The oldest are removed when there are more."""
 _PATIENCE_S = 120.0
 _MISSING = "ports of kind DPDK need DPDK and a C compiler: apt install libdpdk-dev gcc pkg-config"
 _FLAGS = ("-O2", "-fPIC", "-shared", "-Wall")
@@ -66,13 +66,13 @@ def _tool(name: str) -> str:
 
 
 def _output(*command: str) -> str | None:
-    """Return what a program says, or None if it fails."""
+    """Return a program's output, or None if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether this user, and no other, has written the file, for its code will run."""
+    """Return whether this user, and no other, wrote the file, since its code will run."""
     try:
         status = path.stat()
         os.utime(path)
@@ -82,7 +82,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _build(compiler: str, source: bytes, flags: list[str], path: Path) -> None:
-    """Compile to a file beside the one that is wanted, then put it there in one step."""
+    """Compile to a temporary file, then move it into place in one step."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=".so")

@@ -1,6 +1,6 @@
 """The kernel's sockets beneath DPDK's virtual devices: to sleep on, to count drops with, to filter.
 
-DPDK's drivers keep them to themselves, and neither wait nor count what the kernel had no room for.
+DPDK's drivers do not expose them, and neither wait nor count what the kernel had no room for.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _INCOMING_ONLY = b"".join(
     struct.pack("=HBBI", *instruction)
     for instruction in ((0x30, 0, 0, 0xFFFFF004), (0x15, 0, 1, 4), (0x06, 0, 0, 0), (0x06, 0, 0, 0x40000))
 )
-"""A classic BPF program: drop a frame whose packet type is PACKET_OUTGOING, take others whole."""
+"""A classic BPF program: drop frames whose packet type is PACKET_OUTGOING, take others whole."""
 
 
 class DriverSocket:
-    """A second descriptor of a socket of DPDK's, whose own is `original`; close it before DPDK closes that one."""
+    """A second descriptor of a DPDK socket, whose own is `original`; close it before DPDK closes that one."""
 
     def __init__(self, handle: socket.socket, original: int) -> None:
         self._socket, self._original = handle, original
@@ -36,7 +36,7 @@ class DriverSocket:
 
     @property
     def is_packet(self) -> bool:
-        """Whether it is an AF_PACKET socket, not an AF_XDP one."""
+        """True for an AF_PACKET socket, False for AF_XDP."""
         return self._socket.family == socket.AF_PACKET
 
     def ignore_outgoing(self) -> None:
@@ -45,7 +45,7 @@ class DriverSocket:
             attach_filter(self._socket, _INCOMING_ONLY)
 
     def read_drops(self) -> tuple[int, bool]:
-        """Return how many frames the kernel had no room for, and whether that is since the last reading only."""
+        """Return how many frames the kernel had no room for, and whether that counts only since the last reading."""
         if self.is_packet:
             raw = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
             return int.from_bytes(raw[4:8], "little"), True
@@ -58,14 +58,14 @@ class DriverSocket:
         self._socket.close()
 
     def close_forgotten(self) -> None:
-        """Close DPDK's own descriptor if DPDK, having closed the port, did not: net_af_xdp of 22.11 forgets to."""
+        """Close DPDK's own descriptor if DPDK did not when it closed the port: net_af_xdp of 22.11 forgets to."""
         with contextlib.suppress(OSError):
             if os.fstat(self._original).st_ino == self._inode:
                 os.close(self._original)
 
 
 def open_descriptors() -> set[int]:
-    """Return the descriptors that this process has open, without the one that lists them."""
+    """Return this process's open descriptors, except the one that lists them."""
     listed = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
     return {number for number in listed if Path(f"/proc/self/fd/{number}").is_symlink()}
 
@@ -73,7 +73,7 @@ def open_descriptors() -> set[int]:
 def find_sockets(before: set[int], interface: str) -> list[DriverSocket]:
     """Return the sockets on a device that were not open before, in the order of its queues.
 
-    The drivers open one after the other, and each gets the lowest number that is free.
+    The drivers open them in sequence, and each gets the lowest free number.
     """
     found: list[DriverSocket] = []
     for number in sorted(open_descriptors() - before):

@@ -1,8 +1,8 @@
-"""XDP programs that net_af_xdp leaves on a device when its process is killed: taken off before the next port opens.
+"""XDP programs that net_af_xdp leaves on a device when its process is killed: removed before the next port opens.
 
-DPDK attaches them to the device, where they outlive their process and keep out other programs. So a port notes
-which program is its own, in a file that it holds locked. The kernel unlocks that however the process ends: a program
-that is noted in an unlocked file is a dead one's, and any other is left alone.
+DPDK attaches them to the device, where they outlive their process and keep out other programs. So a port notes its own
+program in a file that it holds locked. The kernel releases the lock however the process ends: a program noted in an
+unlocked file belongs to a dead process; any other is left alone.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MODE_FLAGS = {1: 1 << 2, 2: 1 << 1, 3: 1 << 3}
 """XDP_FLAGS_DRV_MODE, _SKB_MODE and _HW_MODE by XDP_ATTACHED_DRV, _SKB and _HW (linux/if_link.h)."""
 _NOTE_BYTES = 32
 KEPT_NOTES = 64
-"""The oldest of dead processes go when there are more: their devices, too, tend to be gone."""
+"""The oldest of dead processes are removed when there are more: usually their devices are gone, too."""
 
 
 class ProgramNote:
-    """The note of one device's program, which makes this process its owner; raises PortError if another one is.
+    """The note of one device's program, which makes this process its owner; raises PortError if another process is.
 
-    Takes off what a dead process has left. Acts in the network namespace of the calling thread.
+    Removes what a dead process has left. Acts in the network namespace of the calling thread.
     """
 
     def __init__(self, device: Device) -> None:
@@ -52,7 +52,7 @@ class ProgramNote:
             raise
 
     def write(self) -> None:
-        """Note the program that is on the device now."""
+        """Note the program currently on the device."""
         attached = read_program(self._device)
         os.ftruncate(self._file, 0)
         if attached is not None:
@@ -75,20 +75,20 @@ def read_program(device: Device) -> tuple[int, int] | None:
 
 
 def _mode_of(attached: object) -> int:
-    """Return the XDP_ATTACHED number of what pyroute2 makes of it."""
+    """Return the XDP_ATTACHED number for pyroute2's decoded form."""
     names = {"xdp": 1, "xdpgeneric": 2, "xdpoffload": 3}
     return attached if isinstance(attached, int) else names.get(str(attached), 1)
 
 
 def detach(device: Device, mode: int) -> None:
-    """Take the XDP program off a device that runs it in a mode."""
+    """Remove the XDP program from a device that runs it in a mode."""
     change = {"attrs": [("IFLA_XDP_FD", _DETACH), ("IFLA_XDP_FLAGS", _MODE_FLAGS[mode])]}
     with IPRoute() as netlink:
         netlink.link("set", index=device.index, IFLA_XDP=change)
 
 
 def _open(path: Path, device: Device) -> int:
-    """Open the note of a device, and lock it."""
+    """Open and lock the note of a device."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -104,7 +104,7 @@ def _open(path: Path, device: Device) -> int:
 
 
 def _forget_oldest(folder: Path) -> None:
-    with suppress(FileNotFoundError):  # another process forgets as well
+    with suppress(FileNotFoundError):  # another process is cleaning up, too
         notes = sorted(folder.iterdir(), key=lambda note: note.stat().st_mtime_ns)
         for note in notes[:-KEPT_NOTES]:
             with note.open("rb") as file, suppress(BlockingIOError):

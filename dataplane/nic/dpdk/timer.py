@@ -1,4 +1,4 @@
-"""A timer to poll where DPDK has nothing that wakes (timerfd_create(2))."""
+"""A timer to poll where DPDK offers no wake-up (timerfd_create(2))."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import time
 
 PERIOD_NS = 1_000_000
-"""How long Python waits at most between two looks at a queue that cannot wake it."""
+"""Longest wait of Python between two looks at a queue that cannot wake it."""
 _NONBLOCK, _CLOEXEC = os.O_NONBLOCK, os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Timer:
-    """A descriptor that is readable a period after it was last read; raises OSError."""
+    """A descriptor that becomes readable one period after it was last read; raises OSError."""
 
     def __init__(self, period_ns: int = PERIOD_NS) -> None:
         self._descriptor: int = _libc.timerfd_create(time.CLOCK_MONOTONIC, _NONBLOCK | _CLOEXEC)

@@ -1,1 +1,1 @@
-"""The driver: asks a device for a connection, binds to what it answers, polls its queues in a thread."""
+"""The driver: requests a connection from a device, binds to it, and polls its queues in a thread."""

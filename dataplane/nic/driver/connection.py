@@ -1,4 +1,4 @@
-"""How a driver comes by a device: it says what it wants, the device says what it is, then the driver binds to that."""
+"""Connection of a driver to a device: the driver sends a request, the device answers, then the driver binds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.nic.settings import RingSettings
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRequest:
-    """What a driver asks of a device of the calling thread's network namespace."""
+    """A driver's request to a device of the calling thread's network namespace."""
 
     interface: str
     kind: PortKind = PortKind.PACKET_V2
@@ -25,9 +25,9 @@ class ConnectionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """What a device answers: who it is, and what the driver gets when it binds.
+    """A device's answer: its identity, and what the driver gets when it binds.
 
-    index: of the device in its namespace, 0 if it is none of the kernel's. Known once bound: longest_frame, in bytes,
+    index: of the device in its namespace, 0 if it is not a kernel device. Known once bound: longest_frame, in bytes,
     without VLAN tag; is_zero_copy, whether frames stay where the device's driver wrote them; program_place, where the
     XDP program runs, "" without one.
     """
@@ -43,7 +43,7 @@ class ConnectionInfo:
 
 
 def request_connection(request: ConnectionRequest) -> ConnectionInfo:
-    """Ask a device for a connection; raises PortError if it is missing, down, or may not be looked at."""
+    """Request a connection; raises PortError if the device is missing, down, or may not be inspected."""
     on_kernel = request.kind is not PortKind.DPDK or has_kernel_device(request.interface, request.rings)
     index = find_device(request.interface).index if on_kernel else 0
     return ConnectionInfo(request.interface, request.kind, request.queues, request.rings, index)
@@ -62,7 +62,7 @@ def bind(info: ConnectionInfo) -> NicPort:
 
 
 def describe_port(port: NicPort, rings: RingSettings, index: int = 0) -> ConnectionInfo:
-    """Return what binding to an open port's device gave."""
+    """Describe the result of binding to an open port's device."""
     first, known = port.queues[0], port.information
     kind, count = PortKind(first.kind), len(port.queues)
     return ConnectionInfo(

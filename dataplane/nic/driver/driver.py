@@ -1,4 +1,4 @@
-"""Driver threads: each runs the native loop over some of a port's queues, without the interpreter's lock."""
+"""Driver threads: each runs the native loop over some of a port's queues without holding the GIL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEVER_NS = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class _Kernels:
-    """The kernels that Python calls, compiled."""
+    """The compiled kernels that Python calls."""
 
     drive: Callable[..., None]
     turn: Callable[..., int]
@@ -48,7 +48,7 @@ def _kernels() -> _Kernels:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What a driver thread hands frames to; `owners` own the memory of it, and live as long as the thread runs."""
+    """Stages that a driver thread hands frames to; `owners` own their memory, and live as long as the thread runs."""
 
     classifier: Classifier
     manager: ManagerThread
@@ -56,7 +56,7 @@ class Stages:
 
 
 class DriverThread:
-    """A thread that serves some queues of a port, each with its number, or the same work turn by turn without one."""
+    """A thread that serves some queues of a port, each with its number, or the same work in steps without a thread."""
 
     def __init__(
         self, name: str, queues: Sequence[tuple[int, PortQueue]], stages: Stages, settings: NicSettings
@@ -72,7 +72,7 @@ class DriverThread:
         self._thread: threading.Thread | None = None
 
     def start(self, cpu: int | None = None) -> None:
-        """Let the thread run, on one processor if one is given; raises PortError if there is no such processor."""
+        """Start the thread, on one processor if one is given; raises PortError if there is no such processor."""
         kernels = _kernels()
         began: SimpleQueue[OSError | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, args=(kernels, cpu, began), name=self.name, daemon=True)
@@ -81,7 +81,7 @@ class DriverThread:
             raise PortError(f"{self.name} cannot run on processor {cpu}: {error.strerror}")
 
     def _run(self, kernels: _Kernels, cpu: int | None, began: SimpleQueue[OSError | None]) -> None:
-        # Timers may come 50 us late unless a thread asks for better; that would be part of every pause.
+        # Timers may fire 50 us late unless a thread requests less; that would add to every pause.
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
         try:
             if cpu is not None:
@@ -101,11 +101,11 @@ class DriverThread:
 
     @property
     def native_id(self) -> int | None:
-        """Return the thread's number in the kernel (gettid(2)), None without a thread."""
+        """Return the thread's kernel id (gettid(2)), None without a thread."""
         return None if self._thread is None else self._thread.native_id
 
     def step(self, now_ns: int) -> int:
-        """Run one turn as of a time; return how many frames came or went. Only where no thread runs."""
+        """Run one turn at a given time; return how many frames came or went. Only without a running thread."""
         for _, queue in self._queues:
             queue.virtual_ns = now_ns
         moved = _kernels().turn(self.state)
@@ -118,8 +118,8 @@ class DriverThread:
         os.eventfd_write(self._stages.manager.bell.fd, 1)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread's end; return False if it has not come in time, or is the calling thread's own."""
-        if self._thread is None or self._thread.ident is None:  # the system had none left
+        """Wait for the thread's end; return False on timeout, or if it is the calling thread."""
+        if self._thread is None or self._thread.ident is None:  # the system was out of threads
             return True
         if self._thread is threading.current_thread():
             return False
@@ -127,7 +127,7 @@ class DriverThread:
         return not self._thread.is_alive()
 
     def read(self) -> ThreadStatistics:
-        """Return what the thread has done so far; from any thread, at any time."""
+        """Return the thread's statistics so far; from any thread, at any time."""
         state, counts = self.state, Counts()
         _kernels().read_counts(state, counts)
         return ThreadStatistics(
@@ -160,7 +160,7 @@ def _make_state(queues: Sequence[tuple[int, PortQueue]], settings: NicSettings) 
     pacer.mode, pacer.batch, pacer.target_batch = settings.mode, LEAST_BATCH, settings.target_batch
     pacer.least_pause_ns = settings.least_pause_us * _NS_PER_US
     pacer.most_pause_ns = settings.most_pause_us * _NS_PER_US
-    # What has no descriptor cannot wake a thread, so none waits for it.
+    # A queue without a descriptor cannot wake a thread, so none waits for it.
     can_wake = all(queue.fd >= 0 for _, queue in queues)
     pacer.quiet_ns = settings.quiet_us * _NS_PER_US if can_wake else _NEVER_NS
     return state
@@ -175,9 +175,9 @@ class Driver:
         self._closed = False
 
     def start(self, cpus: Sequence[int] = ()) -> None:
-        """Let all threads run, on these processors in turn if some are given; raises PortError for others.
+        """Start all threads, on these processors in turn if some are given; raises PortError for unknown processors.
 
-        If one cannot be started, none runs afterwards.
+        If one fails to start, none runs afterwards.
         """
         try:
             for number, thread in enumerate(self.threads):
@@ -190,7 +190,7 @@ class Driver:
             raise
 
     def step(self, now_ns: int) -> int:
-        """Run a turn of each thread's work as of a time; return how many frames came or went."""
+        """Run one turn of each thread's work at a given time; return how many frames came or went."""
         return sum(thread.step(now_ns) for thread in self.threads)
 
     def close(self, timeout_s: float = CLOSE_S) -> None:

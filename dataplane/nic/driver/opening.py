@@ -18,7 +18,7 @@ from dataplane.nic.run_off_loop import run_off_loop
 from dataplane.nic.settings import RingSettings
 
 DEVICE_KINDS = (PortKind.PACKET_V2, PortKind.PACKET_V3, PortKind.XDP)
-"""What needs nothing but Linux."""
+"""Port kinds that need nothing but Linux."""
 
 
 @run_off_loop
@@ -30,8 +30,8 @@ def open_port(
 ) -> NicPort:
     """Open a device of the calling thread's network namespace: promiscuous, offloads off, own frames not received.
 
-    Raises PortError if the device is missing, down, busy or has another number of queues than AF_XDP is asked to use;
-    if rights are missing, or memory for the rings.
+    Raises PortError if the device is missing, down, busy or does not have the number of queues that AF_XDP is asked to
+    use, or if rights or memory for the rings are missing.
     """
     if kind not in (*DEVICE_KINDS, PortKind.DPDK):
         raise PortError(f"interface {interface}: ports of kind {kind.name} are not on devices")
@@ -44,7 +44,7 @@ def open_port(
         return NicPort(interface, _open_dpdk(interface, queues, chosen, None))
     device = find_device(interface)
     if chosen.join_segments == "gated" and device.kind != "veth":
-        chosen = replace(chosen, join_segments="never")  # nobody would open the gate
+        chosen = replace(chosen, join_segments="never")  # nothing would open the gate
     disable_offloads(interface)
     if chosen.join_segments == "always":
         enable_segmentation(interface)
@@ -78,7 +78,7 @@ def _open_dpdk(interface: str, queues: int, settings: RingSettings, device: Devi
 
 
 def refuse_hardware_stamps(interface: str, kind: PortKind) -> None:
-    """Raise PortError for a kind that does not report the stamps of the device's own clock."""
+    """Raise PortError for a kind that does not report hardware timestamps."""
     names = {PortKind.XDP: "AF_XDP", PortKind.DPDK: "DPDK"}
     if kind in names:
         problem = f"{names[kind]} does not report hardware time stamps: use PACKET_V2 or PACKET_V3"

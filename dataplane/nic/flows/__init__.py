@@ -1,1 +1,1 @@
-"""The flow classifier: rules on header fields, and what becomes of the frames that match them."""
+"""The flow classifier: rules on header fields, and actions on the frames that match them."""

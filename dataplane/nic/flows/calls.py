@@ -1,4 +1,4 @@
-"""Functions that rules hand frames to, as native code calls them."""
+"""Functions that rules hand frames to, wrapped for native callers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FlowCall:
             self.address = ctypes.cast(self._thunk, ctypes.c_void_p).value or 0
 
     def _guarded(self, function: Callable[[bytes, FlowVerdict], object]) -> Callable[[int, int, int, int], None]:
-        """Return what native code calls; nothing that the function raises gets to the driver's thread."""
+        """Return the callback for native code; no exception of the function reaches the driver's thread."""
 
         def call(context: int, frame: int, length: int, verdict: int) -> None:
             del context
@@ -38,7 +38,7 @@ class FlowCall:
                 function(ctypes.string_at(frame, length), verdict_of(Verdict.from_address(verdict)))
             except BaseException:  # noqa: BLE001 - native code knows no exceptions; counted and logged, also SystemExit
                 self.failures += 1
-                if self.failures & (self.failures - 1) == 0:  # the first, the second, the fourth: no flood
+                if self.failures & (self.failures - 1) == 0:  # log the first, second, fourth ... to avoid flooding
                     _log.exception("rule %s: its function has failed %d times", self._rule, self.failures)
 
         return call

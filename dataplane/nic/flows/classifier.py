@@ -1,6 +1,6 @@
 """The flow classifier: rules that Python changes while driver threads look frames up.
 
-The native table is never changed, but swapped whole; the one before lives on until no driver thread can look at it.
+The native table is immutable and swapped as a whole; the previous one lives until no driver thread can read it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dataplane.nic.structures import ActionKind
 __all__ = ["FlowClassifier", "FlowVerdict", "RuleCount"]
 
 DEFAULT = "default"
-"""What messages call the rule that holds when none matches."""
+"""Name in messages of the rule that applies when none matches."""
 _NOTHING = Outcome(ActionKind.DROP, 0, 0, 0, None)
 
 
 @dataclass(slots=True)
 class _Changes:
-    """What a batch is about to do, and what there was before."""
+    """A batch's pending changes, and the state before them."""
 
     entries: dict[str, FlowEntry]
     members: dict[int, dict[int, FlowEntry]]
@@ -42,7 +42,7 @@ class _Changes:
     taken: list[int] = field(default_factory=list)
     """Counters for new rules."""
     freed: list[int] = field(default_factory=list)
-    """Counters of rules that go."""
+    """Counters of rules being removed."""
 
 
 @functools.cache
@@ -51,10 +51,10 @@ def _classify_one() -> Callable[..., None]:
 
 
 class FlowClassifier:
-    """Rules in order of priority, then of age; any thread may change them.
+    """Rules ordered by priority, then by age; any thread may change them.
 
-    `find_group` has the number of a group of consumers by its name, None where there is none. What matches no rule is
-    dropped until `set_default` says otherwise. Driver threads use `native`: the classifier must outlive them.
+    `find_group` returns the number of a group of consumers by its name, None if there is none. Frames that match no
+    rule are dropped until `set_default` says otherwise. Driver threads use `native`: the classifier must outlive them.
     """
 
     def __init__(self, find_group: Callable[[str], int | None]) -> None:
@@ -64,7 +64,7 @@ class FlowClassifier:
         self._counters = HitCounters()
         self._reclamation = EpochReclamation()
         self._epochs: dict[int, Epoch] = {}
-        """Driver threads' by address."""
+        """Driver threads' epochs by address."""
         self._entries: dict[str, FlowEntry] = {}
         self._members: dict[int, dict[int, FlowEntry]] = {}
         """Rules by mask, then by number."""
@@ -78,17 +78,17 @@ class FlowClassifier:
 
     @property
     def native(self) -> Classifier:
-        """What kernels take: the same for as long as the classifier lives."""
+        """Handle for kernels, constant for the classifier's lifetime."""
         return self._native
 
     @property
     def rules(self) -> tuple[FlowRule, ...]:
-        """The rules, the oldest first."""
+        """The rules, oldest first."""
         with self._lock:
             return tuple(entry.rule for entry in sorted(self._entries.values(), key=lambda entry: entry.number))
 
     def insert(self, rule: FlowRule) -> None:
-        """Add a rule; raises ClassifierError for one that cannot be, or whose name is taken."""
+        """Add a rule; raises ClassifierError if it is invalid or its name is taken."""
         pattern = pattern_of(rule)
         with self._changing() as changes:
             if rule.name in self._entries:
@@ -100,7 +100,7 @@ class FlowClassifier:
             self._add(make_entry(rule, self._last_number, outcome, pattern), changes)
 
     def replace(self, rule: FlowRule) -> None:
-        """Put a rule in the place of the one of its name, whose age, number and count it takes over."""
+        """Replace the rule of the same name; the new rule takes over its age, number and count."""
         pattern = pattern_of(rule)
         with self._changing() as changes:
             before = self._entry(rule.name)
@@ -110,30 +110,30 @@ class FlowClassifier:
             self._add(entry, changes)
 
     def remove(self, name: str) -> None:
-        """Remove a rule, and its count; raises ClassifierError if there is none of this name."""
+        """Remove a rule and its count; raises ClassifierError if there is none of this name."""
         with self._changing() as changes:
             entry = self._entry(name)
             self._forget(entry, changes)
             _free(entry.outcome, changes)
 
     def set_default(self, action: Action, *, count: bool = False, mark: int = 0) -> None:
-        """Say what happens to frames that match no rule; counted from 0 unless they were counted before."""
+        """Set the action for frames that match no rule; counting restarts from 0 unless they were counted before."""
         rule = FlowRule(DEFAULT, {}, action, count=count, mark=mark)
         with self._changing() as changes:
             self._default = self._outcome(rule, self._default, changes)
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Make all changes inside hold at once, or none of them if there is an exception; other threads' wait."""
+        """Apply all changes inside at once, or none on an exception; changes of other threads wait."""
         with self._changing():
             yield
 
     def name_of(self, number: int) -> str | None:
-        """Return the name of the rule of a number, which packets bear; None: removed since, or 0."""
+        """Return the name of the rule with a number, as packets carry it; None: removed since, or 0."""
         return self._names.get(number)  # without the lock: consumers do not wait for a batch
 
     def read_counters(self) -> dict[str, RuleCount]:
-        """Return the counts of rules that count or call a Python function, by name; removed ones are gone."""
+        """Return the counts, by name, of rules that count or call a Python function; removed ones are gone."""
         with self._lock:
             return {
                 name: _count(entry.outcome)
@@ -143,26 +143,26 @@ class FlowClassifier:
 
     @property
     def default_count(self) -> RuleCount:
-        """What has matched no rule since that is counted."""
+        """Frames that matched no rule since they have been counted."""
         with self._lock:
             return _count(self._default)
 
     def classify(self, frame: bytes, queue: int = 0) -> FlowVerdict:
-        """Return what is said of a frame, which counts."""
+        """Return the verdict on a frame, which counts."""
         lookup = FlowLookup()
-        with self._lock:  # no table goes
+        with self._lock:  # no table is freed
             _classify_one()(self._native, frame, len(frame), queue, lookup)
         return verdict_of(lookup.verdict[0])
 
     def register_driver(self, epoch_address: int) -> None:
-        """Have tables live on for a thread whose epoch (u64) stands at an address; before the thread begins."""
+        """Keep tables alive for a thread whose epoch (u64) is at an address; call before the thread begins."""
         cell = ctypes.c_uint64.from_address(epoch_address)
         with self._lock:
             self._epochs[epoch_address] = lambda: cell.value
             self._reclamation.follow(list(self._epochs.values()))
 
     def unregister_driver(self, epoch_address: int) -> None:
-        """Forget a driver thread, which has ended."""
+        """Forget a driver thread that has ended."""
         with self._lock:
             self._epochs.pop(epoch_address, None)
             self._reclamation.follow(list(self._epochs.values()))
@@ -170,7 +170,7 @@ class FlowClassifier:
 
     @contextmanager
     def _changing(self) -> Iterator[_Changes]:
-        """Gather changes; the outermost of these publishes them."""
+        """Collect changes; the outermost of these publishes them."""
         with self._lock:
             if self._changes is not None:
                 yield self._changes
@@ -205,7 +205,7 @@ class FlowClassifier:
         changes.masks.add(entry.mask)
 
     def _outcome(self, rule: FlowRule, before: Outcome | None, changes: _Changes) -> Outcome:
-        """Return what becomes of a rule's frames; counts continue where there were any before."""
+        """Return the outcome of a rule's frames; existing counts continue."""
         kind, group, call = ActionKind.DROP, 0, None
         match rule.action:
             case ToConsumers(name):
@@ -230,7 +230,7 @@ class FlowClassifier:
         return Outcome(kind, group, rule.mark, counter, call)
 
     def _publish(self, changes: _Changes) -> None:
-        """Build what has changed, have driver threads use it, and keep what they used before for as long as needed."""
+        """Build what has changed, publish it to driver threads, and keep the previous tables for as long as needed."""
         if not changes.masks and self._default is changes.default:
             return
         groups = dict(self._groups)
@@ -251,7 +251,7 @@ class FlowClassifier:
         self._reclamation.publish(array_at(u64, self._native.address), table.address)
 
     def _let_go(self, table: Table, counters: list[int]) -> None:
-        """Do without a table, which has lived until now, and use counters of rules that went with it again."""
+        """Drop a table whose last reader is gone, and reuse counters of rules that went with it."""
         del table
         self._counters.give_back(counters)
 
@@ -262,7 +262,7 @@ class FlowClassifier:
 
 
 def _free(outcome: Outcome, changes: _Changes) -> None:
-    """Have a counter used again once no thread can add to it."""
+    """Release a counter for reuse once no thread can add to it."""
     if outcome.counter:
         changes.freed.append(outcome.counter)
 

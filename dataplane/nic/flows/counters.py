@@ -1,4 +1,4 @@
-"""Where rules' hits are counted: memory that outlives every table, read by any thread at any time."""
+"""Hit counters of rules: memory that outlives every table, readable by any thread at any time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.nic.flows.structures import STRIPE_BYTES, STRIPE_HITS, STRIPES, H
 
 @dataclass(frozen=True, slots=True)
 class RuleCount:
-    """What a rule has matched, and how often its Python function has failed."""
+    """Hits of a rule, and failures of its Python function."""
 
     packets: int
     bytes: int
@@ -27,7 +27,7 @@ class HitCounters:
         self._free: list[int] = []
 
     def take(self) -> int:
-        """Return the address of hits that are 0."""
+        """Return the address of zeroed hits."""
         if not self._free:
             block = (ctypes.c_uint8 * (STRIPES * STRIPE_BYTES))()
             self._blocks.append(block)
@@ -36,7 +36,7 @@ class HitCounters:
         return self._free.pop()
 
     def give_back(self, addresses: Iterable[int]) -> None:
-        """Have hits used again, from 0 on; no thread may still add to them."""
+        """Release hits for reuse, from 0; no thread may still add to them."""
         for address in addresses:
             for stripe in range(STRIPES):
                 ctypes.memset(address + stripe * STRIPE_BYTES, 0, sizeof(Hits))
@@ -44,6 +44,6 @@ class HitCounters:
 
 
 def read_hits(address: int, failures: int = 0) -> RuleCount:
-    """Return what stands at an address."""
+    """Return the hits at an address."""
     stripes = [Hits.from_address(address + stripe * STRIPE_BYTES) for stripe in range(STRIPES)]
     return RuleCount(sum(hits.packets for hits in stripes), sum(hits.bytes for hits in stripes), failures)

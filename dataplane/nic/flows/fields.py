@@ -1,6 +1,6 @@
-"""What flow rules can look at: fields of a frame, and where the flow key has them.
+"""Fields of a frame that flow rules can match, and their places in the flow key.
 
-The key is eight words, bit 0 the lowest; what a frame does not have is 0, and its bit of `Layer` is clear:
+The key is eight words, bit 0 the lowest; a field that the frame lacks is 0, and its bit of `Layer` is clear:
 
     0  eth.dst 16-63, eth.type 0-15
     1  eth.src 16-63, vlan.pcp 13-15, vlan.id 0-11
@@ -12,9 +12,9 @@ The key is eight words, bit 0 the lowest; what a frame does not have is 0, and i
        source port 16-31, destination port 0-15
     7  frame.length 32-63, nic.queue 16-31, tcp.flags 8-15, Layer 0-7
 
-`vlan.*` is the outermost tag; `eth.type` stands behind the tags, of which two are stepped over. `ip.protocol` stands
-behind IPv6 extension headers, of which eight are stepped over. A fragment, also the first one, has no ports, so that a
-rule takes all fragments of a packet or none.
+`vlan.*` is the outermost tag; `eth.type` follows the tags, of which two are skipped. `ip.protocol` follows IPv6
+extension headers, of which eight are skipped. A fragment, also the first one, has no ports, so that a rule takes all
+fragments of a packet or none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_EXTENSIONS: Final = 8
 
 
 class Layer(IntFlag):
-    """Which headers a frame has, each of them whole."""
+    """Headers present in a frame, each complete."""
 
     ETHERNET = 1
     VLAN = 2
@@ -45,7 +45,7 @@ class Layer(IntFlag):
 
 
 class Kind(Enum):
-    """How a field's values are written."""
+    """Notation of a field's values."""
 
     NUMBER = "number"
     MAC = "MAC address"
@@ -54,7 +54,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowField:
-    """A field in the key: `width` bits from bit `shift` of `word` on, maybe into the word behind."""
+    """A field in the key: `width` bits starting at bit `shift` of `word`, possibly extending into the next word."""
 
     name: str
     word: int

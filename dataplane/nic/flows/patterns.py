@@ -1,4 +1,4 @@
-"""From a rule's match to values and masks over the whole key, with all that its fields imply; strict."""
+"""Translates a rule's match to values and masks over the whole key, with all that its fields imply; strict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A field that has to be in a range which no mask can say."""
+    """A field that must lie in a range that no mask can express."""
 
     field: FlowField
     first: int
@@ -29,7 +29,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FlowPattern:
-    """A key matches whose bits under `mask` are `value`, both numbers over all words, and that is within all bounds."""
+    """Matches a key whose bits under `mask` are `value`, both numbers over all words, and that is within all bounds."""
 
     value: int
     mask: int
@@ -38,7 +38,7 @@ class FlowPattern:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What a field was given: bits, bounds, and which IP version that is of."""
+    """A field's parsed value: bits, bounds, and the IP version it belongs to."""
 
     value: int
     mask: int
@@ -48,7 +48,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """Bits that a field of the rule asks for."""
+    """Bits that a field of the rule requires."""
 
     field: str
     value: int
@@ -56,11 +56,11 @@ class _Demand:
 
 
 class _WrongValueError(Exception):
-    """The value of a field cannot be; the text says why."""
+    """The value of a field is invalid; the text says why."""
 
 
 def pattern_of(rule: FlowRule) -> FlowPattern:
-    """Return what a rule looks for; raise ClassifierError, naming rule and field, for what no frame can have."""
+    """Return a rule's pattern; raise ClassifierError, naming rule and field, for what no frame can have."""
     demands: list[_Demand] = []
     bounds: list[Bounds] = []
     for name, given in rule.match.items():
@@ -81,7 +81,7 @@ def pattern_of(rule: FlowRule) -> FlowPattern:
 
 
 def _demands(field: FlowField, written: _Written) -> tuple[_Demand, ...]:
-    """List what a field asks for: its bits, and what goes with them."""
+    """List a field's demands: its bits, and what goes with them."""
     version = written.version
     if field.name == "ip.version" and written.mask == field.most:
         version = written.value
@@ -93,7 +93,7 @@ def _demands(field: FlowField, written: _Written) -> tuple[_Demand, ...]:
 
 @functools.cache
 def _implied_by(field: FlowField, version: int | None) -> tuple[_Demand, ...]:
-    """List what every frame has that has a field: the layers that it stands in, what says so, an address's version."""
+    """List what a field implies of its frame: the layers containing it, their markers, an address's version."""
     looked_at = field.layers | (_TRANSPORTS if field.layers & _TRANSPORTS else 0)
     implied = [_Demand(field.name, field.layers << _LAYERS_PLACE, looked_at << _LAYERS_PLACE)]
     for layer, protocol in _PROTOCOLS.items():
@@ -126,7 +126,7 @@ def _conflict(rule: str, demand: _Demand, demands: list[_Demand]) -> ClassifierE
 
 
 def _check_ether_type(rule: FlowRule, demands: list[_Demand]) -> None:
-    """Raise ClassifierError for IP fields beside an EtherType that is not IP's; demands agree with each other."""
+    """Raise ClassifierError for IP fields with an EtherType that is not IP's; demands agree with each other."""
     given = rule.match.get("eth.type")
     inside = next((demand.field for demand in demands if demand.field.startswith(("ip.", "udp.", "tcp."))), None)
     if inside is not None and isinstance(given, int) and given not in _ETHER_TYPES.values():
@@ -134,7 +134,7 @@ def _check_ether_type(rule: FlowRule, demands: list[_Demand]) -> None:
 
 
 def _is_decided(rule: str, bounds: Bounds, value: int, mask: int, demands: list[_Demand]) -> bool:
-    """Return whether the mask says all about a field that has bounds; raise ClassifierError if that is outside."""
+    """Return whether the mask decides a field that has bounds; raise ClassifierError if that is out of bounds."""
     field = bounds.field
     if mask >> field.first_bit & field.most != field.most:
         return False
@@ -147,7 +147,7 @@ def _is_decided(rule: str, bounds: Bounds, value: int, mask: int, demands: list[
 
 
 def _read(field: FlowField, given: MatchValue) -> _Written:
-    """Return what a field was given, whichever way it is written."""
+    """Parse a field's value in any notation."""
     if isinstance(given, Masked):
         return _read_masked(field, given)
     if isinstance(given, Range):
@@ -219,7 +219,7 @@ def _read_masked(field: FlowField, given: Masked) -> _Written:
 
 
 def _read_range(field: FlowField, given: Range) -> _Written:
-    """Return a range as the prefix that its bounds share, and as bounds unless that prefix is all of it."""
+    """Return a range as the prefix that its bounds share, and as bounds unless that prefix covers it exactly."""
     first, width, version = _read_exact(field, given.first)
     last, last_width, _ = _read_exact(field, given.last)
     if last_width != width:

@@ -1,4 +1,4 @@
-"""Rules of the flow classifier: what a frame must have, and what happens to it then."""
+"""Rules of the flow classifier: what a frame must match, and what happens to it then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Exact: TypeAlias = int | str | IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """The bits of `value` where `mask` is set; the others do not matter and are 0 in `value`. `Masked(0, 0)`: any."""
+    """The bits of `value` under `mask`; the others are ignored and must be 0 in `value`. `Masked(0, 0)`: any."""
 
     value: Exact
     mask: Exact
@@ -28,14 +28,14 @@ class Masked:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Everything from `first` to `last`, both included."""
+    """Everything from `first` to `last`, inclusive."""
 
     first: Exact
     last: Exact
 
 
 MatchValue: TypeAlias = Exact | IPv4Network | IPv6Network | Masked | Range
-"""Text of an address may end in a prefix length: "10.0.0.0/8", "2001:db8::/32", "02:00:00:00:00:00/24"."""
+"""An address as text may end in a prefix length: "10.0.0.0/8", "2001:db8::/32", "02:00:00:00:00:00/24"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class FlowVerdict:
-    """What the classifier said of a frame; `rule` and `group` are numbers, rule 0 is the default."""
+    """The classifier's verdict on a frame; `rule` and `group` are numbers, rule 0 is the default."""
 
     action: ActionKind
     group: int
@@ -63,7 +63,7 @@ class FlowVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The frame goes to a function, and is done with when that returns.
+    """The frame goes to a function, and is finished when that returns.
 
     `function` is the address of a native `FrameFunction` (dataplane/nic/structures.py), called with `context`, or a
     Python function, whose exceptions are logged and counted. It is called by the driver thread: others wait.
@@ -80,8 +80,8 @@ Action: TypeAlias = ToConsumers | Drop | Call
 class FlowRule:
     """A rule: frames that have all of `match` (names in dataplane/nic/flows/fields.py) get the action.
 
-    Of the rules that match, that of the largest priority holds, the older one of two. `count` counts packets and
-    bytes; `mark` goes with the packet. Raises ClassifierError for a number that does not fit (u32; u64 in `Call`).
+    Of the matching rules, the one with the highest priority applies, the older of two equals. `count` counts packets
+    and bytes; `mark` goes with the packet. Raises ClassifierError for a number that does not fit (u32; u64 in `Call`).
     """
 
     name: str
@@ -92,7 +92,7 @@ class FlowRule:
     mark: int = 0
 
     def __post_init__(self) -> None:
-        """Keep the match as it is now."""
+        """Freeze the match as it is now."""
         object.__setattr__(self, "match", MappingProxyType(dict(self.match)))
         self._check("priority", self.priority, 0, MOST_U32)
         self._check("mark", self.mark, 0, MOST_U32)

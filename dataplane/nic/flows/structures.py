@@ -1,6 +1,6 @@
-"""The flow classifier's tables in memory: immutable, made by Python, looked at by driver threads.
+"""The flow classifier's tables in memory: immutable, built by Python, read by driver threads.
 
-A `Classifier` leads to one `FlowTable`; a change makes a new one and swaps the pointer. Rules with the same masks form
+A `Classifier` leads to one `FlowTable`; a change builds a new one and swaps the pointer. Rules with the same masks form
 a `FlowGroup`, a hash table of `FlowRecord`s; groups that a change does not touch belong to both tables.
 """
 
@@ -12,11 +12,11 @@ from dataplane.native import Inline, Struct, u32, u64
 from dataplane.nic.structures import Verdict
 
 STRIPES = 8
-"""Places that a rule's hits are counted in, chosen by the frame's queue: threads that own queues do not meet."""
+"""Stripes of a rule's hit counters, chosen by the frame's queue: threads that own queues do not contend."""
 STRIPE_HITS = 1_024
-"""Rules whose hits stand side by side."""
+"""Rules whose hits are adjacent."""
 STRIPE_BYTES = STRIPE_HITS * 16 + 64
-"""From a rule's hits to those in the next stripe; no multiple of a page, so that they share no set of a cache."""
+"""Distance between a rule's hits in adjacent stripes; not a multiple of a page, so that they share no cache set."""
 
 TAG_SHIFT = 48
 ADDRESS_MASK = (1 << TAG_SHIFT) - 1
@@ -24,18 +24,18 @@ ADDRESS_MASK = (1 << TAG_SHIFT) - 1
 
 
 class Hits(Struct):
-    """What matched a rule; added to atomically."""
+    """Hits of a rule; added to atomically."""
 
     packets: u64
     bytes: u64
 
 
 class FlowRange(Struct):
-    """Bounds of a field, both included; a wide one has its upper 64 bits in the word behind."""
+    """Bounds of a field, inclusive; a wide one has its upper 64 bits in the next word."""
 
     word: u32
     shift: u32
-    mask: u64  # of the field, once shifted
+    mask: u64  # mask of the field, after shifting
     first: u64
     last: u64
     first_high: u64
@@ -45,13 +45,13 @@ class FlowRange(Struct):
 
 
 class FlowRecord(Struct):
-    """A rule; behind it stand the values under the group's masks, then its ranges."""
+    """A rule, followed by the values under the group's masks, then its ranges."""
 
     next: u64  # address of the next best record with the same values, 0: none
-    rank: u64  # larger is better; no two rules have the same
+    rank: u64  # larger is better; unique per rule
     ranges: u64
     counter: u64  # address of its Hits in the first stripe, 0: not counted
-    action: u32  # these six are the verdict's
+    action: u32  # these six belong to the verdict
     group: u32
     mark: u32
     rule: u32
@@ -60,19 +60,19 @@ class FlowRecord(Struct):
 
 
 class FlowGroup(Struct):
-    """The rules that look at the same bits of a key."""
+    """The rules that match on the same bits of a key."""
 
     slots: u64  # address
-    slot_mask: u64  # slots less one
-    words: u64  # of the key that are looked at
-    key_words: Inline[u64, Literal[8]]  # which; KEY_WORDS of dataplane/nic/flows/fields.py at most
+    slot_mask: u64  # number of slots - 1
+    words: u64  # number of key words matched
+    key_words: Inline[u64, Literal[8]]  # their indexes; at most KEY_WORDS of dataplane/nic/flows/fields.py
     masks: Inline[u64, Literal[8]]
 
 
 class FlowRow(Struct):
     """A group in its table."""
 
-    rank: u64  # of its best rule
+    rank: u64  # rank of its best rule
     group: u64  # address
 
 
@@ -85,13 +85,13 @@ class FlowTable(Struct):
 
 
 class Classifier(Struct):
-    """What driver threads hold on to."""
+    """Root that driver threads hold on to."""
 
-    table: u64  # address of a FlowTable; swapped whole, so it stands first
+    table: u64  # address of a FlowTable; swapped as a whole, so it comes first
 
 
 class FlowLookup(Struct):
-    """A frame and what is said of it: how Python asks."""
+    """A frame and its verdict, for lookups from Python."""
 
     verdict: Inline[Verdict, Literal[1]]
     key: Inline[u64, Literal[8]]

@@ -1,4 +1,4 @@
-"""The native form of a set of rules: groups by mask, and the table that lists them; immutable once made."""
+"""The native form of a set of rules: groups by mask, and the table that lists them; immutable once built."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST_SLOTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A rule's action with everything looked up."""
+    """A rule's action with everything resolved."""
 
     action: ActionKind
     group: int
@@ -37,7 +37,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class FlowEntry:
-    """A rule that was accepted, the larger its `number` the younger."""
+    """An accepted rule; a larger `number` is a younger rule."""
 
     rule: FlowRule
     number: int
@@ -104,7 +104,7 @@ class Group:
 
     @property
     def address(self) -> int:
-        """Where the native group stands."""
+        """Address of the native group."""
         return self._native.address
 
 
@@ -127,5 +127,5 @@ class Table:
 
     @property
     def address(self) -> int:
-        """Where the native table stands."""
+        """Address of the native table."""
         return self._native.address

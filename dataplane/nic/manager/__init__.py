@@ -1,1 +1,1 @@
-"""The packet manager: which consumer gets a packet, and what consumers and producers do with theirs."""
+"""The packet manager: assigns packets to consumers, and gives consumers and producers their interfaces."""

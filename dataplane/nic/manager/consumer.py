@@ -1,4 +1,4 @@
-"""Consumers: who receives the packets of a group, or its share of them."""
+"""Consumers: receivers of a group's packets, or of a share of them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ BURST_PACKETS = 256
 
 @dataclass(frozen=True, slots=True)
 class SoftwareQueueReading:
-    """What passed from one driver thread to one consumer, in packets.
+    """Counters of packets from one driver thread to one consumer.
 
     handed_out = waiting + taken + dropped as `consumer_left`; taken = lent + given_back. `reserve_spent` and
-    `queue_full` were never handed out. `refused_releases` counts releases of what was not lent, `cut` packets longer
-    than the row they were copied into.
+    `queue_full` were never handed out. `refused_releases` counts releases of packets that were not lent, `cut` packets
+    longer than the row they were copied into.
     """
 
     thread: int
@@ -82,10 +82,10 @@ class Consumer:
         self._sleeper = sleeper
         self._queues = tuple(queues)
         self._leave: Callable[[], None] | None = None
-        # Garbage collection may release a packet in the midst of another call of the same thread.
+        # Garbage collection may release a packet in the middle of another call of the same thread.
         self._lock = threading.RLock()
         self._packets = (ctypes.c_uint64 * BURST_PACKETS)()
-        # Twice, so that they stand in a row from whichever is next.
+        # Twice, so that they are contiguous from any starting queue.
         self._addresses = (ctypes.c_uint64 * (2 * len(queues)))(*(2 * [queue.address for queue in queues]))
         self._packets_at, self._addresses_at = ctypes.addressof(self._packets), ctypes.addressof(self._addresses)
         self._next = 0
@@ -100,16 +100,16 @@ class Consumer:
 
     @property
     def bell(self) -> Bell:
-        """What to sleep on, for native code."""
+        """The bell to sleep on, for native code."""
         return self._sleeper.bell
 
     @property
     def is_closed(self) -> bool:
-        """Whether the consumer has left."""
+        """True once the consumer has left."""
         return self._leave is None
 
     def receive(self, max_packets: int, timeout_s: float = 0.0) -> list[Packet]:
-        """Return up to `max_packets` packets that wait; if there is none, wait for some until the time has passed.
+        """Return up to `max_packets` waiting packets; if there is none, wait for some until the timeout.
 
         Raises PortError if the consumer has left.
         """
@@ -151,9 +151,9 @@ class Consumer:
     ) -> int:
         """Copy waiting packets into rows, one each, and give their buffers back; return how many.
 
-        `rows` is two-dimensional and contiguous. A packet longer than a row is cut, and counted; `lengths` holds its
-        whole length, `times_ns` its time stamp. If none waits, wait for some until the time has passed. Raises
-        PortError if the consumer has left, ValueError for arrays that do not match.
+        `rows` is two-dimensional and contiguous. A packet longer than a row is truncated and counted; `lengths` holds
+        its whole length, `times_ns` its timestamp. If none waits, wait for some until the timeout. Raises PortError if
+        the consumer has left, ValueError for arrays that do not match.
         """
         limit, row_bytes = rows.shape
         check_array("rows", rows, "uint8", limit)
@@ -178,7 +178,7 @@ class Consumer:
         return count
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether packets wait, as soon as some do or the time has passed."""
+        """Return whether packets wait, as soon as some do or on timeout."""
         with self._lock:
             self._open_queues()
         found = self._sleeper.wait(self._has_packets, timeout_s)
@@ -189,7 +189,7 @@ class Consumer:
         return found
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable while packets wait; some wake-ups find none."""
+        """Return a descriptor that is readable while packets wait; wake-ups may be spurious."""
         with self._lock:
             self._open_queues()
             self._is_polled = True
@@ -202,9 +202,9 @@ class Consumer:
             return queue_kernels().give_back(queue.address, address)
 
     def close(self) -> None:
-        """Leave the group: others get its packets from now on, what waits is dropped and counted as `consumer_left`.
+        """Leave the group: others get its packets from now on; waiting packets are dropped, counted as `consumer_left`.
 
-        Packets that were received stay good until they are released. A second call does nothing.
+        Received packets stay valid until they are released. A second call does nothing.
         """
         with self._lock:
             leave, self._leave = self._leave, None
@@ -213,18 +213,18 @@ class Consumer:
             self._sleeper.wake()
 
     def read(self) -> ConsumerReading:
-        """Return the counters as they are now; from any thread, also once closed."""
+        """Return the current counters; from any thread, also once closed."""
         with self._lock:
             if self._last_reading is not None:
                 return self._last_reading
             return ConsumerReading(self.name, self.group, tuple(map(read_queue, self._queues)))
 
     def joined(self, leave: Callable[[], None]) -> None:
-        """Note how to leave (the packet manager's)."""
+        """Record how to leave (for the packet manager)."""
         self._leave = leave
 
     def discard(self) -> None:
-        """Drop what waits, once no driver thread hands out to this consumer any more (the packet manager's)."""
+        """Drop waiting packets, once no driver thread hands out to this consumer any more (for the packet manager)."""
         with self._lock:
             for queue in self._queues:
                 queue_kernels().discard(queue.native)
@@ -232,7 +232,7 @@ class Consumer:
         self._sleeper.close()
 
     def free(self) -> ConsumerReading:
-        """Let go of the queues, once nothing of them is lent; return their last reading (the packet manager's)."""
+        """Free the queues, once nothing of them is lent; return their last reading (for the packet manager)."""
         with self._lock:
             self._last_reading = self.read()
             self._queues = ()
@@ -240,7 +240,7 @@ class Consumer:
 
     @property
     def holds_buffers(self) -> bool:
-        """Whether packets are lent or wait."""
+        """True while packets are lent or waiting."""
         reading = self.read()
         return reading.total("lent") + reading.total("waiting") > 0
 
@@ -249,13 +249,13 @@ class Consumer:
             return self.is_closed or queue_kernels().any_waits(self._addresses_at, len(self._queues))
 
     def _watch(self, found_all: bool) -> None:
-        # Who polls the descriptor finds it readable while anything waits; it stays so until all was found. Who has
-        # slept on the bell has left it disarmed.
+        # Pollers find the descriptor readable while anything waits; it stays so until everything was found. A thread
+        # that slept on the bell has left it disarmed.
         if self._is_polled and found_all:
             queue_kernels().watch(self._sleeper.bell, self._addresses, len(self._queues))
 
     def _open_queues(self) -> tuple[MappedReceiveQueue, ...]:
-        """Return the queues: who has them may use them although a signal handler closes the consumer meanwhile."""
+        """Return the queues; a holder may keep using them even if a signal handler closes the consumer meanwhile."""
         if self.is_closed:
             raise PortError(f"consumer {self.name}: has left")
         return self._queues
@@ -276,7 +276,7 @@ def check_array(name: str, array: NDArray[Any], kind: str, count: int) -> None:
 
 
 def read_queue(queue: MappedReceiveQueue) -> SoftwareQueueReading:
-    """Return a software queue's counters; they add up also while packets move."""
+    """Return a software queue's counters, which add up even while packets move."""
     struct = queue.native
     ring = struct.packets[0]
     given_back, left = struct.given_back, struct.consumer_left
@@ -299,7 +299,7 @@ def read_queue(queue: MappedReceiveQueue) -> SoftwareQueueReading:
 
 
 def read_buffers(queue: ReceiveQueue) -> list[BufferReading]:
-    """Return how many buffers of each size there are, and are free."""
+    """Return how many buffers of each size there are, and how many are free."""
     memory = queue.memory[0]
     return [
         BufferReading(

@@ -1,4 +1,4 @@
-"""What a packet manager counted, as values."""
+"""A packet manager's counters, as values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.nic.manager.producer import ProducerReading
 
 @dataclass(frozen=True, slots=True)
 class GroupReading:
-    """A group: its members' names, and packets that came while it had none."""
+    """A group: its members' names, and packets that arrived while it had none."""
 
     name: str
     consumers: tuple[str, ...]
@@ -21,7 +21,7 @@ class GroupReading:
 
 @dataclass(frozen=True, slots=True)
 class PastReading:
-    """The counters, in packets, of all consumers and producers that have left and hold nothing any more."""
+    """The summed counters, in packets, of consumers and producers that have left and hold nothing any more."""
 
     handed_out: int = 0
     given_back: int = 0
@@ -31,7 +31,7 @@ class PastReading:
     producer_drops: Mapping[str, int] = field(default_factory=dict)
 
     def with_consumer(self, reading: ConsumerReading) -> PastReading:
-        """Add a consumer's."""
+        """Add a consumer's counters."""
         drops = Counter(self.consumer_drops)
         for queue in reading.queues:
             drops.update(queue.drops)
@@ -40,7 +40,7 @@ class PastReading:
         return replace(self, handed_out=handed_out, given_back=given_back, consumer_drops=dict(drops))
 
     def with_producer(self, reading: ProducerReading) -> PastReading:
-        """Add a producer's."""
+        """Add a producer's counters."""
         drops = Counter(self.producer_drops)
         drops.update(reading.drops)
         queued, sent = self.queued + reading.queued, self.sent + reading.sent
@@ -49,7 +49,7 @@ class PastReading:
 
 @dataclass(frozen=True, slots=True)
 class ManagerReading:
-    """Everything that the packet manager counted; `departed` is what consumers and producers had when they had left.
+    """All counters of the packet manager; `departed` holds those of consumers and producers that have left.
 
     `no_consumer` counts packets for groups without a consumer; other drops are the consumers'.
     """
@@ -63,10 +63,10 @@ class ManagerReading:
 
     @property
     def handed_out(self) -> int:
-        """Return how many packets were handed out, ever."""
+        """Return the total number of packets handed out."""
         return self.departed.handed_out + sum(consumer.total("handed_out") for consumer in self.consumers)
 
     def dropped(self, reason: str) -> int:
-        """Return how many packets were dropped on their way to a consumer for a reason, ever."""
+        """Return the total number of packets dropped for a reason on their way to a consumer."""
         past = self.departed.consumer_drops.get(reason, 0)
         return past + sum(consumer.dropped(reason) for consumer in self.consumers)

@@ -1,4 +1,4 @@
-"""What a driver thread reads of the packet manager: built once, never changed."""
+"""The packet manager's table as a driver thread reads it: built once, never changed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dataplane.nic.manager.balance import Balance
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A group as one driver thread has it: addresses and serial numbers of software queues, in the order of joining.
+    """A group as one driver thread sees it: addresses and serial numbers of software queues, in the order of joining.
 
-    `anchor` is the serial number of the member that was alone most recently.
+    `anchor` is the serial number of the member that was most recently the only one.
     """
 
     queues: tuple[tuple[int, int], ...]
@@ -26,7 +26,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTable:
-    """A table, and all that it points to."""
+    """A table, and everything that it points to."""
 
     table: ManagerTable
     owned: tuple[object, ...]

@@ -1,6 +1,6 @@
-"""The packet manager: groups of consumers, who is in them, and what driver threads know of it.
+"""The packet manager: groups of consumers, their members, and the tables that driver threads read.
 
-Driver threads read immutable tables that are exchanged as a whole, and are never waited for.
+Driver threads read immutable tables that are replaced as a whole, and are never waited for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dataplane.nic.structures import FLOW_BUCKETS, Bucket
 
 MOST_GROUPS = 1 << 8
 UNSETTLED_PACKETS = 1 << 14
-"""Packets of one driver thread that the device may have without having reported them."""
+"""Packets of one driver thread that the device may hold without having reported them."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class _Group:
 
 
 class PacketManager:
-    """Hands packets of some driver threads out to consumers, and takes those of producers.
+    """Hands packets of some driver threads out to consumers, and takes packets from producers.
 
     Any thread may call it. `threads` are for the driver threads; what they point to lives as long as this object.
     """
@@ -74,7 +74,7 @@ class PacketManager:
         self._publish()
 
     def follow(self, epochs: Sequence[Epoch]) -> None:
-        """Heed the epochs of the driver threads from now on (dataplane/nic/epoch_reclamation.py)."""
+        """Follow the epochs of the driver threads from now on (dataplane/nic/epoch_reclamation.py)."""
         with self._lock:
             self._reclamation.follow(epochs)
 
@@ -83,7 +83,7 @@ class PacketManager:
         self._bells[thread].wake()
 
     def group_number(self, name: str) -> int:
-        """Return the number that a `Verdict` names a group by; the group is made if need be.
+        """Return the number by which a `Verdict` names a group; creates the group if need be.
 
         Raises PortError if there are too many.
         """
@@ -110,8 +110,8 @@ class PacketManager:
     ) -> Consumer:
         """Return a new member of a group, by default the group of the same name.
 
-        For each driver thread it has `buffers`: so many, of sizes that suit the device, or sizes in bytes and how many
-        of each; and a queue of `queue_packets`, None: as many as there are buffers. Raises PortError naming the
+        For each driver thread it gets `buffers`: a number, of sizes that suit the device, or sizes in bytes and how
+        many of each; and a queue of `queue_packets`, None: as many as there are buffers. Raises PortError naming the
         consumer if it exists, or its memory does not fit.
         """
         user = f"consumer {name}"
@@ -145,7 +145,7 @@ class PacketManager:
         queue_packets: int = 1024,
         buffers: int | Mapping[int, int] | None = None,
     ) -> Producer:
-        """Return a new producer whose packets a driver thread sends, None: the thread with the fewest producers.
+        """Return a new producer served by a driver thread, None: the thread with the fewest producers.
 
         Its software queue holds `queue_packets`, rounded up to a power of two; `buffers` are as a consumer's, None: one
         for each packet. Raises PortError naming the producer if it exists, or its memory does not fit.
@@ -173,7 +173,7 @@ class PacketManager:
             return producer
 
     def read(self) -> ManagerReading:
-        """Return all counters as they are now; also once closed."""
+        """Return all current counters; also once closed."""
         with self._lock:
             self.collect()
             here = [*self._consumers, *(one for one in self._departing if isinstance(one, Consumer))]
@@ -188,7 +188,7 @@ class PacketManager:
             )
 
     def collect(self) -> None:
-        """Free what no driver thread uses any more, and the memory of those who left and hold nothing."""
+        """Free what no driver thread uses any more, and the memory of members that left and hold nothing."""
         with self._lock:
             self._reclamation.collect()
             for one in tuple(self._departing):
@@ -196,14 +196,14 @@ class PacketManager:
                     self._departed = self._departed.with_consumer(one.free())
                 elif isinstance(one, Producer) and one.is_drained and not one.is_on_device:
                     self._departed = self._departed.with_producer(one.free())
-                    # A driver thread settles packets first, and looks whom to wake afterwards.
+                    # A driver thread settles packets first, then looks for waiters to wake.
                     self._reclamation.when_unused(one.fall_silent)
                 else:
                     continue
                 self._departing.remove(one)
 
     def close(self) -> None:
-        """Let everyone leave; only once the driver threads have ended. A second call does nothing."""
+        """Remove all members; only once the driver threads have ended. A second call does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -258,7 +258,7 @@ class PacketManager:
         return min(range(len(self.threads)), key=lambda number: counts[number])
 
     def _publish(self) -> None:
-        """Let the driver threads have new tables; the old ones live until none reads them."""
+        """Publish new tables to the driver threads; the old ones live until none reads them."""
         old = list(self._tables)
         for number, thread in enumerate(self.threads):
             groups = [_membership(group, number) for group in self._groups.values()]

@@ -1,4 +1,4 @@
-"""Producers: who sends, through its own software queue."""
+"""Producers: senders, each through its own software queue."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ PRODUCER_LEFT = "producer_left"
 
 @dataclass(frozen=True, slots=True)
 class ProducerReading:
-    """What a producer sent, in packets: queued = waiting + on_device + sent + dropped later.
+    """Counters of a producer, in packets: queued = waiting + on_device + sent + dropped later.
 
-    `waiting` are in the software queue, `on_device` in the device's, which has not reported them sent. Never queued are
-    those that the software queue (`queue_full`) or its buffers (`reserve_spent`) had no room for; dropped later, those
-    `too_long` for the device or `refused` as too short, that it lost going `down`, or in line as the producer left.
+    `waiting` are in the software queue, `on_device` in the device's queue and not yet reported sent. Packets for which
+    the software queue (`queue_full`) or its buffers (`reserve_spent`) had no room were never queued. Dropped later are
+    those `too_long` for the device, `refused` as too short, lost as it went `down`, or still queued as the producer
+    left.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Producer:
         self._sleeper = sleeper
         self._queue = queue
         self._leave: Callable[[], None] | None = None
-        # A signal handler may close the producer in the midst of a call of the same thread.
+        # A signal handler may close the producer in the middle of a call of the same thread.
         self._lock = threading.RLock()
         self.is_drained = False
 
@@ -69,11 +70,11 @@ class Producer:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the producer has left."""
+        """True once the producer has left."""
         return self._leave is None
 
     def send(self, frame: bytes) -> int | None:
-        """Put a packet behind the last one and return its position; None if there is no room, which is counted.
+        """Queue a packet and return its position; None if there is no room, which is counted.
 
         Raises PortError if the producer has left.
         """
@@ -89,9 +90,9 @@ class Producer:
         return bool(self._queue.native.settled > position)
 
     def wait_sent(self, position: int, timeout_s: float) -> bool:
-        """Return whether the packet has left, as soon as it has or the time has passed.
+        """Return whether the packet has left, as soon as it has or on timeout.
 
-        Raises PortError if the producer leaves before.
+        Raises PortError if the producer leaves first.
         """
         self._sleeper.wait(lambda: self.sent(position) or self.is_closed, timeout_s)
         if not self.sent(position) and self.is_closed:
@@ -99,7 +100,7 @@ class Producer:
         return self.sent(position)
 
     def close(self) -> None:
-        """Leave; what is still in line is dropped and counted as `producer_left`. A second call does nothing."""
+        """Leave; packets still queued are dropped and counted as `producer_left`. A second call does nothing."""
         with self._lock:
             leave, self._leave = self._leave, None
         if leave is not None:
@@ -107,7 +108,7 @@ class Producer:
             self._sleeper.wake()
 
     def read(self) -> ProducerReading:
-        """Return the counters as they are now; from any thread, also once closed."""
+        """Return the current counters; from any thread, also once closed."""
         queue = self._queue.native
         sent, too_long, refused, down = queue.sent, queue.too_long, queue.refused, queue.down
         settled, left = queue.settled, queue.producer_left
@@ -132,27 +133,27 @@ class Producer:
         )
 
     def joined(self, leave: Callable[[], None]) -> None:
-        """Note how to leave (the packet manager's)."""
+        """Record how to leave (for the packet manager)."""
         self._leave = leave
 
     def abandon(self) -> None:
-        """Drop what is in line, once no driver thread sends for this producer any more (the packet manager's)."""
+        """Drop queued packets, once no driver thread sends for this producer any more (for the packet manager)."""
         with self._lock:
             queue_kernels().abandon(self._queue.native)
         self.is_drained = True
 
     def free(self) -> ProducerReading:
-        """Let go of the memory, once the device has nothing of it; return the last reading (the packet manager's)."""
+        """Free the memory, once the device holds none of it; return the last reading (for the packet manager)."""
         self._queue = replace(self._queue, view=memoryview(b""))
         return self.read()
 
     def fall_silent(self) -> None:
-        """Close the bell, once no driver thread rings it any more (the packet manager's)."""
+        """Close the bell, once no driver thread rings it any more (for the packet manager)."""
         self._sleeper.close()
 
     @property
     def is_on_device(self) -> bool:
-        """Whether the device still has packets that it has not reported."""
+        """True while the device holds packets that it has not reported."""
         return self.read().on_device > 0
 
     def __enter__(self) -> Producer:

@@ -1,6 +1,6 @@
-"""The program that hands a device's frames to AF_XDP sockets: attached for as long as we live.
+"""The program that hands a device's frames to AF_XDP sockets: attached for this process's lifetime.
 
-The program is `return bpf_redirect_map(&sockets, context->rx_queue_index, XDP_PASS)`. It hangs on a link whose
+The program is `return bpf_redirect_map(&sockets, context->rx_queue_index, XDP_PASS)`. It is attached by a link whose
 descriptor is ours: the kernel takes it off the device when that closes, however the process ends.
 """
 
@@ -58,7 +58,7 @@ class SocketProgram:
             raise refusal(self._device.name, f"queue {queue} for AF_XDP", error) from error
 
     def attach(self) -> None:
-        """Put the program onto the device: in its driver where that can run it, else in front of the stack.
+        """Attach the program to the device: in its driver if that can run it, else in front of the stack.
 
         Raises PortError if the kernel refuses.
         """
@@ -80,7 +80,7 @@ class SocketProgram:
             raise refusal(self._device.name, "an XDP program", error) from error
 
     def close(self) -> None:
-        """Take the program off the device; a second call does nothing."""
+        """Detach the program from the device; a second call does nothing."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 

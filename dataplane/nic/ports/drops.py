@@ -1,4 +1,4 @@
-"""Why frames do not pass a queue of a device, and where the queue counts them."""
+"""Reasons why frames do not pass a queue of a device, and the queue's counters for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_SENT: Final = MappingProxyType(
 
 
 def missed(queue: PortQueue) -> dict[str, int]:
-    """Return the frames that came to the device and not to the driver, by reason."""
+    """Return the frames that reached the device but not the driver, by reason."""
     return _read(queue, _MISSED)
 
 

@@ -1,9 +1,9 @@
-"""Opens the gates of ports that join TCP segments, while nobody but a host's stack takes what they send.
+"""Opens the gates of ports that join TCP segments, while only a host's stack takes what they send.
 
-A gate is opened for a short time, when a worker has segments to join and the other end of the cable has been looked at,
-and again as long as segments are joined. So whoever reads frames there before is never shown joined ones; whoever
-begins in the midst of a transfer is for LEASE_NS at most, and hardly so where the kernel reports it (a device that
-becomes promiscuous, gets an XDP program, a filter of tc): then the gate is shut before anything is looked at.
+A gate opens for a short time, when a worker has segments to join and the other end of the cable has been inspected, and
+stays open as long as segments are joined. So a reader that was there before never sees joined frames. A reader that
+starts in the middle of a transfer may see them for LEASE_NS at most, and hardly so where the kernel reports it (a
+device that becomes promiscuous, gets an XDP program, a tc filter): then the gate is shut before anything is inspected.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from dataplane.nic.ports.queue import JoinGate
 from dataplane.nic.ports.segment_sender import FOREVER
 
 LEASE_NS: Final = 100_000_000
-"""For so long at most what was seen counts."""
+"""Longest validity of an inspection."""
 RENEWAL_NS: Final = 40_000_000
 RETRY_NS: Final = 1_000_000_000
-"""Who was refused is looked at again so much later at the earliest, and hundred times as long as the look takes."""
+"""Shortest time before a refused port is inspected again; also at least a hundred times the inspection's duration."""
 REFRESH_NS: Final = 1_000_000_000
-"""So long after something changed ports are looked at that have nothing to join, so that what is said of them holds."""
+"""Delay, after a change, of inspecting ports that have nothing to join, so that their reported state stays correct."""
 _RETRY_LOOKS, _RESTS = 100, 4
 _NS_PER_MS = 1_000_000
 
 Listener = Callable[[int, str], None]
-"""Is told a port's number and why it does not join, PLAIN_STACK where it does."""
+"""Receives a port's number and why it does not join, PLAIN_STACK if it does."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A port: its gate, what looks at its other end, what was found, and how things stood then."""
+    """A port: its gate, its inspector, the result, and the circumstances at that time."""
 
     number: int
     device: str
@@ -50,20 +50,20 @@ class _Watched:
     far_end: FarEnd
     reason: str | None = None
     is_open: bool = False
-    """Segments have been joined, or were to be, when it was looked at last, and might be."""
+    """Joining was allowed at the last inspection, and segments had been joined or were waiting to be."""
     trains: int = 0
     due_ns: int = 0
-    """When to look again while it is open."""
+    """Time of the next inspection while it is open."""
     rested_ns: int = 0
-    """When to look again at the earliest, whatever happens: news without end cost a part of a processor."""
+    """Earliest time of the next inspection, whatever happens: endless news would cost part of a processor."""
     can_segment: bool = False
 
 
 class JoinWatch:
-    """Keeps the gates of some ports, on a thread of its own from `start` to `close`.
+    """Keeps the gates of some ports, on its own thread from `start` to `close`.
 
-    That comes once nobody sends by the ports any more, and before they are closed. The ports have gates, and devices in
-    the namespace of who makes this. Raises PortError.
+    Close it once nothing sends by the ports any more, and before they are closed. The ports have gates, and devices in
+    the namespace of the creating thread. Raises PortError.
     """
 
     def __init__(self, ports: Mapping[int, NicPort]) -> None:
@@ -80,12 +80,12 @@ class JoinWatch:
         self._thread = threading.Thread(target=self._run, name="join-watch", daemon=True)
 
     def start(self, listener: Listener) -> None:
-        """Begin to look; `listener` is called on this object's thread for each port, and when the answer changes."""
+        """Start inspecting; `listener` is called on this object's thread for each port, and when the answer changes."""
         self._listener = listener
         self._thread.start()
 
     def close(self) -> None:
-        """Shut the gates; nobody asks any more."""
+        """Shut the gates and stop inspecting."""
         self._is_closing = True
         self._ring(self._bell)
         if self._thread.ident is not None:
@@ -101,7 +101,7 @@ class JoinWatch:
         try:
             self._watch()
         except (OSError, PortError) as error:
-            # Who cannot come back to the ports' namespace, or hears of no changes, opens no gate any more.
+            # A thread that cannot return to the ports' namespace, or hears of no changes, must not open gates any more.
             for port in self._ports:
                 self._say(port, f"who reads frames cannot be known any more: {error}")
         finally:
@@ -131,7 +131,7 @@ class JoinWatch:
         return None if due_ns == FOREVER else max(0, -(-(due_ns - time.monotonic_ns()) // _NS_PER_MS))
 
     def _take_news(self, changed: Ends | None) -> None:
-        """Shut the gates at cables that changed, before who had an open one is looked at; others are in a while."""
+        """Shut the gates of cables that changed; inspect those that were open first, others after a while."""
         news = [port for port in self._ports if changed is None or not changed.isdisjoint(port.far_end.ends)]
         for port in news:
             _shut(port)

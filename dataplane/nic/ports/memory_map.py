@@ -1,4 +1,4 @@
-"""Memory that kernels (ours and Linux) work in: mapped by address, so that nothing in Python holds on to it."""
+"""Memory that kernels (ours and Linux) work in: mapped by address, so that no Python object holds on to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MemoryMap:
         self.nbytes = nbytes
 
     def close(self) -> None:
-        """Unmap the memory, which nothing may touch from then on; a second call does nothing."""
+        """Unmap the memory, which must no longer be touched; a second call does nothing."""
         if self.nbytes:
             _libc.munmap(self.address, self.nbytes)
             self.nbytes = 0
@@ -41,7 +41,7 @@ class MemoryMap:
 def require_memory(user: str, nbytes: int) -> None:
     """Raise PortError for rings that would take more than an eighth of the machine's memory.
 
-    The kernel itself tries to get whatever it is asked for, and kills processes when it runs out.
+    The kernel itself tries to provide whatever is requested, and kills processes when memory runs out.
     """
     limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
     if nbytes > limit:

@@ -1,4 +1,4 @@
-"""Cables in this process's memory: two ends, a ring each way; either end may be Python's or a native loop's."""
+"""Cables in this process's memory: two ends, a ring each way; Python or a native loop may use either end."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class MemoryEnd:
         )
 
     def fileno(self) -> int:
-        """Return the eventfd that is readable once frames have come for a receiver that had found none."""
+        """Return the eventfd that is readable once frames have arrived for a receiver that had found none."""
         return self._descriptor
 
     def read_drops(self) -> None:
-        """Do nothing: what finds the ring full is counted by the sender."""
+        """Do nothing: the sender counts what finds the ring full."""
 
     def close(self) -> None:
         """Mark the cable closed for the other end, whose frames are lost from now on."""

@@ -25,7 +25,7 @@ BURST_FRAMES = 256
 
 
 class Channel(Protocol):
-    """What is behind one queue: a socket with its rings, or memory."""
+    """The backing of one queue: a socket with its rings, or memory."""
 
     @property
     def queue(self) -> PortQueue:
@@ -50,7 +50,7 @@ _ERRING = (PortKind.PACKET_V2, PortKind.PACKET_V3, PortKind.XDP)
 
 @dataclass(frozen=True, slots=True)
 class _Kernels:
-    """The kernels that Python calls, compiled."""
+    """The compiled kernels that Python calls."""
 
     receive: Callable[..., int]
     release: Callable[..., None]
@@ -82,9 +82,9 @@ class NicPort:
     ) -> None:
         self._name = name
         self.gate = gate
-        """What its queues look at before they join TCP segments; None: they join none."""
+        """Gate that its queues check before they join TCP segments; None: they join none."""
         self.information = information or PortInformation(len(channels))
-        """How it and its device came together."""
+        """Its binding to its device."""
         self._channels = tuple(channels)
         self._device = device
         for channel in channels if device is not None else ():
@@ -98,22 +98,22 @@ class NicPort:
 
     @property
     def name(self) -> str:
-        """What users call it: the device's name."""
+        """The name for users: the device's name."""
         return self._name
 
     @property
     def device_index(self) -> int | None:
-        """The number of its device, if it is on one."""
+        """The index of its device, if it is on one."""
         return None if self._device is None else self._device.index
 
     @property
     def queues(self) -> list[PortQueue]:
-        """The queues, in order; they must not be used any more once the port is closed."""
+        """The queues, in order; they must not be used once the port is closed."""
         return [channel.queue for channel in self._channels]
 
     @property
     def is_down(self) -> bool:
-        """Whether the device is down or gone, or the other end has closed."""
+        """True if the device is down or gone, or the other end has closed."""
         if self._closed:
             return True
         if self._device is not None:
@@ -122,21 +122,21 @@ class NicPort:
 
     @property
     def has_link(self) -> bool:
-        """Whether frames would reach the other end: it exists and is up, too. The kernel takes them either way."""
+        """True if frames would reach the other end: it exists and is up, too. The kernel takes them either way."""
         if self._device is None or self._closed:
             return not self.is_down
         return self._device.has_link
 
     @property
     def link_status(self) -> LinkStatus:
-        """How the device is now, whether it is used or not."""
+        """The current state of the device, whether it is in use or not."""
         if self._device is None or self._closed:
             return LinkStatus.DOWN if self.is_down else LinkStatus.UP
         return self._device.link_status
 
     @property
     def speed_bps(self) -> int | None:
-        """How fast the device says that it is; None if it does not report that, or is no device."""
+        """The speed that the device reports; None if it reports none, or is no device."""
         return None if self._device is None or self._closed else self._device.speed_bps
 
     def receive(self, max_frames: int) -> list[bytes]:
@@ -156,7 +156,7 @@ class NicPort:
             addresses, lengths = self._addresses[:count], self._lengths[:count]
             frames += map(ctypes.string_at, addresses, lengths)
             _kernels().release(queue)
-            # A ring in memory wakes its descriptor only for who has asked, having found nothing.
+            # A ring in memory wakes its descriptor only for a reader that found nothing and asked.
             if count == 0 and (queue.kind != PortKind.MEMORY or _kernels().arm(queue)):
                 break
         if not frames and queue.kind in _ERRING:
@@ -164,9 +164,9 @@ class NicPort:
         return frames
 
     def send(self, frames: Sequence[bytes]) -> int:
-        """Send frames in order through the first queue; return how many were taken, the others are counted as drops.
+        """Send frames in order through the first queue; return how many were taken; the others are counted as drops.
 
-        What the device has no room for at the moment is in line and goes with the next call, which may have no frames.
+        Frames that the device has no room for stay queued and go with the next call, which may have no frames.
         """
         if self._closed or not (frames or self.has_waiting):
             return 0
@@ -178,7 +178,7 @@ class NicPort:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether frames wait for the next `send`."""
+        """True if frames wait for the next `send`."""
         return bool(self._channels[0].queue.tx_pending)
 
     def fileno(self) -> int:
@@ -211,7 +211,7 @@ class NicPort:
         )
 
     def close(self) -> None:
-        """Give the device back; a second call does nothing."""
+        """Release the device; a second call does nothing."""
         if self._closed:
             return
         self._closed = True

@@ -36,7 +36,7 @@ _ETH_P_ALL = 3
 _RX_RING, _VERSION, _TX_RING = 5, 10, 13
 _LOSS, _TIMESTAMP, _FANOUT, _QDISC_BYPASS, _IGNORE_OUTGOING = 14, 17, 18, 20, 23
 _RAW_HARDWARE = 1 << 6
-"""SOF_TIMESTAMPING_RAW_HARDWARE: the device's own clock, where it has stamped the frame."""
+"""SOF_TIMESTAMPING_RAW_HARDWARE: the device's own clock, if it has stamped the frame."""
 _VERSIONS = {PortKind.PACKET_V2: 1, PortKind.PACKET_V3: 2}
 _FANOUT_HASH, _FANOUT_UNIQUE_ID, _FANOUT_IGNORE_OUTGOING = 0, 0x2000, 0x4000
 _REQUEST = struct.Struct("=IIII")
@@ -45,13 +45,13 @@ _REQUEST_V3 = struct.Struct("=IIIIIII")
 """struct tpacket_req3: the same, then retire timeout in ms, private bytes, features."""
 _BLOCK_BYTES, _LINE_BYTES = 1 << 16, 64
 _RX_HEAD_BYTES, _TX_HEAD_BYTES = 112, 48
-"""What headers, address, the gap for a VLAN tag and alignment take of a slot at most."""
+"""Upper bounds of headers, address, the gap for a VLAN tag and alignment in a slot."""
 _LARGEST_SEND_BUFFER = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How slots lie in a ring, in bytes."""
+    """Layout of slots in a ring, in bytes."""
 
     ring_bytes: int
     block_bytes: int
@@ -80,7 +80,7 @@ class PacketSocket:
         self._map: MemoryMap | None = None
         self._sender: SegmentSender | None = None
         try:
-            # Protocol 0 until the socket is bound, so that no other device's frames come in before.
+            # Protocol 0 until the socket is bound, to receive no other device's frames before.
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
         except OSError as error:
             raise refusal(device.name, "a raw socket", error) from error
@@ -101,9 +101,9 @@ class PacketSocket:
         return self._socket.fileno()
 
     def join(self, group: int | None) -> int:
-        """Join the fanout group, or found a new one; return its number."""
+        """Join the fanout group, or create one; return its number."""
         flags = _FANOUT_HASH if group is not None else _FANOUT_HASH | _FANOUT_UNIQUE_ID
-        if self._sender is not None:  # what it sends is no member's own, and would come back
+        if self._sender is not None:  # what it sends does not belong to a member, and would come back
             flags |= _FANOUT_IGNORE_OUTGOING
         try:
             self._socket.setsockopt(SOL_PACKET, _FANOUT, (group or 0) | flags << 16)
@@ -112,11 +112,11 @@ class PacketSocket:
             raise refusal(self.device.name, "queues cannot be made", error) from error
 
     def start(self) -> None:
-        """Let frames in."""
+        """Start receiving frames."""
         self._socket.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
 
     def read_drops(self) -> None:
-        """Update the queue's `rx_dropped`; the kernel's own count starts again with each reading."""
+        """Update the queue's `rx_dropped`; each reading resets the kernel's own count."""
         if self._socket.fileno() >= 0:
             raw = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 12)
             self.queue.rx_dropped += int.from_bytes(raw[4:8], "little")
@@ -159,7 +159,7 @@ class PacketSocket:
         else:
             rx = self._ask_slots(_RX_RING, settings.rx_bytes(rx_slot), rx_slot)
         tx = self._ask_slots(_TX_RING, settings.tx_bytes(tx_slot), tx_slot)
-        # What a frame in the transmit ring counts for against this is up to twice its size.
+        # A frame in the transmit ring is charged up to twice its size.
         self._socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, min(2 * tx.ring_bytes, _LARGEST_SEND_BUFFER))
         self._map = MemoryMap(rx.ring_bytes + tx.ring_bytes, self._socket.fileno())
         self._socket.bind((self.device.name, _ETH_P_ALL))
@@ -169,7 +169,7 @@ class PacketSocket:
         self._fill_in(kind, tx_slot)
 
     def _ask_slots(self, option: int, nbytes: int, slot_bytes: int) -> _Layout:
-        """Ask for a ring of slots of so many bytes in all."""
+        """Request a ring of slots with that many bytes in all."""
         block_bytes = _power_of_two(max(_BLOCK_BYTES, slot_bytes))
         blocks = -(-nbytes // block_bytes)
         self._ask(option, block_bytes, blocks, slot_bytes, 0)
@@ -202,13 +202,13 @@ class PacketSocket:
 
 
 def open_packet_sockets(device: Device, kind: PortKind, queues: int, settings: RingSettings) -> Sequence[PacketSocket]:
-    """Return so many sockets on one device that share its frames by flow, each frame going to one of them."""
+    """Return that many sockets on one device that share its frames by flow, each frame going to one of them."""
     opened: list[PacketSocket] = []
     group = None
     try:
         gate = _gate(settings)
         opened.extend(PacketSocket(device, kind, settings, gate) for _ in range(queues))
-        # The kernel counts the group's sockets in the order in which they join.
+        # The kernel numbers the group's sockets in the order in which they join.
         first = settings.first_queue % queues
         for each in opened[first:] + opened[:first] if queues > 1 else ():
             group = each.join(group)
@@ -216,7 +216,7 @@ def open_packet_sockets(device: Device, kind: PortKind, queues: int, settings: R
         for each in opened:
             each.close()
         raise
-    # While they joined, frames would have come to several of them.
+    # Otherwise several of them would receive a frame while they join.
     for each in opened:
         each.start()
     return opened
@@ -229,7 +229,7 @@ def _gate(settings: RingSettings) -> JoinGate | None:
 
 
 def _round_up(nbytes: int) -> int:
-    """Return the multiple of a cache line that is as large or larger; an odd one, so that slots share no cache set."""
+    """Round up to a multiple of a cache line; an odd one, so that slots share no cache set."""
     return (nbytes + _LINE_BYTES - 1) // _LINE_BYTES * _LINE_BYTES | _LINE_BYTES
 
 

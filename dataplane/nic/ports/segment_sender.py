@@ -1,4 +1,4 @@
-"""What an AF_PACKET port sends by where it joins TCP segments: a socket and the memory of frames in line."""
+"""Transmit side of an AF_PACKET port that joins TCP segments: a socket and the memory of queued frames."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dataplane.nic.ports.queue import JoinGate, SegmentLine
 
 SLOTS = 1_024
 FOREVER = (1 << 64) - 1
-"""What a gate's times say of "always" and "never"."""
+"""Time in a gate for "always" (`until_ns`) or "never" (`ask_from_ns`)."""
 _VNET_HEADER, _QDISC_BYPASS = 15, 20
 _LINE_BYTES = 64
 _SEND_BUFFER_BYTES = 1 << 26
 
 
 def shut_gate() -> JoinGate:
-    """Return a gate that is shut, with nobody to ask."""
+    """Return a shut gate, with no keeper to ask."""
     return JoinGate(ask_from_ns=FOREVER)
 
 
 def open_gate() -> JoinGate:
-    """Return a gate that is open for ever."""
+    """Return a gate that is always open."""
     return JoinGate(until_ns=FOREVER, ask_from_ns=FOREVER)
 
 
 class LineMemory:
-    """Memory for frames of up to `frame_bytes` bytes, and the line of them, which sends by a socket.
+    """Memory for frames of up to `frame_bytes` bytes, and their queue, which sends by a socket.
 
     They are joined while the gate is open.
     """
@@ -68,7 +68,7 @@ class SegmentSender:
             self._socket.setsockopt(SOL_PACKET, _VNET_HEADER, 1)
             self._socket.setsockopt(SOL_PACKET, _QDISC_BYPASS, int(qdisc_bypass))
             self._socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
-            self._socket.bind((device, 0))  # of no protocol: nothing comes in
+            self._socket.bind((device, 0))  # no protocol: receives nothing
             self.memory = LineMemory(self._socket.fileno(), frame_bytes, gate)
         except OSError:
             self._socket.close()

@@ -1,4 +1,4 @@
-"""Ports on sockets that keep frames apart: UNIX datagram and seqpacket sockets (unix(7)), one frame a message."""
+"""Ports on sockets that preserve boundaries: UNIX datagram and seqpacket sockets (unix(7)), one frame a message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MessageSocket:
         return self._socket.fileno()
 
     def read_drops(self) -> None:
-        """Do nothing: these sockets lose no frames, the sender waits or gets an error."""
+        """Do nothing: these sockets lose no frames; the sender waits or gets an error."""
 
     def close(self) -> None:
         """Close the socket and free the buffers."""

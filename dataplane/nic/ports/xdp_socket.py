@@ -1,6 +1,6 @@
 """AF_XDP sockets, one for each receive queue of a device: kernel Documentation/networking/af_xdp, linux/if_xdp.h.
 
-The driver's own zero-copy mode is taken where there is one, else the kernel copies.
+Uses the driver's own zero-copy mode if there is one; else the kernel copies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REGISTRATION = struct.Struct("=QQIIII")
 _ADDRESS = struct.Struct("=HHIII")
 """struct sockaddr_xdp: family, flags, interface, queue, descriptor of a socket whose memory is shared."""
 _HEADROOM_BYTES = 256
-"""What the kernel keeps in front of a frame in its chunk (XDP_PACKET_HEADROOM)."""
+"""Headroom that the kernel keeps in front of a frame in its chunk (XDP_PACKET_HEADROOM)."""
 _GATHER_SLOTS = 256
 _PATIENCE, _PAUSE_S = 50, 0.01
 
@@ -68,12 +68,12 @@ class XdpSocket:
 
     @property
     def is_zero_copy(self) -> bool:
-        """Whether the device's driver reads and writes the socket's memory itself; else the kernel copies."""
+        """True if the device's driver reads and writes the socket's memory itself; else the kernel copies."""
         return bool(self._socket.getsockopt(_SOL_XDP, _OPTIONS) & _IS_ZERO_COPY)
 
     @property
     def program_place(self) -> str:
-        """Where the program runs that hands it frames: "driver" or "generic"."""
+        """Place of the program that hands it frames: "driver" or "generic"."""
         return self._program.mode
 
     def read_drops(self) -> None:
@@ -83,7 +83,7 @@ class XdpSocket:
             self.queue.rx_dropped = fields[0] + fields[3]
 
     def close(self) -> None:
-        """Take the program off the device, close the socket and free its memory."""
+        """Detach the program from the device, close the socket and free its memory."""
         self._program.close()
         self.read_drops()
         self._socket.close()
@@ -113,7 +113,7 @@ class XdpSocket:
         self._fill_in(slot_bytes if is_cut else chunk_bytes)
 
     def _poll_busily(self, duration_us: int) -> None:
-        """Have the device's receiver run by the thread that asks for frames (busy polling)."""
+        """Run the device's receiver in the thread that asks for frames (busy polling)."""
         if duration_us > 0:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_BUSY_POLL, duration_us)
@@ -130,7 +130,7 @@ class XdpSocket:
         queue.area, queue.area_bytes = array_at(u8, area.address), area_bytes
         registration = _REGISTRATION.pack(area.address, area_bytes, chunk_bytes, 0, 0, 0)
         self._socket.setsockopt(_SOL_XDP, _MEMORY, registration)
-        # Slots begin at a multiple of their size: that distinguishes a frame's first piece from the others.
+        # Slots begin at multiples of their size, which distinguishes a frame's first piece from the others.
         first = -(-chunks * chunk_bytes // slot_bytes) * slot_bytes
         free = range(first, area_bytes - slot_bytes + 1, slot_bytes)
         queue.free_slots = pointer_to((ctypes.c_uint64 * len(free))(*reversed(free)))
@@ -175,7 +175,7 @@ class XdpSocket:
         while libc.bind(self._socket.fileno(), address, len(address)) != 0:
             if ctypes.get_errno() != errno.EBUSY or patience == 0:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-            # The kernel lets go of a queue a little after the socket on it was closed.
+            # The kernel releases a queue shortly after the socket on it was closed.
             time.sleep(_PAUSE_S)
             patience -= 1
 
@@ -200,9 +200,9 @@ class XdpSocket:
 
 
 def open_xdp_sockets(device: Device, queues: int, settings: RingSettings) -> Sequence[XdpSocket]:
-    """Return a socket for each of the device's queues, and its program in place.
+    """Return a socket for each of the device's queues, with its program in place.
 
-    Raises PortError if the device has another number of receive queues, or does not take sockets or program.
+    Raises PortError if the device has another number of receive queues, or refuses the sockets or the program.
     """
     from dataplane.nic.devices.ethernet import read_channels  # noqa: PLC0415 - only Linux has netlink
 

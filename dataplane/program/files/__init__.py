@@ -1,1 +1,1 @@
-"""The files beside a program's JSON: how they are found, and what p4c's entries file says."""
+"""The files next to a program's JSON: finds them, and reads p4c's entries file."""

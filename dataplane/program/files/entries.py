@@ -1,6 +1,6 @@
-"""Reads p4c's entries file: which of a program's own entries are const, and the priorities that they were given.
+"""Reads p4c's entries file: which of a program's own entries are const, and their priorities.
 
-bmv2's JSON and P4Info say neither. The file (P4Runtime specification, "P4Runtime Entries files"; p4c's option
+bmv2's JSON and P4Info contain neither. The file (P4Runtime specification, "P4Runtime Entries files"; p4c's option
 --p4runtime-entries-files) is a WriteRequest with one INSERT for each entry, as text, JSON or binary. It is matched with
 the JSON's entries by table and decoded key; file and JSON must agree on every entry and its action.
 """
@@ -31,7 +31,7 @@ def read_entries(data: bytes, file: str) -> p4r.WriteRequest:
             json_format.Parse(data, request)
         else:
             with warnings.catch_warnings():
-                # An octal escape beyond a byte is a warning of Python's to protobuf, and an error here.
+                # Python warns protobuf of an octal escape beyond a byte; here it is an error.
                 warnings.simplefilter("error", DeprecationWarning)
                 text_format.Parse(data.decode("utf-8"), request)
     except (UnicodeDecodeError, text_format.ParseError, DeprecationWarning) as text_error:
@@ -56,10 +56,10 @@ def with_entries(
     info: p4i.P4Info,
     file: str,
 ) -> dict[str, TableSpec]:
-    """Return `tables` and `missing` with what the file says of their presets; raise ProgramError where it disagrees.
+    """Return `tables` and `missing` with the file's presets; raise ProgramError if the file disagrees with them.
 
-    `missing` are tables of the P4Info that the JSON lacks as no packet reaches them: all of their entries are the
-    file's.
+    `missing` are tables of the P4Info that the JSON lacks because no packet reaches them: all their entries come from
+    the file.
     """
     every = {**tables, **missing}
     reader = _Reader(every, info, file)
@@ -78,7 +78,7 @@ def with_entries(
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What an update of the file says."""
+    """Contents of an update in the file."""
 
     place: str
     table: str
@@ -90,7 +90,7 @@ def _merged(preset: PresetEntry, told: _Told) -> PresetEntry:
 
 
 def _presets(spec: TableSpec, told: Sequence[_Told], file: str) -> tuple[PresetEntry, ...]:
-    """Return the JSON's entries of a table, each with what the file says of it."""
+    """Return the JSON's entries of a table, each with the file's data for it."""
     waiting: defaultdict[tuple[Part, ...], list[_Told]] = defaultdict(list)
     for entry in told:
         waiting[entry.preset.match].append(entry)
@@ -104,7 +104,7 @@ def _presets(spec: TableSpec, told: Sequence[_Told], file: str) -> tuple[PresetE
 
 
 def _taken(spec: TableSpec, preset: PresetEntry, waiting: Mapping[tuple[Part, ...], list[_Told]], file: str) -> _Told:
-    """Take what the file says of an entry; where it says several of one key, they are in the JSON's order."""
+    """Take the file's data for an entry; several for one key are in the JSON's order."""
     entries = waiting.get(preset.match)
     if not entries:
         problem = f"lacks entry {spec.presets.index(preset) + 1} of {len(spec.presets)} that the JSON has"
@@ -120,8 +120,8 @@ def _taken(spec: TableSpec, preset: PresetEntry, waiting: Mapping[tuple[Part, ..
 def _says_order(spec: TableSpec, pairs: Sequence[tuple[PresetEntry, _Told]], file: str) -> bool:
     """Return whether the file's priorities may be P4Runtime's, where larger ones win; the JSON says which entry wins.
 
-    They may not in a table whose smallest priority wins (`largest_priority_wins = false`), nor where two entries of one
-    key have the same.
+    They cannot be in a table whose smallest priority wins (`largest_priority_wins = false`), nor where two entries of
+    one key have the same.
     """
     if not any(key.kind in PRIORITIZED for key in spec.keys):
         return False
@@ -162,7 +162,7 @@ class _Reader:
         return tuple(self._part(key, given.get(key.name), place) for key in spec.keys)
 
     def _part(self, key: KeyField, field: p4r.FieldMatch | None, place: str) -> Part:
-        """Return a part of a key as tables keep it; p4c's bytes may have leading zeros, its masks a declared width."""
+        """Return a part of a key as tables store it; p4c's bytes may have leading zeros, its masks a declared width."""
         everything = (1 << key.width) - 1
         kind = None if field is None else field.WhichOneof("field_match_type")
         match key.kind, kind:

@@ -1,4 +1,4 @@
-"""Who calls a service of ours, and what he may do: roles, bearer tokens, certificates; no socket here."""
+"""Authentication and authorisation of callers: roles, bearer tokens, certificates; no sockets here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An authority of our own, and the certificates that it signs: X.509 v3 (RFC 5280), keys on the curve P-256.
+"""A private certificate authority and the certificates it signs: X.509 v3 (RFC 5280), keys on the curve P-256.
 
-A certificate with addresses is for servers and clients, one without for clients alone, so that nobody's certificate of
-a person or a worker can stand in for a service. The authority signs certificates, but no other authorities.
+A certificate with addresses is for servers and clients, one without only for clients, so that the certificate of a
+person or a worker can never stand in for a service. The authority signs certificates, but no other authorities.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataplane.rpc.access.names import common_name, uris_of
 from dataplane.rpc.access.values import Principal
 
 SKEW: Final = timedelta(minutes=5)
-"""A certificate counts from so long before it was made: clocks differ."""
+"""Time before its creation from which a certificate is valid: clocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,18 @@ class Pair:
 
     @property
     def certificate_pem(self) -> bytes:
-        """The certificate, as files hold it."""
+        """The certificate, PEM-encoded."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def key_pem(self) -> bytes:
-        """The key, as files hold it: not encrypted, so that daemons can start."""
+        """The key, PEM-encoded and unencrypted, so that daemons can start."""
         encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
         return self.key.private_bytes(encoding, form, serialization.NoEncryption())
 
 
 def pair_of(certificate: bytes, key: bytes, name: str) -> Pair:
-    """Return a pair as files hold it; raise AccessError, which names `name`, for what is none of ours."""
+    """Parse PEM files into a pair; raise AccessError, naming `name`, for unusable ones."""
     try:
         found = x509.load_pem_x509_certificate(certificate)
         private = serialization.load_pem_private_key(key, password=None)
@@ -58,7 +58,7 @@ def pair_of(certificate: bytes, key: bytes, name: str) -> Pair:
 
 
 def new_authority(name: str, *, now: datetime, lasts: timedelta) -> Pair:
-    """Return an authority that signs itself."""
+    """Return a self-signed authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     return Pair(_signed(_begun(name, key, now, now + lasts), name, key, key.public_key(), is_authority=True), key)
 
@@ -72,16 +72,16 @@ def issued(
     now: datetime,
     lasts: timedelta,
 ) -> Pair:
-    """Return a certificate of a name, a role if a principal is given, and a server's addresses: DNS names or IPs.
+    """Return a certificate with a name, a role if a principal is given, and a server's addresses: DNS names or IPs.
 
-    It ends no later than the authority's own; raise AccessError where that has ended, or a name cannot be.
+    It ends no later than the authority's own; raise AccessError if that has expired, or for an invalid name.
     """
     uris = [] if principal is None else [x509.UniformResourceIdentifier(uri) for uri in uris_of(principal)]
     return _issued(authority, name, [*(_address(one) for one in addresses), *uris], now, lasts)
 
 
 def renewed(authority: Pair, certificate: x509.Certificate, *, now: datetime, lasts: timedelta | None = None) -> Pair:
-    """Return a certificate with the names of another, for as long as that one was made for, with a new key."""
+    """Return a certificate with another's names and lifetime, and a new key."""
     if not is_issued_by(authority, certificate):
         raise AccessError(f"the certificate of {common_name(certificate)} was signed by another authority")
     if lasts is None:

@@ -1,4 +1,4 @@
-"""Who makes the call that is being answered: over a UNIX socket, or where nothing is encrypted, its own user."""
+"""The caller of the current request: over a UNIX socket, or where nothing is encrypted, the server's own user."""
 
 from __future__ import annotations
 

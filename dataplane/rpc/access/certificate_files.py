@@ -1,4 +1,4 @@
-"""A folder of certificates: NAME.crt and NAME.key (mode 0600) of each, the authority's under its own name."""
+"""A folder of certificates: NAME.crt and NAME.key (mode 0600) for each; the authority's are under its own name."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}", re.ASCII)
 
 
 def files_of(folder: Path, name: str) -> tuple[Path, Path]:
-    """Return the files of a certificate and its key; raise AccessError for what is no name of a file."""
+    """Return the paths of a certificate and its key; raise AccessError for an invalid file name."""
     if not _NAME.fullmatch(name):
         raise AccessError(f"{name!r} is no name: letters, digits and ._@- are, at most 63 of them")
     return folder / f"{name}.crt", folder / f"{name}.key"
 
 
 def write_pair(folder: Path, name: str, pair: Pair, *, replaces: bool) -> tuple[Path, Path]:
-    """Write a certificate and its key and return their files; raise AccessError where one is and may not be replaced.
+    """Write a certificate and its key and return their paths; raise AccessError if they exist and `replaces` is False.
 
-    A reader finds the old file or the new one, never half of it.
+    Files are replaced atomically: a reader finds the old one or the new one.
     """
     certificate, key = files_of(folder, name)
     try:
@@ -67,7 +67,7 @@ def read_certificate(file: Path) -> x509.Certificate:
 
 
 def certificates_in(folder: Path) -> list[Path]:
-    """Return the files of all certificates of a folder, by name; raise AccessError where there is no such folder."""
+    """Return the paths of a folder's certificates, sorted by name; raise AccessError if there is no such folder."""
     if not folder.is_dir():
         raise AccessError(f"there is no folder {folder}")
     return sorted(folder.glob("*.crt"))

@@ -1,4 +1,4 @@
-"""Certificates of ours: until when they count."""
+"""Validity periods of our certificates."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WARN_BEFORE: Final = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """From when until when a certificate counts."""
+    """Validity period of a certificate."""
 
     file: Path
     begins: datetime
     ends: datetime
 
     def check(self, now: datetime) -> str | None:
-        """Raise AccessError for one that does not count now; return a warning for one that soon will not, else None."""
+        """Raise AccessError if the certificate is not valid now; return a warning if it soon expires, else None."""
         if now >= self.ends:
             raise AccessError(f"certificate {self.file} has expired on {self.ends:%Y-%m-%d %H:%M} UTC")
         if now < self.begins:
@@ -34,7 +34,7 @@ class Validity:
 
 
 def validity_of(file: Path) -> Validity:
-    """Return from when until when all certificates of a PEM file count; raise ConfigError."""
+    """Return the period in which all certificates of a PEM file are valid; raise ConfigError."""
     try:
         from cryptography import x509  # noqa: PLC0415 - takes a while to load, and is an extra
     except ModuleNotFoundError as error:
@@ -50,5 +50,5 @@ def validity_of(file: Path) -> Validity:
 
 
 def now_utc() -> datetime:
-    """Return the time by which certificates are judged."""
+    """Return the current time for validity checks."""
     return datetime.now(UTC)

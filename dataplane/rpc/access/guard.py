@@ -1,6 +1,6 @@
-"""In front of every call of a gRPC server over TLS: who calls, and whether his role allows it.
+"""Access check before every call of a gRPC server over TLS: identify the caller and check its role's permissions.
 
-A method that is not named is refused, but for health and reflection, which whoever may connect may ask.
+Methods that are not listed are refused, except health and reflection, which anyone who can connect may call.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from dataplane.rpc.addresses import is_unix
 
 _OPEN: Final = (f"/{health.SERVICE_NAME}/", f"/{reflection.SERVICE_NAME}/")
 _Context = Any
-"""gRPC's, of whatever the method's messages are."""
+"""gRPC's context, for any message types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Callers:
-    """How a server knows who calls: by tokens where it has some, else by certificates.
+    """Identifies callers: by tokens if the server has some, else by certificates.
 
-    `unmarked` is who shows a certificate without a role; None: he is refused.
+    `unmarked` is the principal for a certificate without a role; None: refuse it.
     """
 
     tokens: TokenFile | None = None
     unmarked: Principal | None = None
 
     def identified(self, context: _Context) -> Principal:
-        """Return who calls; raise AccessError. Whoever can open the server's UNIX socket is its user."""
+        """Return the caller; raise AccessError. Anyone who can open the server's UNIX socket is its user."""
         if is_unix(context.peer()):
             return LOCAL
         if self.tokens is not None:
@@ -61,12 +61,12 @@ class Callers:
 
 
 def callers_of(files: TlsFiles, unmarked: Principal | None = None) -> Callers:
-    """Return how a server with these files knows who calls; raise AccessError for tokens that cannot be read."""
+    """Return the identification of callers for a server with these files; raise AccessError for unreadable tokens."""
     return Callers(None if files.tokens is None else TokenFile(files.tokens, time.time_ns), unmarked)
 
 
-class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs alone
-    """Refuses with UNAUTHENTICATED or PERMISSION_DENIED what is not allowed; `needs` has "/package.Service/Method"."""
+class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic only in its stubs
+    """Refuses calls with UNAUTHENTICATED or PERMISSION_DENIED; `needs` is keyed by "/package.Service/Method"."""
 
     def __init__(self, callers: Callers, needs: Mapping[str, Permission]) -> None:
         self._callers, self._needs = callers, needs
@@ -76,7 +76,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:  # noqa: ANN401 - a handler of whatever messages
-        """Return the method's handler, behind the check."""
+        """Return the method's handler, preceded by the check."""
         handler, method = await continuation(handler_call_details), str(handler_call_details.method)
         if handler is None or method.startswith(_OPEN):
             return handler
@@ -104,8 +104,8 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in
 def _behind(admit: Callable[[_Context], Awaitable[None]], handler: Any) -> Any:  # noqa: ANN401
     """Return a handler that reads and answers once `admit` has returned.
 
-    It takes a stream of requests, also of a method with one: that one gRPC would read and parse before it asks us, as
-    large as it may be and for as long as it takes to come, whoever sends it.
+    It takes a stream of requests even for unary methods: gRPC would read and parse a unary request before calling us,
+    whatever its size and however long it takes to arrive, from any sender.
     """
     is_stream = handler.request_streaming
     if handler.response_streaming:
@@ -121,7 +121,7 @@ def _behind(admit: Callable[[_Context], Awaitable[None]], handler: Any) -> Any: 
 
 
 def _streaming(admit: Callable[[_Context], Awaitable[None]], stream: Any, *, is_stream: bool) -> Any:  # noqa: ANN401
-    """Return it either way: answers are generated, or written by functions that write to their context."""
+    """Return it in either style: answers are generated, or written by functions to their context."""
     if not inspect.isasyncgenfunction(stream):
 
         async def write(requests: AsyncIterator[Any], context: _Context) -> None:
@@ -141,7 +141,7 @@ def _streaming(admit: Callable[[_Context], Awaitable[None]], stream: Any, *, is_
 
 
 async def _only(requests: AsyncIterator[Any], context: _Context) -> Any:  # noqa: ANN401
-    """Return the request of a method that has one."""
+    """Return the single request of a unary method."""
     async for request in requests:
         return request
     await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a request is missing")

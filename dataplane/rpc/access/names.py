@@ -1,8 +1,8 @@
-"""Roles and rights in a certificate: alternative names of the kind URI, which any authority can put there.
+"""Roles and rights in a certificate: URI alternative names, which any authority can issue.
 
 `urn:millrace:role:ROLE`, or `urn:millrace:role:ROLE:SUBJECT` of a node, centre, holder or worker's host, once;
 `urn:millrace:right:RIGHT` and `urn:millrace:project:PROJECT` for each right and project of a user. The common name is
-what logs call its holder.
+the holder's name in logs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROJECT: Final = "urn:millrace:project:"
 
 
 def uris_of(principal: Principal) -> list[str]:
-    """Return the names of a role and of rights; the principal's own name is none of them."""
+    """Return the URIs of a role and of rights; the principal's own name is not among them."""
     subject = "" if principal.subject is None else f":{quote(principal.subject, safe='')}"
     return [
         f"{_ROLE}{principal.role.value}{subject}",
@@ -33,7 +33,7 @@ def uris_of(principal: Principal) -> list[str]:
 
 
 def principal_in(certificate: x509.Certificate) -> Principal | None:
-    """Return who holds a certificate, None if it has no role; raise AccessError for a role that cannot be."""
+    """Return a certificate's principal, None if it has no role; raise AccessError for an invalid role."""
     name = common_name(certificate)
     uris = [uri for uri in alternative_names(certificate, x509.UniformResourceIdentifier) if isinstance(uri, str)]
     roles = [uri.removeprefix(_ROLE) for uri in uris if uri.startswith(_ROLE)]
@@ -58,18 +58,18 @@ def principal_in(certificate: x509.Certificate) -> Principal | None:
 
 @lru_cache(maxsize=1024)
 def principal_of_pem(pem: bytes) -> Principal | None:
-    """Return who holds a certificate that TLS has verified, as `principal_in`."""
+    """Return the principal of a certificate that TLS has verified, like `principal_in`."""
     return principal_in(x509.load_pem_x509_certificate(pem))
 
 
 @lru_cache(maxsize=1024)
 def principal_of_der(der: bytes) -> Principal | None:
-    """Return who holds a certificate that TLS has verified, as `principal_in`."""
+    """Return the principal of a certificate that TLS has verified, like `principal_in`."""
     return principal_in(x509.load_der_x509_certificate(der))
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """Return what a certificate calls its holder."""
+    """Return a certificate's common name."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else "nobody"
 

@@ -1,4 +1,4 @@
-"""What may be asked of the network's services, gRPC and P4Runtime, and who may ask it; pure.
+"""Permissions of the network's services, gRPC and P4Runtime, by role; pure.
 
 | role | permissions |
 | --- | --- |
@@ -18,16 +18,16 @@ from dataplane.rpc.access.values import Principal, Right, Role
 
 
 class Permission(StrEnum):
-    """What a call needs."""
+    """Permission that a call requires."""
 
     READ = "read"
-    """To see what a service knows."""
+    """Read a service's state."""
     CHANGE = "change"
-    """To tell it something, or to write tables."""
+    """Report to a service, or write tables."""
     OPERATE = "operate"
-    """To decide about it: end jobs, replace rules and programs, take ports out of use."""
+    """Control a service: end jobs, replace rules and programs, take ports out of use."""
     ATTEND = "attend"
-    """To be a worker of a job."""
+    """Take part in a job as a worker."""
 
 
 _ALL: Final = frozenset(Permission)
@@ -38,7 +38,7 @@ _OF_USERS: Final = {
 
 
 def permissions_of(principal: Principal) -> frozenset[Permission]:
-    """Return what somebody may ask."""
+    """Return a principal's permissions."""
     match principal.role:
         case Role.SERVICE | Role.ADMIN:
             return _ALL
@@ -50,12 +50,12 @@ def permissions_of(principal: Principal) -> frozenset[Permission]:
 
 
 def check(principal: Principal, needed: Permission, what: str) -> None:
-    """Raise AccessError for who may not ask `what`."""
+    """Raise AccessError if the principal may not call `what`."""
     if needed not in permissions_of(principal):
         raise AccessError(f"{principal} may not call {what}: that needs the permission to {needed.value}")
 
 
 def check_host(principal: Principal, host: str) -> None:
-    """Raise AccessError for a worker that says it is on another host than its certificate or token proves."""
+    """Raise AccessError for a worker that claims another host than its certificate or token proves."""
     if principal.role is Role.WORKER and principal.subject != host:
         raise AccessError(f"{principal} may not attend as host {host}")

@@ -1,4 +1,4 @@
-"""The files by which a daemon or a command of ours proves who it is, and by which it knows others."""
+"""Files with which our daemons and commands authenticate themselves and others."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ TOKEN_FILE: Final = "MILLRACE_TOKEN_FILE"  # noqa: S105 - a variable's name
 
 
 class TlsSettings(Strict, frozen=True):
-    """PEM files for TLS: of whatever is called at HOST:PORT, and of what this daemon serves there."""
+    """PEM files for TLS: for calls to HOST:PORT, and for what this daemon serves there."""
 
     ca: str
-    """Certificate of the authority that signed the certificates of the others."""
+    """Certificate of the authority that signed the peers' certificates."""
     certificate: str | None = None
-    """Our own certificate, by which we are known where we call, and where we serve."""
+    """Our own certificate, shown to servers we call and to our clients."""
     private_key: str | None = None
-    """The key of that certificate; a file, so that it stands on no command line."""
+    """The key of that certificate; a file, so that it appears on no command line."""
     server_name: str = ""
-    """The name that certificates of those who are called are made out to, where it is not the address."""
+    """The name in the certificates of servers we call, if it is not the address."""
     token_file: str | None = None
-    """Our own token, shown to whomever we call."""
+    """Our own token, shown to servers we call."""
     tokens: str | None = None
-    """Tokens that count where we serve, made by `millrace certs token`: callers show one instead of a certificate."""
+    """Tokens accepted where we serve, made by `millrace certs token`: callers show one instead of a certificate."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.private_key is None):
@@ -38,7 +38,7 @@ class TlsSettings(Strict, frozen=True):
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> TlsSettings | None:
-    """Return what a user's environment says, None if it says nothing; raise ValueError for half of it."""
+    """Return the settings in a user's environment, None if there are none; raise ValueError for incomplete ones."""
     found = {name: environ.get(name) or None for name in (CA, CERTIFICATE, PRIVATE_KEY, TOKEN_FILE)}
     ca = found[CA]
     if ca is None:

@@ -1,4 +1,4 @@
-"""Credentials from PEM files, for gRPC and HTTP, checked before gRPC sees them: it fails only when one calls."""
+"""Credentials from PEM files, for gRPC and HTTP, validated in advance: gRPC itself fails only at the first call."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LOGGER: Final = logging.getLogger("millrace.tls")
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files of the server; with `client_ca` every client must show a certificate that this authority signed.
+    """PEM files of a server; with `client_ca` every client must show a certificate signed by this authority.
 
-    With `tokens`, a file as `millrace certs token` makes it, clients show a token of these instead.
+    With `tokens`, a file as `millrace certs token` makes it, clients show one of these tokens instead.
     """
 
     certificate: Path
@@ -32,9 +32,9 @@ class TlsFiles:
 
 
 def files_of(tls: TlsSettings) -> TlsFiles:
-    """Return the files of a server of ours: its clients show a certificate, or where there are tokens one of those.
+    """Return the files of one of our servers: its clients show a certificate, or a token if it has tokens.
 
-    Raises ConfigError for settings that are a client's alone.
+    Raises ConfigError for settings that only a client can use.
     """
     if tls.certificate is None or tls.private_key is None:
         raise ConfigError("what is served at HOST:PORT needs certificate and private_key", file="settings", key="tls")
@@ -44,12 +44,12 @@ def files_of(tls: TlsSettings) -> TlsFiles:
 
 
 def check_files(files: TlsFiles) -> None:
-    """Raise ConfigError naming the file that is missing or not what it should be."""
+    """Raise ConfigError naming the missing or invalid file."""
     _read(files.certificate, "certificate")
     _read(files.private_key, "private key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # The empty password refuses encrypted keys, for which OpenSSL would ask on the terminal.
+        # The empty password refuses encrypted keys, for which OpenSSL would prompt on the terminal.
         context.load_cert_chain(files.certificate, files.private_key, password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
         file = files.private_key if _has_certificate(files.certificate) else files.certificate
@@ -67,18 +67,18 @@ def check_authority(file: Path) -> None:
 
 
 def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
-    """Return gRPC's credentials, which follow the files as they change.
+    """Return gRPC's credentials, which follow changes of the files.
 
-    Raises ConfigError naming the file that is missing or not what it should be, AccessError for an expired one.
+    Raises ConfigError naming the missing or invalid file, AccessError for an expired certificate.
     """
     check_current(files.certificate)
     kept = _Kept(files, _configuration(files), _versions(files))
-    changed: Any = kept.changed  # that it may return None is in gRPC's words, not in its stubs
+    changed: Any = kept.changed  # gRPC documents that it may return None, its stubs do not
     return grpc.dynamic_ssl_server_credentials(kept.configuration, changed, files.client_ca is not None)
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return the context of a server over HTTP; raise ConfigError naming the file that is not what it should be."""
+    """Return the TLS context of an HTTP server; raise ConfigError naming the invalid file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_into(context, files)
@@ -88,7 +88,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def load_into(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Have a context use what the files hold now, for connections to come; raise ConfigError and leave it as it is."""
+    """Load the files' current content into a context, for new connections; on ConfigError leave it unchanged."""
     check_files(files)
     context.load_cert_chain(files.certificate, files.private_key)
     if files.client_ca is not None:
@@ -96,7 +96,7 @@ def load_into(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def check_client(tls: TlsSettings) -> None:
-    """Raise ConfigError or AccessError for files that cannot be used: gRPC would end the whole process over some."""
+    """Raise ConfigError or AccessError for unusable files: gRPC would abort the process over some."""
     check_authority(Path(tls.ca))
     if tls.certificate is not None and tls.private_key is not None:
         check_files(TlsFiles(Path(tls.certificate), Path(tls.private_key)))
@@ -104,7 +104,7 @@ def check_client(tls: TlsSettings) -> None:
 
 
 def client_credentials(tls: TlsSettings) -> grpc.ChannelCredentials:
-    """Return what a client shows and believes, a token too if it has one; raise as `check_client`."""
+    """Return a client's credentials, including its token if it has one; raise like `check_client`."""
     check_client(tls)
     key, certificate = (
         None if file is None else read_given(file, SECRET_BYTES) for file in (tls.private_key, tls.certificate)
@@ -119,7 +119,7 @@ def client_credentials(tls: TlsSettings) -> grpc.ChannelCredentials:
 
 
 def check_current(certificate: Path) -> None:
-    """Raise AccessError for a certificate that does not count now; log a warning about one that soon will not."""
+    """Raise AccessError for a certificate that is not valid now; log a warning if it soon expires."""
     warning = validity_of(certificate).check(now_utc())
     if warning is not None:
         LOGGER.warning("%s", warning)
@@ -127,14 +127,14 @@ def check_current(certificate: Path) -> None:
 
 @dataclass(slots=True)
 class _Kept:
-    """What a server shows; gRPC asks at each connection whether it has changed, in a thread of its own."""
+    """Current credentials of a server; gRPC checks for changes at each connection, in one of its own threads."""
 
     files: TlsFiles
     configuration: grpc.ServerCertificateConfiguration
     versions: tuple[tuple[int, int], ...]
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return what the files hold, None if that is what they held; files that cannot be used change nothing."""
+        """Return the files' content if it has changed, else None; unusable files change nothing."""
         try:
             versions = _versions(self.files)
             if versions == self.versions:

@@ -1,4 +1,4 @@
-"""Tokens in files: the one that a client shows, and the hashes of those that a service of the network takes."""
+"""Token files: the token a client shows, and the hashes of the tokens a network service accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_token(file: Path) -> str:
-    """Return a token's file's content; raise AccessError where others may read it too."""
+    """Return the content of a token file; raise AccessError if other users may read it."""
     try:
         mode, text = file.stat().st_mode, read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -33,7 +33,7 @@ def read_token(file: Path) -> str:
 
 
 def read_records(file: Path) -> dict[str, TokenRecord]:
-    """Return the records of a file of tokens, a line of JSON each, by id; raise AccessError naming the line."""
+    """Return the records of a token file, one line of JSON each, by id; raise AccessError naming the line."""
     try:
         mode, lines = file.stat().st_mode, read_given(file, SECRET_BYTES).splitlines()
     except OSError as error:
@@ -53,7 +53,7 @@ def read_records(file: Path) -> dict[str, TokenRecord]:
 
 
 def append_record(file: Path, record: TokenRecord) -> None:
-    """Have a file, for its user alone, take a token more; raise AccessError."""
+    """Append a token to a file readable only by its user; raise AccessError."""
     try:
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(number, "ab") as out:
@@ -63,16 +63,16 @@ def append_record(file: Path, record: TokenRecord) -> None:
 
 
 class TokenFile:
-    """The tokens of a file, read again once it has changed. `now_ns` is the time since 1970."""
+    """The tokens of a file, reread once it has changed. `now_ns` is the time since 1970."""
 
     def __init__(self, file: Path, now_ns: Callable[[], int]) -> None:
-        """Raise AccessError for a file that cannot be read."""
+        """Raise AccessError for an unreadable file."""
         self._file, self._now_ns = file, now_ns
         self._version = self._stat()
         self._records: Mapping[str, TokenRecord] = read_records(file)
 
     def principal_of(self, token: str) -> Principal:
-        """Return whose token it is; raise AccessError, also for a file that has become unreadable: nobody counts."""
+        """Return a token's owner; raise AccessError, also if the file has become unreadable: no token is valid then."""
         version = self._stat()
         if version != self._version:
             self._records, self._version = read_records(self._file), version

@@ -1,7 +1,7 @@
-"""Bearer tokens: 256 random bits, of which only a hash is kept; pure but for the randomness of a new one.
+"""Bearer tokens: 256 random bits, stored only as a hash; pure except for the randomness of a new one.
 
-SHA-256 without salt or stretching is right for what nobody can guess; a password would need more. A token is
-`millrace_ID_SECRET`: by its id it is found, listed and revoked; the secret is compared in constant time.
+SHA-256 without salt or stretching suffices for unguessable secrets; a password would need more. A token is
+`millrace_ID_SECRET`: it is found, listed and revoked by its id; the secret is compared in constant time.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _PROJECT: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)"
 Label = Annotated[str, Meta(pattern=_LABEL, max_length=100)]
 ProjectName = Annotated[str, Meta(pattern=_PROJECT, max_length=63)]
 Projects = Annotated[tuple[ProjectName, ...], Meta(max_length=64)]
-"""The first one is what a user's resources are of where he names none."""
+"""The first one owns a user's resources if no project is named."""
 
 
 class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is kept of a token; times in ns since 1970, `expires_ns` None for one that lasts until it is revoked."""
+    """Stored record of a token; times in ns since 1970, `expires_ns` None if it is valid until revoked."""
 
     id: Label
     name: Label
@@ -51,7 +51,7 @@ class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def principal(self) -> Principal:
-        """Who calls with it."""
+        """The principal that authenticates with it."""
         return Principal(self.name, self.role, self.subject, self.rights, self.projects)
 
 
@@ -65,7 +65,7 @@ def new_token(
     rights: tuple[Right, ...] = (),
     projects: tuple[str, ...] = (),
 ) -> tuple[str, TokenRecord]:
-    """Return a new token, to be shown once, and what is kept of it."""
+    """Return a new token, to be shown once, and its stored record."""
     number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     record = TokenRecord(
         id=number,
@@ -90,10 +90,10 @@ def bearer(header: str) -> str:
 
 
 def principal_of(token: str, records: Mapping[str, TokenRecord], now_ns: int) -> Principal:
-    """Return whose token it is; raise AccessError, which tells nobody whether there is such an id."""
+    """Return a token's owner; raise AccessError, which does not reveal whether the id exists."""
     found = _TOKEN.fullmatch(token)
     record = None if found is None else records.get(found["id"])
-    # As long where there is no such token as where the secret is another one.
+    # Takes as long for an unknown id as for a wrong secret.
     digest = "0" * 64 if record is None else record.digest
     is_right = hmac.compare_digest(_digest("" if found is None else found["secret"]), digest)
     if record is None or not is_right:

@@ -1,4 +1,4 @@
-"""Who calls: a role, and a name for the log."""
+"""The caller's identity: a role, and a name for the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What somebody may do at all; which service allows what to a role is the service's to say."""
+    """Role of a caller; each service decides what a role may do."""
 
     USER = "user"
     NODE = "node"
@@ -15,40 +15,41 @@ class Role(StrEnum):
     CENTRE = "centre"
     """A compute centre's agent; its subject is the centre's name."""
     SERVICE = "service"
-    """Schedulers and controllers of ours."""
+    """Our own schedulers and controllers."""
     PLACEMENT = "placement"
     """The workload controller."""
     HOLDER = "holder"
-    """An upstream device that holds units of pools; its subject is the name that it has there."""
+    """An upstream device that holds units of pools; its subject is its name there."""
     BALANCE = "balance"
-    """Who shares units of pools out."""
+    """The balancer that distributes the units of pools."""
     WORKER = "worker"
-    """A worker of jobs of all-reduce; its subject is its host's name in the topology."""
+    """A worker of all-reduce jobs; its subject is its host's name in the topology."""
     ADMIN = "admin"
 
 
 class Right(StrEnum):
-    """What a user may do beyond his role, where his token says so."""
+    """Right of a user beyond its role, if its token grants it."""
 
     EXEC = "exec"
-    """Run commands in containers, and so see and change all that is in them."""
+    """Run commands in containers, and so see and change everything in them."""
     KERNELS = "kernels"
     """Write probe kernels, whose code compute centres run."""
     CHANGE = "change"
-    """Change what services of the network hold, beside reading it."""
+    """Change the data of network services, besides reading it."""
     OPERATE = "operate"
-    """That, and decide about them: end jobs, replace rules and programs."""
+    """Also control them: end jobs, replace rules and programs."""
 
 
 SUBJECTS = (Role.NODE, Role.CENTRE, Role.HOLDER, Role.WORKER)
-"""Roles whose tokens and certificates are of one node, one centre, one holder of units, one host."""
+"""Roles whose tokens and certificates belong to one node, centre, holder of units, or host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls; `subject` is the one node, centre, holder or host that it stands for.
+    """An authenticated caller; `subject` is the one node, centre, holder or host that it represents.
 
-    `name` is for logs and limits; what a user creates is his by it. A user acts on all that is of his `projects`, too.
+    `name` is for logs and limits, and marks the resources a user creates as its own. A user also acts on everything in
+    its `projects`.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Principal:
     projects: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Say who it is, for a line of a refusal or of a log."""
+        """Format the caller for a refusal or a log line."""
         whose = "" if self.subject is None else f" {self.subject}"
         return f"{self.name} ({self.role.value}{whose})"
 
@@ -66,7 +67,7 @@ class Principal:
 def problem_of(
     role: Role, subject: str | None, rights: tuple[Right, ...], projects: tuple[str, ...] = ()
 ) -> str | None:
-    """Return why there is nobody of this role, subject, rights and projects; None if there is."""
+    """Return why this role, subject, rights and projects are no valid combination; None if they are."""
     if (role in SUBJECTS) != (subject is not None):
         return f"role {role.value} " + ("names its node, centre, holder or host" if role in SUBJECTS else "names none")
     if rights and role is not Role.USER:
@@ -77,4 +78,4 @@ def problem_of(
 
 
 LOCAL = Principal("local", Role.ADMIN)
-"""Whoever may open a socket that only its own user can."""
+"""Anyone who can open a socket that is accessible only to its own user."""

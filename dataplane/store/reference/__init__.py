@@ -1,1 +1,1 @@
-"""The store in plain Python: what the P4 program is compared with, and what is explored."""
+"""The store in plain Python: reference for the P4 program, and model for exploration."""

@@ -1,32 +1,31 @@
 """A switch that holds named content.
 
-The controller gives a name a cell. A *cached* name's content is a copy of what its producer has; a *recorded* name's
-is where it is: the switch itself is the store.
+The controller gives a name a cell. A *cached* name's content is a copy of its producer's; a *recorded* name's content
+lives only there: the switch itself is the store.
 
 A copy must never be older than a write that a client knows is done. A write (PUT) is done once the producer says so
-(PUT_ACK, with the version that it made); the switch is where all that the producer sends goes by, so it sees every
+(PUT_ACK, with the version that it made). Everything that the producer sends passes the switch, so the switch sees every
 version before any reader does. Hence:
 
-1. The cell remembers the newest version that went by in an answer of the producer, and takes no older one. A newer
-   one that cannot be kept (an acknowledgement without content, a NACK, DATA that is not to be copied) ends the copy.
-   A PUT that goes by ends nothing: until it is acknowledged either value is right, and no client can evict a name by
-   writing what the producer will refuse.
-2. What went by before the name had its cell is not known. So a cell gives nothing out before it has seen the answer to
-   a question that it saw go by itself: it puts its `generation`, a number that is given once, as the tag into an
-   INTEREST that has none, and the producer's answer repeats it. That answer is as new as all that was done before. (A
-   PUT gets no tag: sent again, it is answered with the version that it made the first time.) A switch's own answer
-   repeats the tag as a producer's does: what it gives out is as new, so that copies of copies can be had.
-3. A cell of another generation is empty: cells go from name to name, and a name may come back, with nothing to clear.
-4. A copy is given out as long as it is fresh, and with what is left of its freshness, so that freshness bounds what
-   copies of copies may be behind, in switches that do not see all that the producer sends. It is never more than
-   `LONGEST_FRESHNESS_MS`.
-5. Only what comes in at the port that the producer is plugged in at, with its address, is the producer's.
-6. A version that is `FAR` ahead of the last one and did not come with the tag ends the copy, and nothing is given out
-   before another question is answered: the answer's version then counts, should the far one have been nobody's.
+1. The cell remembers the newest version that passed in an answer of the producer, and accepts no older one. A newer one
+   that cannot be kept (an acknowledgement without content, a NACK, DATA that is not to be copied) ends the copy. A PUT
+   that passes ends nothing: until it is acknowledged either value is correct, and no client can evict a name by writing
+   something that the producer will refuse.
+2. Packets that passed before the name had its cell are unknown. So a cell serves nothing before it has seen the answer
+   to a request that it saw pass: it puts its `generation`, a number that is used once, as the tag into an INTEREST that
+   has none, and the producer's answer repeats it. That answer is as new as everything done before. (A PUT gets no tag:
+   sent again, it is answered with the version that it made the first time.) A switch's own answer repeats the tag as a
+   producer's does: what it serves is as new, so copies of copies are possible.
+3. A cell of another generation is empty: cells move from name to name, and a name may return, with nothing to clear.
+4. A copy is served as long as it is fresh, with its remaining freshness, so that freshness bounds the age of copies of
+   copies, in switches that do not see everything that the producer sends. It is never more than `LONGEST_FRESHNESS_MS`.
+5. Only packets that arrive at the producer's port with the producer's address count as the producer's.
+6. A version that is `FAR` ahead of the last one and did not come with the tag ends the copy, and nothing is served
+   before another request is answered: the answer's version then counts, in case the far one was forged.
 
-Recorded content has the versions that its writers give it, and does not age. A PUT of a newer version is kept and can
-be read at once; the same again is acknowledged again; anything else is refused with the stored version. With
-`forward` the PUT is forwarded to the main server, whose acknowledgement is the only one.
+Recorded content has the versions that its writers assign, and does not age. A PUT of a newer version is kept and can be
+read at once; a repetition is acknowledged again; anything else is refused with the stored version. With `forward` the
+PUT is forwarded to the main server, whose acknowledgement is the only one.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from dataplane.wire.store import Kind, Message, Reason
 
 VERSION_BITS = 32
 FAR = 1 << 16
-"""Versions from one to the next that is still believed without having been asked for."""
+"""Largest step from one version to the next that is trusted without having been requested."""
 LONGEST_FRESHNESS_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Whose packet it is: its address, and the port of the switch at which it comes in."""
+    """Origin of a packet: its address, and the switch port at which it arrives."""
 
     address: int
     port: int
@@ -72,7 +71,7 @@ Held: TypeAlias = Cached | Recorded
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a cell remembers; `version` is the newest that was seen, and the content's where there is one."""
+    """Contents of a cell; `version` is the newest seen, and that of the content, if any."""
 
     generation: int = 0
     version: int = 0
@@ -92,7 +91,7 @@ class Back:
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """The packet goes where it is addressed."""
+    """The packet is forwarded to its destination."""
 
     message: Message
 
@@ -101,15 +100,15 @@ Sent: TypeAlias = Back | On
 
 
 def ahead(version: int, of: int) -> int:
-    """Return by how much a version is newer than another, negative if it is older, in the numbers' circle."""
+    """Return by how much a version is newer than another, negative if older, modulo 2^32."""
     half = 1 << VERSION_BITS - 1
     return (version - of + half) % (2 * half) - half
 
 
 def receive(held: Held, cell: Cell, sender: Sender, message: Message, now_us: int) -> tuple[Cell, Sent, str]:
-    """Take a packet of somebody's; return the cell, what is sent, and what it was.
+    """Process a packet; return the cell, the packet sent, and the outcome.
 
-    The words are the names of the switch's counters: answered, missed, filled, raised, old, kept, repeated, refused,
+    Outcomes are the names of the switch's counters: answered, missed, filled, raised, old, kept, repeated, refused,
     passed.
     """
     if cell.generation != held.generation:

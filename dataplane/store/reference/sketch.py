@@ -1,9 +1,9 @@
-"""Which names are asked for often: a count-min sketch, and a Bloom filter of those reported to the controller.
+"""Detection of popular names: a count-min sketch, and a Bloom filter of those reported to the controller.
 
-Three rows of cells, each with the number of an interval (15 bits), a count that stops at its bound (16 bits) and a bit
-of the Bloom filter. A cell of another interval is empty: the controller counts the intervals, and clears nothing. A
-count is never too small; a name is reported once an interval, unless all its three cells are also others' that
-were reported before. After 2^15 intervals numbers wrap around: a cell that was not used since then counts on.
+Three rows of cells, each with an interval number (15 bits), a saturating count (16 bits) and a bit of the Bloom filter.
+A cell of another interval is empty: the controller counts the intervals, and clears nothing. A count is never too low;
+a name is reported once per interval, unless all its three cells are shared with names that were reported before.
+Interval numbers wrap around after 2^15: a cell that was not used since then continues its count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST: Final = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A cell: how often something was asked for in an interval, and whether the controller knows."""
+    """A cell: number of requests in an interval, and whether the controller was told."""
 
     interval: int = 0
     requests: int = 0
@@ -28,7 +28,7 @@ class Count:
 
 
 def places(segment: Segment) -> tuple[int, ...]:
-    """Return a name's cell in each row: the name is a hash, segments spread by a multiplier of each row's own."""
+    """Return a name's cell in each row: the name is a hash, segments are spread by a per-row multiplier."""
     return tuple(
         ((segment.name >> 32 * row) + segment.number * multiplier) % 2**32 * ROW_CELLS >> 32
         for row, multiplier in enumerate(MULTIPLIERS)
@@ -42,7 +42,7 @@ class Sketch:
         self._rows: list[dict[int, Count]] = [{} for _ in MULTIPLIERS]
 
     def ask(self, segment: Segment, *, interval: int, threshold: int) -> HotName | None:
-        """Count an INTEREST for a name that has no cell; return what is reported to the controller."""
+        """Count an INTEREST for a name that has no cell; return the report to the controller, if any."""
         at = places(segment)
         cells = [self._count(row, place, interval) for row, place in zip(self._rows, at, strict=True)]
         requests = min(cell.requests for cell in cells)

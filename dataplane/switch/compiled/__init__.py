@@ -1,1 +1,1 @@
-"""Compiled P4 programs at work: packets, queues and threads around the functions that the compiler makes."""
+"""Runtime of compiled P4 programs: packets, queues and threads around the compiler's functions."""

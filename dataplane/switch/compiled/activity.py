@@ -1,4 +1,4 @@
-"""How the workers of a native switch go about their work, and how much of it they did; values only."""
+"""Settings and activity counters of a native switch's workers; values only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT_SPIN_US = 20
 
 @dataclass(frozen=True, slots=True)
 class Forwarding:
-    """How the workers go about it: how many there are, and how long at most each spins before it sleeps."""
+    """Number of workers, and how long each spins at most before it sleeps."""
 
     threads: int = 1
     spin_us: int = DEFAULT_SPIN_US
@@ -17,7 +17,7 @@ class Forwarding:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """How often a worker went round its loop, and how often it slept."""
+    """Number of a worker's loop turns and sleeps."""
 
     turns: int
     sleeps: int

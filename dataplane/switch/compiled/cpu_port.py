@@ -18,9 +18,9 @@ PACKET_OUT_FULL = "packet_out_full"
 
 
 class CpuPort:
-    """Two bounded rings of frames, each in a block of `frames` while it is under way; any thread may call.
+    """Two bounded rings of frames, each in a block of `frames` while in flight; any thread may call.
 
-    `workers` is rung for frames that go in, `reports` for those that come out.
+    `workers` is rung for incoming frames, `reports` for outgoing ones.
     """
 
     def __init__(self, frames: BlockPool, workers: Bell, reports: Bell) -> None:
@@ -37,7 +37,7 @@ class CpuPort:
 
     @property
     def drops(self) -> Counter[str]:
-        """Frames that did not get in, by reason."""
+        """Frames that were refused, by reason."""
         with self._lock:
             return Counter(self._drops)
 
@@ -57,7 +57,7 @@ class CpuPort:
                 self._drops[PACKET_OUT_FULL] += 1
 
     def take(self) -> bytes | None:
-        """Return the oldest frame that workers have sent to the CPU, None if there is none; one thread at a time."""
+        """Return the oldest frame that workers have sent to the CPU, or None; one thread at a time."""
         block = self._get(self.packets_in)
         if not block:
             return None
@@ -68,6 +68,6 @@ class CpuPort:
         return payload
 
     def close(self) -> None:
-        """Take no more frames in."""
+        """Accept no more frames."""
         with self._lock:
             self._is_closed = True

@@ -14,21 +14,21 @@ from dataplane.switch.pipeline import DigestMessage
 from dataplane.switch.tables.arrays import word_count
 
 EVENT_WORDS = 1 << 16
-"""Half a megabyte: several thousand digests between two looks."""
+"""Half a megabyte: several thousand digests between two reads."""
 _DIGEST = 0
 _HEAD_WORDS = 3
 
 
 @dataclass(slots=True)
 class Events:
-    """What one look at the ring found."""
+    """Events from one read of the ring."""
 
     digests: list[DigestMessage] = field(default_factory=list)
     log_lines: list[str] = field(default_factory=list)
 
 
 class EventReader:
-    """A ring with its one reader; `ring` goes into every machine of a program."""
+    """A ring and its only reader; `ring` goes into every machine of a program."""
 
     def __init__(self, program: Program, log_messages: Sequence[LogText]) -> None:
         self._digests = tuple(program.digests.values())
@@ -72,7 +72,7 @@ class EventReader:
 
 
 def _join(words: Sequence[int], counts: Sequence[int]) -> list[int]:
-    """Return values of so many words each, low word first."""
+    """Return values of that many words each, low word first."""
     values, place = [], 0
     for count in counts:
         values.append(sum(words[place + offset] << 64 * offset for offset in range(count)))

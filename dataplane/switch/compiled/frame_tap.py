@@ -1,4 +1,4 @@
-"""The thread on which frames that workers have copied are explained."""
+"""The thread that explains frames copied by workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RING_FRAMES = 256
 
 
 class FrameTap:
-    """Takes what workers copy, in blocks of `frames`, and has a tracer look at it, between `start` and `close`.
+    """Takes workers' copies, in blocks of `frames`, and passes them to a tracer, between `start` and `close`.
 
     `depth` returns how many frames wait at a port with a priority.
     """
@@ -47,25 +47,25 @@ class FrameTap:
         self._thread = threading.Thread(target=self._run, name="switch-traces", daemon=True)
 
     def attach(self, workers: Sequence[Worker]) -> None:
-        """Have workers copy frames, before they start."""
+        """Make workers copy frames; call before they start."""
         for worker in workers:
             worker.tap = self._tap
 
     def prepare(self, program: Program, state: ForwardingState) -> Sequence[Alternative]:
-        """Explain packets of this program from now on; return what `look_for` wants."""
+        """Explain packets of this program from now on; return the argument for `look_for`."""
         return self._tracer.follow(program, state, self._depth)
 
     def look_for(self, alternatives: Sequence[Alternative]) -> None:
-        """Have workers copy such frames; only while they are paused."""
+        """Make workers copy matching frames; only while they are paused."""
         set_alternatives(self._tap, alternatives)
         self._allow()
 
     def start(self) -> None:
-        """Begin to explain."""
+        """Start explaining."""
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; the workers have ended before."""
+        """End the thread; the workers must have ended before."""
         self._is_closing = True
         self._ring(self._bell)
         if self._thread.ident is not None:
@@ -84,7 +84,7 @@ class FrameTap:
             self._look_at_all()
 
     def _allow(self) -> None:
-        """Let workers copy as many frames as may be looked at now, and note what they had to pass over."""
+        """Let workers copy as many frames as may be inspected now, and record how many they had to skip."""
         room = min(self._tracer.room(time.monotonic_ns()), RING_FRAMES)
         self._tap.allowed = self._tap.taken + room
         passed_over = self._tap.passed_over

@@ -1,7 +1,7 @@
-"""The hellos of a native switch: sessions that Python keeps, words that workers send and hear.
+"""The hellos of a native switch: Python keeps the sessions, workers send and receive the frames.
 
-With `hello_state`, the twin of `dataplane.switch.hellos.port_hello`: Python reads what is new, decides what the session
-is, and writes down for the workers what to send, what counts as life, and how long a silence is too long.
+With `hello_state`, the twin of `dataplane.switch.hellos.port_hello`: Python reads new frames, decides the session's
+state, and tells the workers what to send, what counts as life, and how long a silence is too long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOKS_PER_INTERVAL = 2
 
 
 class NativePortHello:
-    """One port's session, and the struct through which workers speak for it."""
+    """One port's session, and the struct through which workers send and receive its hellos."""
 
     def __init__(self, device_id: int, port: int, queues: int, now_ns: int, rng: random.Random) -> None:
         self._device_id, self._port = device_id, port
@@ -44,7 +44,7 @@ class NativePortHello:
         self._accepted_next = 0
 
     def describe(self) -> HelloSession | None:
-        """Return what others may know, None while no hellos are set here."""
+        """Return the public state, None while no hellos are set here."""
         if self.session is None:
             return None
         hello = self.hello
@@ -52,10 +52,10 @@ class NativePortHello:
         drops = {name: number for name, number in {**self._drops, HelloDrop.UNREAD: hello.unread}.items() if number}
         return replace(described, drops=drops) if drops else described
 
-    # ---- what workers leave for Python
+    # ---- from workers to Python
 
     def read(self, now_ns: int) -> None:
-        """Read the mail, and then give the neighbour up if he has been silent for too long."""
+        """Read the mail, then give the neighbour up if it has been silent for too long."""
         hello = self.hello
         while hello.mail_out != hello.mail_in:
             self._open(hello.mail.address + hello.mail_out % MAIL_SLOTS * SLOT_BYTES)
@@ -72,7 +72,7 @@ class NativePortHello:
         length = ctypes.c_uint64.from_address(mail + 8).value
         content = ctypes.string_at(mail + MAIL_HEAD_BYTES + frames.PACKET_OFFSET, bfd.SIZE)
         content = content[: max(0, min(length, frames.HELLO_BYTES) - frames.PACKET_OFFSET)]
-        if self.session is None:  # it came before hellos were ended here
+        if self.session is None:  # it arrived before hellos were stopped here
             return
         try:
             packet = bfd.decode(content)
@@ -87,20 +87,20 @@ class NativePortHello:
         self.adopt(session.hear(self.session, packet, heard_ns))
         if self.session.state is before:
             self._accept(content)
-        # Only after the time is set for the worker that counts silence.
+        # Only after setting the time for the worker that counts silence.
         self.hello.heard_ns = max(self.hello.heard_ns, heard_ns)
         self.hello.credited += 1
 
     def _accept(self, content: bytes) -> None:
-        """Let workers take this for life: it changes nothing however often it comes."""
+        """Let workers count this as life: it changes nothing however often it comes."""
         self._accepted_next = (self._accepted_next + 1) % FRAME_SLOTS
         ctypes.memmove(self.hello.accepted.address + self._accepted_next * SLOT_BYTES, content, len(content))
         self.hello.accepted_slot = self._accepted_next + 1
 
-    # ---- what Python has for workers
+    # ---- from Python to workers
 
     def adopt(self, changed: Session | None) -> None:
-        """Continue with another session; None: without one."""
+        """Continue with another session, or with none."""
         before, self.session = self.session, changed
         hello = self.hello
         if changed is None:
@@ -109,7 +109,7 @@ class NativePortHello:
                 self._say(session.end(before, before.since_ns))
             return
         if before is None or changed.state is not before.state:
-            hello.accepted_slot = 0  # the same words can mean another thing now
+            hello.accepted_slot = 0  # the same frame can mean something else now
         hello.interval_ns = changed.send_interval_ns or 0
         hello.expected_ns = changed.expected_interval_ns
         hello.detection_ns = changed.detection_ns or 0
@@ -117,7 +117,7 @@ class NativePortHello:
         hello.listening = 1
 
     def _say(self, changed: Session) -> None:
-        """Have a session's words sent from now on, and at once if they differ from what was said so far."""
+        """Send a session's packet from now on, and at once if it differs from the previous one."""
         frame = frames.encode(self._device_id, self._port, changed.packet())
         if frame == self._frame:
             return
@@ -143,7 +143,7 @@ class NativeHellos:
         return iter(self._ports.items())
 
     def set(self, out: OutPort, queues: int, settings: HelloSettings | None, now_ns: int, *, admin_up: bool) -> None:
-        """Begin, change or (None) end the hellos of a port, whose device has so many queues."""
+        """Begin, change or (None) end the hellos of a port, whose device has that many queues."""
         number = out.number
         port = self._ports.get(number)
         if port is None:
@@ -164,14 +164,14 @@ class NativeHellos:
         self.publish()
 
     def set_admin(self, number: int, up: bool, now_ns: int) -> None:
-        """Announce to a port's neighbour, if there are hellos, that the port is taken out of use or back into it."""
+        """Announce to a port's neighbour, if there are hellos, that the port is taken out of use or put back."""
         port = self._ports.get(number)
         if port is not None and port.session is not None:
             port.adopt(session.set_admin(port.session, up, now_ns))
             self.publish()
 
     def take_leave(self, now_ns: int) -> Callable[[], bool]:
-        """Announce to all neighbours that the switch stops; return what says whether workers have sent it to all."""
+        """Announce to all neighbours that the switch stops; return a check that workers have sent it to all."""
         leaving = [port for port in self._ports.values() if port.session is not None]
         sent = [port.hello.sent for port in leaving]
         for port in leaving:
@@ -181,7 +181,7 @@ class NativeHellos:
         return lambda: all(port.hello.sent > before for port, before in zip(leaving, sent, strict=True))
 
     def read(self, now_ns: int) -> Sequence[tuple[int, HelloSession | None]]:
-        """Look at what workers heard and missed; return the ports that say something else than the last time."""
+        """Check what workers heard and missed; return the ports whose hello state has changed since the last call."""
         for port in self._ports.values():
             port.read(now_ns)
         changed = [(number, port) for number, port in self._ports.items() if port.session is not self._reported[number]]
@@ -192,7 +192,7 @@ class NativeHellos:
         return [(number, port.describe()) for number, port in changed]
 
     def publish(self) -> None:
-        """Let workers see what was written for them, and have them wake up often enough."""
+        """Publish the changes to workers, and make them wake up often enough."""
         expected = [port.session.expected_interval_ns for port in self._ports.values() if port.session is not None]
         for worker in self._workers:
             worker.hello_look_ns = min(expected, default=0) // _LOOKS_PER_INTERVAL

@@ -1,4 +1,4 @@
-"""A compiled program with all that its workers need beside the switch's ports: machines, blocks, native tables."""
+"""A compiled program with all that its workers need besides the switch's ports: machines, blocks, native tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataplane.switch.tables.native import NativeState
 
 
 class ProgramInstance:
-    """What a native switch runs; belongs to one switch, whose `frames` it uses. To be released when it is no more."""
+    """A native switch's running program; belongs to one switch, whose `frames` it uses. Release it once replaced."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class ProgramInstance:
             self._native.register_machine(context.machine)
 
     def attach(self, workers: Sequence[Worker]) -> None:
-        """Let each worker use one of the machines; only while they are paused."""
+        """Assign each worker one of the machines; only while they are paused."""
         for worker, context in zip(workers, self._contexts, strict=True):
             context.attach(worker.core[0], self.program)
 
     def set_log_enabled(self, enabled: bool) -> None:
-        """Have log messages written, or not even computed."""
+        """Enable log messages, or skip even computing them."""
         for context in self._contexts:
             context.machine.log_enabled = enabled
 
@@ -63,11 +63,11 @@ class ProgramInstance:
         return _sum([context.parser_errors for context in self._contexts])
 
     def packets_in_use(self, workers: Sequence[Worker]) -> int:
-        """Return how many packets there are, in queues or in hand; exact only while the workers are paused."""
+        """Return how many packets exist, in queues or in processing; exact only while the workers are paused."""
         return self._packets.in_use(*(worker.core[0].packets[0] for worker in workers))
 
     def release(self) -> None:
-        """Free the native side of the tables; nothing runs any more. A second call does nothing."""
+        """Free the native side of the tables; nothing may run any more. A second call does nothing."""
         self._native.release()
 
     def __del__(self) -> None:

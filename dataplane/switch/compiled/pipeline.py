@@ -34,16 +34,16 @@ from dataplane.switch.v1model import DIGEST_QUEUE_MESSAGES
 __all__ = ["CompiledPipeline", "compiled_pipeline"]
 
 PACKETS = 65_536
-"""Blocks for packets that wait in the queues of one switch; what finds none is dropped as `no_buffer`."""
+"""Blocks for packets waiting in the queues of one switch; packets without a block are dropped as `no_buffer`."""
 FRAMES = 4_096
-"""Packets that one call of `egress` takes at a time."""
+"""Maximum packets per call of `egress`."""
 _PLACED_AT_A_TIME = 512
 
 log = logging.getLogger("millrace.p4")
 
 
 class _Handle:
-    """A packet that waits for the traffic manager; one that is forgotten goes home with the next burst."""
+    """A packet waiting for the traffic manager; a forgotten one is returned with the next burst."""
 
     __slots__ = ("_home", "address")
 
@@ -51,7 +51,7 @@ class _Handle:
         self.address, self._home = address, home
 
     def take(self) -> int:
-        """Return the packet's address; the handle is empty from now on."""
+        """Return the packet's address; the handle is then empty."""
         address, self.address = self.address, 0
         return address
 
@@ -94,11 +94,11 @@ class CompiledPipeline:
 
     @property
     def packets_in_use(self) -> int:
-        """Packets that wait for the traffic manager, those included that were forgotten since the last burst."""
+        """Packets waiting for the traffic manager, including those forgotten since the last burst."""
         return self._packets.in_use(self._context.core.packets[0])
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
-        """Parse and run ingress; return what is to be queued, clones and replicas included, in bmv2's order."""
+        """Parse and run ingress; return the packets to queue, clones and replicas included, in bmv2's order."""
         count = len(frames)
         data = (ctypes.c_char_p * count)(*[frame.data for frame in frames])
         lengths = (ctypes.c_uint32 * count)(*[len(frame.data) for frame in frames])
@@ -117,7 +117,7 @@ class CompiledPipeline:
         return result
 
     def deflect(self, refused: Placement, session: int) -> list[Placement]:
-        """Return what is to be queued of what a queue had no room for: it goes to a clone session's ports instead."""
+        """Return placements for a packet that a queue refused: it goes to a clone session's ports instead."""
         machine = self._context.machine
         machine.epoch += 1
         self._deflect(self._context.core, Packet.from_address(refused.packet.take()), session, 0)
@@ -131,7 +131,7 @@ class CompiledPipeline:
 
     @contextmanager
     def _burst(self, now_us: int) -> Iterator[None]:
-        """Have packets read the tables: as long as the machine's epoch is odd, what they may look at is not freed."""
+        """Let packets read the tables: while the machine's epoch is odd, what they may look at is not freed."""
         machine = self._context.machine
         machine.now_us = now_us
         machine.log_enabled = log.isEnabledFor(logging.INFO)
@@ -164,7 +164,7 @@ class CompiledPipeline:
         return outputs
 
     def _take_results(self) -> list[Placement]:
-        """Return what is to be queued, and read what the program had to say."""
+        """Return the packets to queue, and read the program's events."""
         placements: list[Placement] = []
         placed = self._placed
         while count := self._take_placed(self._context.core, placed, _PLACED_AT_A_TIME):
@@ -183,5 +183,5 @@ class CompiledPipeline:
 
 
 def compiled_pipeline(program: Program, state: ForwardingState, rng: SplitMix) -> CompiledPipeline:
-    """Return a pipeline for `Switch`: compiled, or from the cache; raise ProgramError if it cannot be."""
+    """Return a pipeline for `Switch`: compiled, or from the cache; raise ProgramError if that fails."""
     return CompiledPipeline(compile_program(program), state, rng)

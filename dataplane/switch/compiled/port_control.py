@@ -1,4 +1,4 @@
-"""The ports of the native switch as Python sees them: taken out of use, their devices' states, their hellos."""
+"""The ports of the native switch as Python sees them: administrative state, device state, hellos."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LEAVE_S, _LEAVE_POLL_S = 0.05, 0.0005
 
 
 class PortControl:
-    """Changes a port's state and lets workers, the running program's tables and listeners follow; from any thread.
+    """Changes a port's state and updates workers, the running program's tables and listeners; from any thread.
 
-    `lock` is held while a state changes: who holds it to install a program misses no change. `state` returns the
-    tables of the program that runs.
+    `lock` is held while a state changes: a holder that installs a program misses no change. `state` returns the running
+    program's tables.
     """
 
     def __init__(
@@ -43,25 +43,25 @@ class PortControl:
         self._devices_changed = False
 
     def read(self) -> Mapping[int, PortState]:
-        """Return all ports as they are now, but for the CPU port."""
+        """Return the current state of all ports except the CPU port."""
         with self._lock:
             for port, hello in self._hellos:
                 self._board.set_hello(port, hello.describe())
         return self._board.read()
 
     def set_admin(self, port: int, up: bool) -> None:
-        """Take a port out of use or back into it; raise SwitchError if there is no such port."""
+        """Take a port out of use or put it back; raise SwitchError if there is no such port."""
         self._follow(lambda: self._board.set_admin(port, up))
         with self._lock:
             self._hellos.set_admin(port, up, self._clock.now_ns())
         self.read_hellos()
 
     def set_oper(self, port: int, oper: OperStatus) -> None:
-        """Note what became of a port's device; raise SwitchError if there is no such port."""
+        """Record the state of a port's device; raise SwitchError if there is no such port."""
         self._follow(lambda: self._board.set_oper(port, oper))
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
-        """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
+        """Start or stop hellos on a port; raise SwitchError if there is no such port."""
         with self._lock:
             admin_up = self._board[port].admin_up
             out, queues = self._table[port], len(self._devices[port].queues)
@@ -69,9 +69,9 @@ class PortControl:
         self.read_hellos()
 
     def take_leave(self) -> None:
-        """Announce to all neighbours by hellos, where there are any, that this switch stops; return once that was sent.
+        """Announce by hellos, if any, to all neighbours that this switch stops; return once that was sent.
 
-        A port whose device takes nothing is not waited for long.
+        Does not wait long for a port whose device takes nothing.
         """
         deadline = time.monotonic() + _LEAVE_S
         with self._lock:
@@ -81,7 +81,7 @@ class PortControl:
             time.sleep(_LEAVE_POLL_S)
 
     def read_hellos(self) -> None:
-        """Read what workers heard and missed, and let others follow."""
+        """Read what workers heard and missed, and update tables and listeners."""
         with self._lock:
             changed = self._hellos.read(self._clock.now_ns())
             for port, hello in changed:
@@ -93,15 +93,15 @@ class PortControl:
 
     @property
     def any_device_down(self) -> bool:
-        """Whether `read_devices` is to be called again in a while, without a notification that a device has changed."""
+        """True if `read_devices` should be called again later even without a notification that a device has changed."""
         return bool(self._down)
 
     def expect_device_change(self) -> None:
-        """Have the next `read_devices` look at every device."""
+        """Make the next `read_devices` check every device."""
         self._devices_changed = True
 
     def read_devices(self) -> None:
-        """Note how devices are that changed, or that were found down when used; those that are down now and again."""
+        """Record devices that changed or were found down when used; check those that are down now again."""
         everything = self._devices_changed
         if everything:  # only then: it may have become true since
             self._devices_changed = False
@@ -111,17 +111,17 @@ class PortControl:
                 (self._down.discard if oper is OperStatus.UP else self._down.add)(number)
                 self.set_oper(number, oper)
 
-    # ---- who follows
+    # ---- updates of dependants
 
     def _follow(self, change: Callable[[], PortState]) -> None:
-        """Change a port's state and let workers, tables and listeners follow."""
+        """Change a port's state and update workers, tables and listeners."""
         with self._lock:
             changed = change()
             self._table[changed.port].is_up = changed.is_open
         self._settle([changed.port])
 
     def _settle(self, ports: Iterable[int]) -> None:
-        """Let tables and listeners follow what the board says of ports."""
+        """Update tables and listeners to the board's port states."""
         with self._settling:
             state = self._state()
             if state is not None:

@@ -1,6 +1,6 @@
-"""From a program to machine code in this process, through the cache on disk.
+"""Compiles a program to machine code in this process, through the cache on disk.
 
-One module holds what the compiler makes of the program and the kernels around it, so that they are optimised as one.
+One module holds the compiler's output for the program and the kernels around it, so that they are optimised as one.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from dataplane.switch.compiler import emit_program
 from dataplane.switch.compiler.lowering.routine import LogText
 
 _PACKAGES = ("dataplane.nic", "dataplane.program", "dataplane.switch")
-"""Whose source determines the code, beside the program."""
+"""Packages whose source determines the code, besides the program."""
 _CacheDir = Path | Literal["default"] | None
 _APART = ("p4_egress", "p4_deparse")
 """About half of a large program's code; called from the other half, and too long to be inlined anyway."""
 _libraries: WeakValueDictionary[tuple[str, _CacheDir], Library] = WeakValueDictionary()
-"""Code that is in use in this process, so that a fabric's switches share it, also where nothing can be stored."""
+"""Code in use in this process, shared by a fabric's switches even where nothing can be stored."""
 _compiling = threading.Lock()
 
 
 class Purpose(Enum):
-    """What a program is compiled for: Python hands it bursts, or workers forward without Python."""
+    """A program's mode of use: Python hands it bursts, or workers forward without Python."""
 
     BURSTS = "bursts"
     FORWARDING = "forwarding"
@@ -59,7 +59,7 @@ class Purpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:
-    """A program's code; `region_bytes` is what a packet needs for its headers and metadata."""
+    """A program's code; `region_bytes` is the space that a packet needs for its headers and metadata."""
 
     program: Program
     library: Library
@@ -74,10 +74,10 @@ def compile_program(
     threads: int = 1,
     cache_dir: _CacheDir = "default",
 ) -> CompiledProgram:
-    """Return a program's machine code for up to `threads` threads at a time, from the cache where that has it.
+    """Return a program's machine code for up to `threads` threads at a time, from the cache if it is there.
 
-    Raises ProgramError naming the construct that cannot be compiled. Takes seconds for large programs; the cache (see
-    `dataplane.native`) answers in a fraction of one. Code that is in use in this process is shared.
+    Raises ProgramError naming the construct that cannot be compiled. Takes seconds for large programs; a cache hit (see
+    `dataplane.native`) takes a fraction of one. Code in use in this process is shared.
     """
     key = cache_key(program.digest, purpose.value, "one" if threads == 1 else "many", packages=_PACKAGES)
     with _compiling:
@@ -95,13 +95,13 @@ def compile_program(
 
 @contextmanager
 def _one_at_a_time(key: str, cache_dir: _CacheDir) -> Iterator[None]:
-    """Have a fabric's processes, which start together, compile their program once; without a cache, do nothing."""
+    """Make a fabric's processes, which start together, compile their program once; without a cache, do nothing."""
     with ExitStack() as stack:
         if cache_dir is not None:
             directory = default_dir() if cache_dir == "default" else cache_dir
             with suppress(OSError):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                # Few files for many keys: they stay.
+                # Few files for many keys: they are never deleted.
                 lock = stack.enter_context((directory / f"compiling-{key[0]}.lock").open("ab"))
                 fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -119,7 +119,7 @@ def _make_module(program: Program, purpose: Purpose, threads: int) -> Module:
 
 
 def _notes_kernel(notes: bytes) -> Kernel[[], Array[int]]:
-    """Return a kernel that returns what the cache must know of a program beside its code: JSON, ended by a 0."""
+    """Return a kernel that returns the cache's notes on a program besides its code: JSON, ended by a 0."""
     table = constant_table(u8, notes)
 
     @kernel(name="program_notes")

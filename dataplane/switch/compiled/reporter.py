@@ -1,4 +1,4 @@
-"""The thread on which the native switch hands over what its workers leave for Python."""
+"""The thread on which the native switch delivers what its workers leave for Python."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NO_DIGEST_RECEIVER = "no_digest_receiver"
 RECEIVER_FAILED = "receiver_failed"
 
 _DEVICE_POLL_MS = 500
-"""How often ports that are down are looked at."""
+"""Interval at which ports that are down are checked."""
 
 logger = logging.getLogger("millrace.switch")
 program_log = logging.getLogger("millrace.p4")
 
 
 class Reporter:
-    """Hands over packets, digests, log lines and what becomes of ports whenever `bell` is rung, until `close`.
+    """Delivers packets, digests, log lines and port changes whenever `bell` is rung, until `close`.
 
-    Receivers are called on this thread, those of digests also on one that replaces the program. One that fails loses
-    what it was given, which is counted, and is called again for the next.
+    Receivers are called on this thread, those of digests also on one that replaces the program. A receiver that fails
+    loses its data, which is counted, and is called again for the next.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class Reporter:
 
     @property
     def drops(self) -> Counter[str]:
-        """What had no receiver, or one that failed."""
+        """Items without a receiver, or whose receiver failed."""
         with self._lock:
             return Counter(self._drops)
 
     def start(self) -> None:
-        """Begin to hand over."""
+        """Start delivering."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Have everything looked at soon."""
+        """Wake the thread to check everything soon."""
         self._ring(self._bell)
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Reporter:
             self._thread.join()
 
     def hand_over_events(self, instance: ProgramInstance) -> None:
-        """Hand over the digests and log lines of a program that runs, or that did so last."""
+        """Deliver the digests and log lines of a running program, or of the last one."""
         with self._lock:
             events = instance.read_events()
             if events.digests and self.digest_receiver is None:
@@ -99,7 +99,7 @@ class Reporter:
             self._ports.read_hellos()
 
     def _hand_over_packets(self) -> None:
-        """Hand over no more packets than the ring holds: digests and ports have their turn however many come."""
+        """Deliver no more packets than the ring holds, so that digests and ports get their turn however many come."""
         for _ in range(RING_FRAMES):
             payload = self._cpu_port.take()
             if payload is None:

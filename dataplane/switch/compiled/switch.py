@@ -1,8 +1,8 @@
 """The native switch: from ring to ring in machine code; Python only controls, reads counters and takes what is for it.
 
 The twin of `dataplane.switch.switch.Switch`, on real time and real ports. Every frame is accounted for: what came in,
-and every copy that the program made, was sent, waits, or was dropped and counted under a name; exactly so whenever the
-switch is paused.
+and every copy that the program made, was sent, waits, or was dropped and counted under a name; this holds exactly
+whenever the switch is paused.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from dataplane.switch.v1model import PRIORITIES
 FRAMES = 65_536
 """Blocks for frames on cables and between Python and the workers."""
 BLOCKS_IN_HAND = 4_096
-"""Blocks for packets beside those that the queues can hold, which bounds what a program makes of one burst."""
+"""Blocks for packets beyond the capacity of the queues, which bounds what a program makes of one burst."""
 
 
 class NativeSwitch:
-    """A switch whose workers forward by themselves between `start` and `close`; a `SwitchControl`.
+    """A switch whose workers forward on their own between `start` and `close`; a `SwitchControl`.
 
     Each of `devices` is lent to the switch until `close`; worker n uses the n-th queue of each. Packets that a `tracer`
-    wants are copied for it, and explained on a thread of its own. Every method may be called from any thread. Receivers
+    wants are copied for it, and explained on a separate thread. Every method may be called from any thread. Receivers
     are called on a thread of the switch.
     """
 
@@ -85,13 +85,13 @@ class NativeSwitch:
         self._seed = seed
         self._clock = MonotonicClock()
         self._lock = threading.RLock()
-        # Innermost of all, also inside `paused`: for which program runs, and the counts of those before it.
+        # Innermost of all, also inside `paused`: guards the running program, and the counts of its predecessors.
         self._leaf = threading.Lock()
         self._instance: ProgramInstance | None = None
         self._drops: Counter[str] = Counter()
         self._parser_errors: Counter[str] = Counter()
         library = kernel_library(ring, clear, rest, run_without_program)
-        # Now rather than while a client waits for its first program: the first time this takes seconds.
+        # Now rather than while a client waits for its first program: the first call takes seconds.
         kernel_library(*WRITERS)
         self._ring: Callable[[Bell], None] = library.bind(ring)
         self._clear, self._rest = library.bind(clear), library.bind(rest)
@@ -125,7 +125,7 @@ class NativeSwitch:
         self._is_closed = False
 
     def _make_worker(self, number: int) -> Worker:
-        """Return a worker with its queue of each port that has so many."""
+        """Return a worker with its queue of each port that has that many."""
         worker = Worker()
         queues = [self._queue_address(port.number, number) for port in self.ports]
         polled = [address for address in queues if address]
@@ -160,7 +160,7 @@ class NativeSwitch:
     # ---- life
 
     def start(self) -> None:
-        """Begin to forward."""
+        """Start forwarding."""
         self._threads.start()
         self._reporter.start()
         if self._tap is not None:
@@ -196,7 +196,7 @@ class NativeSwitch:
 
     @property
     def program(self) -> Program | None:
-        """The program that runs, or None before the first `install`."""
+        """The running program, or None before the first `install`."""
         instance = self._instance
         return None if instance is None else instance.program
 
@@ -207,7 +207,7 @@ class NativeSwitch:
         return None if instance is None else instance.state
 
     def prepare(self, program: Program) -> PreparedProgram:
-        """Compile a program over fresh state, or take it from the cache, while the present one runs on.
+        """Compile a program over fresh state, or take it from the cache, while the present one continues to run.
 
         Raises ProgramError if it cannot be compiled.
         """
@@ -220,7 +220,7 @@ class NativeSwitch:
         return PreparedProgram(program, state, ProgramInstance(compiled, state, blocks, self._frames, seeds))
 
     def install(self, prepared: PreparedProgram) -> None:
-        """Run a prepared program from now on; packets that wait are dropped as `program_replaced`."""
+        """Run a prepared program from now on; waiting packets are dropped as `program_replaced`."""
         instance: ProgramInstance = prepared.executable
         with self._lock:
             for port in self._board.unusable():
@@ -239,7 +239,7 @@ class NativeSwitch:
                 before.release()
 
     def _exchange(self, instance: ProgramInstance | None) -> ProgramInstance | None:
-        """Let another program be the one that runs; return the one before, whose counts are kept."""
+        """Replace the running program; return the previous one, whose counts are kept."""
         with self._leaf:
             before, self._instance = self._instance, instance
             if before is not None:
@@ -256,7 +256,7 @@ class NativeSwitch:
         return prepared.state
 
     def _clear_queues(self) -> None:
-        """Drop what waits; no worker keeps a block of the pool that it came from."""
+        """Drop waiting packets; no worker keeps a block of their pool."""
         for port in self._table.all:
             self._clear(port, self._workers[0].core[0])
         for worker in self._workers:
@@ -277,7 +277,7 @@ class NativeSwitch:
         return port in self._table
 
     def port_states(self) -> Mapping[int, PortState]:
-        """Return all ports as they are now, but for the CPU port."""
+        """Return the current state of all ports except the CPU port."""
         return self._port_control.read()
 
     def port_counters(self) -> Mapping[int, PortCounters]:
@@ -285,43 +285,43 @@ class NativeSwitch:
         return self._table.counters()
 
     def set_admin(self, port: int, up: bool) -> None:
-        """Take a port out of use or back into it; raise SwitchError if there is no such port."""
+        """Take a port out of use or put it back; raise SwitchError if there is no such port."""
         self._port_control.set_admin(port, up)
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
-        """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
+        """Start or stop hellos on a port; raise SwitchError if there is no such port."""
         self._port_control.set_hello(port, settings)
 
     def take_leave(self) -> None:
-        """Announce to all neighbours by hellos, where there are any, that this switch stops; return once that was sent.
+        """Announce by hellos, if any, to all neighbours that this switch stops; return once that was sent.
 
-        A port whose device takes nothing is not waited for long.
+        Does not wait long for a port whose device takes nothing.
         """
         self._port_control.take_leave()
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
-        """Call `listener` with a port's new state at each change; return what ends that."""
+        """Call `listener` with a port's new state at each change; return a function that ends that."""
         return self._board.add_listener(listener)
 
     def set_oper(self, port: int, oper: OperStatus) -> None:
-        """Note what became of a port's device; raise SwitchError if there is no such port.
+        """Record the state of a port's device; raise SwitchError if there is no such port.
 
         Frames from and to a port that is not open are dropped as `port_down`.
         """
         self._port_control.set_oper(port, oper)
 
     def set_not_joined(self, port: int, reason: str) -> None:
-        """Note why a port does not join TCP segments, "" if it does; raise SwitchError if there is no such port."""
+        """Record why a port does not join TCP segments, "" if it does; raise SwitchError if there is no such port."""
         self._board.set_not_joined(port, reason)
         self._board.notify()
 
     def look_at_devices(self) -> None:
-        """Read the devices' states soon: a caller reports that one has changed."""
+        """Read the devices' states soon; called when one has changed."""
         self._port_control.expect_device_change()
         self._reporter.wake()
 
     def set_port_status(self, port: int, up: bool) -> None:
-        """Note that a port's device went down or came back."""
+        """Record that a port's device went down or came back."""
         self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)
 
     @property
@@ -333,20 +333,20 @@ class NativeSwitch:
         """Receive a frame, with its packet-out header, on the CPU port."""
         self._cpu_port.inject(payload)
 
-    # ---- what the workers have for Python
+    # ---- output of the workers for Python
 
     def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
-        """Hand frames that leave by the CPU port to `receiver`."""
+        """Pass frames that leave by the CPU port to `receiver`."""
         self._reporter.packet_in_receiver = receiver
         for worker in self._workers:
             worker.takes_packets_in = 1
 
     def on_digests(self, receiver: Callable[[Sequence[DigestMessage]], None]) -> None:
-        """Hand what the program sends as digests to `receiver`; without one they are counted as lost."""
+        """Pass the program's digests to `receiver`; without one they are counted as lost."""
         self._reporter.digest_receiver = receiver
 
     def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
-        """Call `receiver` with a port and whether it is usable at each change, and now for each port that is not."""
+        """Call `receiver` with a port and whether it is usable at each change, and now for each unusable port."""
         with self._lock:
             watch = UsableWatch(receiver, self._board.unusable())
             self._board.add_listener(watch)
@@ -355,7 +355,7 @@ class NativeSwitch:
     # ---- readings
 
     def counters(self) -> SwitchCounters:
-        """Return all counters as they are now; they agree with each other while the switch is paused."""
+        """Return all current counters; they are consistent while the switch is paused."""
         with self._leaf:
             drops = Counter(self._drops)
             if self._instance is not None:
@@ -375,17 +375,17 @@ class NativeSwitch:
 
     @property
     def copies(self) -> int:
-        """Packets that programs made of others: clones and replicas, also those that were dropped for lack of room."""
+        """Packets that programs made of others: clones and replicas, including those dropped for lack of room."""
         return sum(_signed(worker.core[0].copies) for worker in self._workers)
 
     @property
     def activity(self) -> tuple[Activity, ...]:
-        """What each worker did since the start."""
+        """Each worker's activity since the start."""
         return tuple(Activity(worker.turns, worker.sleeps) for worker in self._workers)
 
     @property
     def packets_in_use(self) -> int:
-        """Packets that have a block: exactly those that wait in queues while the switch is paused."""
+        """Packets that have a block: exactly those waiting in queues while the switch is paused."""
         with self._leaf:
             return 0 if self._instance is None else self._instance.packets_in_use(self._workers)
 
@@ -412,5 +412,5 @@ def _bell() -> Bell:
 
 
 def _signed(word: int) -> int:
-    """Return a count that may have gone below zero."""
+    """Return a count that may have become negative."""
     return word - (1 << 64) if word >> 63 else word

@@ -1,4 +1,4 @@
-"""The threads of a native switch, and how they are held between bursts."""
+"""The threads of a native switch, and the means to hold them between bursts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ring = Callable[[Bell], None]
 
 
 class WorkerThreads:
-    """One thread for each worker; each is inside `run`, which leaves Python alone, or held.
+    """One thread per worker; each is inside `run`, which releases the GIL, or held.
 
     `run` must return soon after its worker's `stop` is set and its bell rung by `ring`.
     """
@@ -37,7 +37,7 @@ class WorkerThreads:
         ]
 
     def start(self) -> None:
-        """Let the threads run."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
@@ -52,7 +52,7 @@ class WorkerThreads:
                 self._let_go()
 
     def exchange_run(self, run: Run) -> None:
-        """Have the workers run something else when they resume; only while paused."""
+        """Set another `run` for the workers to resume with; only while paused."""
         self._run = run
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class WorkerThreads:
             self._gate.notify_all()
 
     def _work(self, worker: Worker) -> None:
-        # Timers may come 50 us late unless a thread asks for better; instants at which frames leave must not.
+        # Timers may fire 50 us late unless a thread requests less; departures of frames must be punctual.
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
         while True:
             with self._gate:

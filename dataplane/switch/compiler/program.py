@@ -1,4 +1,4 @@
-"""The compiler's entrance: all functions of a program, written to a module of LLVM code."""
+"""The compiler's entry point: all functions of a program, written to a module of LLVM code."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dataplane.switch.compiler.lowering.routine import I32, POINTER, Emission, L
 
 @dataclass(frozen=True, slots=True)
 class ProgramLayout:
-    """What the code around a compiled program has to know; tables and so on stand in the order of their mappings.
+    """Layout that the code around a compiled program needs; tables and so on are in the order of their mappings.
 
-    `region_bytes` is how much memory a packet's headers and metadata take. `log_messages` are numbered by their place.
+    `region_bytes` is the memory of a packet's headers and metadata. `log_messages` are numbered by position.
     """
 
     region_bytes: int
@@ -39,7 +39,8 @@ class ProgramLayout:
 def emit_program(program: Program, module: Module, *, threads: int = 1, internal: bool = False) -> ProgramLayout:
     """Write all functions of a program to a module; raise ProgramError naming what is not supported.
 
-    With one thread there are no locks around registers. `internal` functions are only for the module's other code.
+    With one thread there are no locks around registers. `internal` functions are visible only to the module's other
+    code.
     """
     emission = Emission(program, Layout(program), module, threads)
 
@@ -48,7 +49,7 @@ def emit_program(program: Program, module: Module, *, threads: int = 1, internal
 
     def declare_large(name: str, parameters: Sequence[ir.Type]) -> ir.Function:
         function = declare(name, I32, parameters)
-        function.attributes.add("noinline")  # optimising takes longer than in proportion to a function's length
+        function.attributes.add("noinline")  # optimisation time grows faster than a function's length
         return function
 
     emit_accessors(emission, declare)

@@ -1,1 +1,1 @@
-"""What makes the switch a drop-in for bmv2's simple_switch_grpc and simple_switch: their options, names and files."""
+"""Drop-in replacement of bmv2's simple_switch_grpc and simple_switch: their options, names and files."""

@@ -1,7 +1,7 @@
-"""What comes and goes at the ports' devices, written to capture files and to the log, as bmv2's `--pcap` has it.
+"""Captures traffic at the ports' devices to capture files and the log, like bmv2's `--pcap`.
 
-A packet socket beside the port's own sees a device's frames both ways (packet(7)), so forwarding is as fast as without;
-when this falls behind, frames are missing in the files, and a line in the log says how many.
+A packet socket besides the port's own sees a device's frames both ways (packet(7)), so forwarding is as fast as
+without. When the capture falls behind, frames are missing in the files, and a line in the log gives their number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataplane.nic.layouts import ETHERTYPE_VLAN, TP_VLAN_VALID
 
 _ETH_P_ALL: Final = 3
 _OUTGOING: Final = 4
-"""The kind of a frame that leaves (struct sockaddr_ll)."""
+"""The packet type of outgoing frames (struct sockaddr_ll)."""
 _AUXDATA: Final = 8
 _TIMESTAMPNS: Final = 35
 _AUXDATA_LAYOUT: Final = struct.Struct("=IIIHHHH")
@@ -47,10 +47,10 @@ logger = logging.getLogger("millrace.switch")
 
 
 class Capture:
-    """Captures the devices of ports while the `with` block lasts; raises PortError where it cannot begin.
+    """Captures the devices of ports while the `with` block lasts; raises PortError if it cannot begin.
 
-    With a `folder`, frames go to DEVICE_in.pcap and DEVICE_out.pcap there; with `dump_bytes`, so much of each goes to
-    the log. What the kernel itself sends over a device is among what goes out.
+    With a `folder`, frames go to DEVICE_in.pcap and DEVICE_out.pcap there; with `dump_bytes`, that many bytes of each
+    go to the log. Outgoing frames include those that the kernel itself sends over a device.
     """
 
     def __init__(self, devices: Mapping[int, str], folder: Path | None, dump_bytes: int = 0) -> None:
@@ -75,7 +75,7 @@ class Capture:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what has been captured by now, and close."""
+        """Write everything captured so far, and close."""
         self._stopped.set()
         os.write(self._wake, b"x")
         self._thread.join()
@@ -121,14 +121,14 @@ class _Tap:
             logger.warning("port %d: %s", self._port, error)
 
     def take(self) -> bool:
-        """Take what there is, some frames at most; return whether there may be more."""
+        """Take available frames, up to a limit; return whether there may be more."""
         taken = 0
         while taken < _AT_ONCE:
             try:
                 frame, notes, _, address = self.socket.recvmsg(_LONGEST_FRAME, _ANCILLARY_BYTES)
             except BlockingIOError:
                 break
-            except OSError as error:  # the device went down, which the port itself says
+            except OSError as error:  # the device went down, which the port itself reports
                 logger.debug("port %d: %s", self._port, error)
                 break
             self._note(*_whole(frame, notes), leaves=address[2] == _OUTGOING)
@@ -180,7 +180,7 @@ def _open(device: str) -> socket.socket:
 
 
 def _whole(frame: bytes, notes: list[tuple[int, int, bytes]]) -> tuple[bytes, int]:
-    """Return a frame with the VLAN tag that the kernel has taken off, and its time in nanoseconds since 1970."""
+    """Return a frame with the VLAN tag that the kernel removed, and its time in nanoseconds since 1970."""
     time_ns = 0
     for level, kind, data in notes:
         if (level, kind) == (SOL_PACKET, _AUXDATA):

@@ -1,4 +1,4 @@
-"""Where the switch's log goes: standard error, standard output as bmv2's `--log-console`, or a file that may rotate."""
+"""Destination of the switch's log: standard error, standard output as bmv2's `--log-console`, or a rotating file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEVELS: Final = {
 
 @contextmanager
 def logging_to(file: Path | None, level: str, options: Bmv2Options) -> Iterator[None]:
-    """Send our log where the options say, and leave logging as it was found; raise SwitchError."""
+    """Send our log where the options say, and restore logging afterwards; raise SwitchError."""
     handler = _handler(file, options)
     handler.setFormatter(logging.Formatter(_FORMAT))
     root = logging.getLogger("millrace")
@@ -45,7 +45,7 @@ def _handler(file: Path | None, options: Bmv2Options) -> logging.Handler:
     if file is None:
         return logging.StreamHandler(sys.stdout if options.log_console else sys.stderr)
     try:
-        # A size of 0 rotates never.
+        # A size of 0 never rotates.
         return RotatingFileHandler(file, maxBytes=options.log_file_bytes, backupCount=options.log_files)
     except OSError as error:
         raise SwitchError(f"{file}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The options that only users of bmv2's simple_switch_grpc and simple_switch have: taken, or said to mean nothing here.
+"""Options that only bmv2's simple_switch_grpc and simple_switch have: implemented, or reported as meaningless here.
 
 Source: src/bm_sim/options_parse.cpp and targets/*/main.cpp of behavioral-model 1.15.
 """
@@ -16,10 +16,10 @@ from dataplane.config.quantities import SIZE, Unit
 from dataplane.version import VERSION
 
 JSON_VERSION: Final = "2.23"
-"""The newest bmv2 JSON that has been tried; the loader takes any 2.x."""
+"""The newest tested version of bmv2 JSON; the loader takes any 2.x."""
 
 QUEUES: Final = 8
-"""Priority queues of each port, whatever is asked for."""
+"""Priority queues of each port, regardless of the requested number."""
 
 PAST_THE_KERNEL: Final = ("xdp", "dpdk")
 """Kinds of ports whose frames no packet socket sees."""
@@ -40,22 +40,22 @@ _WITHOUT_MEANING: Final = {
     "--notifications-addr": "notifications go to P4Runtime's clients",
     "--restore-state": "tables are filled by P4Runtime",
 }
-"""Options with a value, and what there is instead."""
+"""Options with a value, and what exists here instead."""
 _FLAGS_WITHOUT_MEANING: Final = {"--debugger": "there is no debugger"}
 _ALWAYS_SO: Final = ("--log-flush", "--disable-swap", "--enable-swap")
-"""Flags that ask for what is the case: each line of the log is flushed, programs are exchanged while packets flow."""
+"""Flags that request what is always the case: each log line is flushed, programs are swapped while packets flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bmv2Options:
-    """What options of bmv2's ask for that ours have no other word for.
+    """The settings from bmv2's options that have no equivalent among ours.
 
-    thrift_port: where the Thrift runtime API is served, None for nowhere. pcap: a folder for a capture file of each
-    port and direction, DEVICE_in.pcap and DEVICE_out.pcap. dump_bytes: so many bytes of each packet go to the log.
-    packet_in: packets come and go as messages at this nanomsg address, ipc://PATH or tcp://HOST:PORT, not at devices.
-    tc_rates: a port sends no faster than tc lets its device, so that packets wait in the switch, where its program sees
-    them, as they wait in bmv2. log_console: the log goes to standard output. log_file_bytes: the log's file is rotated
-    at that size, 0 for never; log_files: so many older ones are kept.
+    thrift_port: port of the Thrift runtime API, None for none. pcap: a folder for a capture file of each port and
+    direction, DEVICE_in.pcap and DEVICE_out.pcap. dump_bytes: that many bytes of each packet go to the log. packet_in:
+    packets come and go as messages at this nanomsg address, ipc://PATH or tcp://HOST:PORT, not at devices. tc_rates: a
+    port sends no faster than tc lets its device, so that packets wait in the switch, where its program sees them, as
+    they wait in bmv2. log_console: the log goes to standard output. log_file_bytes: the log's file is rotated at that
+    size, 0 for never; log_files: the number of older files kept.
     """
 
     thrift_port: int | None = None
@@ -69,7 +69,7 @@ class Bmv2Options:
 
 
 def whole_in(unit: Unit, least: int = 0) -> Callable[[str], int]:
-    """Return what reads a whole number of a unit, or text that says its own, such as 100us of microseconds."""
+    """Return a parser of whole numbers of a unit, or of text with its own unit, such as 100us of microseconds."""
 
     def read(text: str) -> int:
         try:
@@ -84,7 +84,7 @@ def whole_in(unit: Unit, least: int = 0) -> Callable[[str], int]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Let a parser take every option of bmv2's that ours has no other meaning for."""
+    """Add every option of bmv2's that has no other meaning here to a parser."""
     add = parser.add_argument_group("as bmv2's").add_argument
     add("--thrift-port", type=_port, metavar="N", help="serve the Thrift runtime API on this TCP port")
     pcap_help = "capture files DEVICE_in.pcap and DEVICE_out.pcap of each port; default: the current folder"
@@ -116,7 +116,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_options(found: argparse.Namespace) -> Bmv2Options:
-    """Return what was asked for."""
+    """Return the requested options."""
     rotates = found.log_file_max_size is not None or found.log_file_max_files is not None
     return Bmv2Options(
         thrift_port=found.thrift_port,
@@ -131,7 +131,7 @@ def read_options(found: argparse.Namespace) -> Bmv2Options:
 
 
 def notes(found: argparse.Namespace) -> tuple[str, ...]:
-    """Return a line for what was asked for and is not done, none if there is nothing of the kind."""
+    """Return a line about requested options that have no effect; none if there are none."""
     named = _WITHOUT_MEANING | _FLAGS_WITHOUT_MEANING
     ignored = [name for name in named if getattr(found, name[2:].replace("-", "_")) not in {None, False}]
     lines = [f"ignored: {', '.join(f'{name} ({named[name]})' for name in ignored)}"] if ignored else []
@@ -143,7 +143,7 @@ def notes(found: argparse.Namespace) -> tuple[str, ...]:
 
 
 def words(options: Bmv2Options) -> list[str]:
-    """Return the arguments that `read_options` reads these options from."""
+    """Return the arguments from which `read_options` reads these options."""
     line: list[str] = []
     if options.thrift_port is not None:
         line += ["--thrift-port", str(options.thrift_port)]
@@ -163,7 +163,7 @@ def words(options: Bmv2Options) -> list[str]:
 
 
 def problem(options: Bmv2Options, log_file: Path | None, io: str) -> tuple[str, str] | None:
-    """Return an option and what is wrong with it, None if nothing is; frames go through ports of a kind `io`."""
+    """Return an option and what is wrong with it, None if all is well; frames go through ports of a kind `io`."""
     if options.log_console and log_file is not None:
         return "--log-console", "the log goes to standard output or to --log-file, not to both"
     if options.pcap is not None and not options.pcap.is_dir():
@@ -175,7 +175,7 @@ def problem(options: Bmv2Options, log_file: Path | None, io: str) -> tuple[str, 
 
 
 class _Say(argparse.Action):
-    """Prints a line and ends the program."""
+    """Prints a line and exits the program."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, say: Callable[[], str], help: str) -> None:  # noqa: A002
         super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)

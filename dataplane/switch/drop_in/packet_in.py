@@ -1,8 +1,8 @@
-"""Packets by messages in place of devices, as bmv2's `--packet-in ADDRESS`: one program feeds and hears all ports.
+"""Packets as messages in place of devices, like bmv2's `--packet-in ADDRESS`: one program serves all ports.
 
-The messages go over a nanomsg PAIR socket that listens (ipc://PATH or tcp://HOST:PORT; its protocol on the wire is in
-sp.py). Each begins with three numbers of 32 bits in the machine's byte order: type, port, and the length of the packet
-that follows (src/bm_sim/dev_mgr_packet_in.cpp of behavioral-model).
+The messages go over a listening nanomsg PAIR socket (ipc://PATH or tcp://HOST:PORT; its wire protocol is in sp.py).
+Each begins with three numbers of 32 bits in the machine's byte order: type, port, and the length of the packet that
+follows (src/bm_sim/dev_mgr_packet_in.cpp of behavioral-model).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Kind(enum.IntEnum):
 class PacketIn:
     """Carries packets between a socket and the far ends of ports' cables while the `with` block lasts.
 
-    Raises PortError for an address at which nothing can listen. Packets for ports that are not there, and those that
-    nobody takes, are counted in `dropped`, and the log tells of them at the end.
+    Raises PortError for an address at which nothing can listen. Packets for ports that do not exist, and those that
+    nobody takes, are counted in `dropped`, and the log reports them at the end.
     """
 
     def __init__(self, address: str, ends: Mapping[int, NicPort]) -> None:
@@ -89,7 +89,7 @@ class PacketIn:
                 key.data()
 
     def _take(self, message: bytes) -> None:
-        """Do what a message asks for; a malformed one is dropped, and counted as a packet."""
+        """Handle a message; a malformed one is dropped, and counted as a packet."""
         if len(message) < HEAD.size:
             self.dropped += 1
             return
@@ -102,7 +102,7 @@ class PacketIn:
 
 
 class _Sender:
-    """What leaves by one port."""
+    """Sender of one port's packets."""
 
     def __init__(self, target: PacketIn, port: int, end: NicPort) -> None:
         self._target, self._port, self._end = target, port, end

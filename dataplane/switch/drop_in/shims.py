@@ -14,7 +14,7 @@ from dataplane.errors import ConfigError
 from dataplane.switch.drop_in.names import BMV2_NAMES, CALLED_AS
 
 MARK: Final = "# Written by `millrace install-shims`"
-"""How a shim's second line begins; a file without it is not ours."""
+"""Beginning of a shim's second line; a file without it is not ours."""
 
 _SOURCE: Final = Path(__file__).resolve().parents[3]
 
@@ -22,8 +22,8 @@ _SOURCE: Final = Path(__file__).resolve().parents[3]
 def install(folder: Path, *, force: bool = False) -> list[str]:
     """Write a shim for each of bmv2's names into a folder; return a line for each.
 
-    Shims that are there are written again; raises ConfigError, and writes nothing, where a file of that name is
-    something else, which `force` replaces.
+    Existing shims are rewritten. Raises ConfigError, and writes nothing, if a file of that name is something else,
+    which `force` replaces.
     """
     if not folder.is_dir():
         raise ConfigError("there is no such folder", file=str(folder))
@@ -38,7 +38,7 @@ def install(folder: Path, *, force: bool = False) -> list[str]:
 
 
 def script(name: str) -> str:
-    """Return the shim: it becomes the switch, so that who started it has the switch's process."""
+    """Return the shim script; it execs the switch, so that its parent has the switch's process."""
     return "\n".join(_lines(name)) + "\n"
 
 
@@ -47,7 +47,7 @@ def _lines(name: str) -> Iterator[str]:
     yield f"{MARK}: Millrace's switch under the name of bmv2's; remove this file to be rid of it."
     if str(_SOURCE) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         yield f"export PYTHONPATH={shlex.quote(str(_SOURCE))}${{PYTHONPATH:+:$PYTHONPATH}}"
-    # -P: not the modules of the folder in which it is started.
+    # -P: do not import modules of the folder in which it is started.
     yield f'exec {shlex.quote(sys.executable)} -P -m dataplane.switch.process {CALLED_AS} {name} "$@"'
 
 
@@ -58,7 +58,7 @@ def is_shim(path: Path) -> bool:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Return whether something is there that is no shim."""
+    """Return whether a file exists that is not a shim."""
     if not os.path.lexists(path):
         return False
     return path.is_symlink() or not path.is_file() or not is_shim(path)

@@ -1,8 +1,8 @@
-"""A nanomsg PAIR socket that listens: the scalability protocols over TCP and over UNIX sockets.
+"""A listening nanomsg PAIR socket: the scalability protocols over TCP and over UNIX sockets.
 
 Both sides begin with eight bytes: zero, "SP", zero, the protocol's number (16 is PAIR), two zeros. A message is its
-length in eight bytes, most significant first, and its bytes; over a UNIX socket a byte 1 stands in front of the length
-(nanomsg's rfc/sp-tcp-mapping-01 and rfc/sp-ipc-mapping-01).
+length in eight bytes, most significant first, and its bytes; over a UNIX socket a byte 1 precedes the length (nanomsg's
+rfc/sp-tcp-mapping-01 and rfc/sp-ipc-mapping-01).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _LENGTH: Final = struct.Struct(">Q")
 _IPC, _TCP = "ipc://", "tcp://"
 _IPC_MARK: Final = b"\x01"
 _MOST_WAITING: Final = 8 << 20
-"""Bytes that may wait for a peer that does not read."""
+"""Maximum bytes waiting for a peer that does not read."""
 _AT_ONCE: Final = 1 << 16
 
 
 class PairListener:
-    """Listens for one peer at a time, non-blocking, on a selector whose data are functions to be called.
+    """Listens for one peer at a time, non-blocking, on a selector whose data are callbacks.
 
-    `take` is called with each message. Raises PortError where nothing can listen.
+    `take` is called with each message. Raises PortError if it cannot listen.
     """
 
     def __init__(self, address: str, selector: selectors.BaseSelector, take: Callable[[bytes], None]) -> None:
@@ -44,7 +44,7 @@ class PairListener:
         selector.register(self._socket, selectors.EVENT_READ, self._accept)
 
     def send(self, message: bytes) -> bool:
-        """Send a message, as soon as the peer reads; return False if there is none, or too much waits for it."""
+        """Send a message, as soon as the peer reads; return False if there is none, or too much is waiting for it."""
         if self._peer is None or len(self._waiting) > _MOST_WAITING:
             return False
         self._waiting += self._mark + _LENGTH.pack(len(message)) + message
@@ -62,12 +62,12 @@ class PairListener:
     def _accept(self) -> None:
         try:
             peer, _ = self._socket.accept()
-        except OSError:  # it has gone already
+        except OSError:  # it is already gone
             return
-        if self._peer is not None and self._greeted:  # a pair is two
+        if self._peer is not None and self._greeted:  # a PAIR socket has one peer
             peer.close()
             return
-        self._leave()  # who connects and says nothing keeps nobody out
+        self._leave()  # a silent connection must not block others
         peer.setblocking(False)
         self._peer, self._greeted = peer, False
         self._came.clear()
@@ -94,7 +94,7 @@ class PairListener:
         self._flush()
 
     def _read(self) -> bool:
-        """Take the messages that are whole; return False if the peer speaks something else."""
+        """Take complete messages; return False if the peer speaks another protocol."""
         if not self._greeted:
             if len(self._came) < len(GREETING):
                 return True
@@ -156,7 +156,7 @@ def _listen(address: str) -> tuple[Path | None, socket.socket]:
             path.unlink(missing_ok=True)
             listening = socket.socket(socket.AF_UNIX)
             listening.bind(place)
-            path.chmod(0o600)  # before anybody can connect
+            path.chmod(0o600)  # before any peer can connect
             listening.listen()
             return path, listening
         host, _, port = place.rpartition(":")

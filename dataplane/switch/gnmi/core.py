@@ -31,16 +31,16 @@ VERSION: Final = "0.10.0"
 """The version of the gNMI specification whose messages are served."""
 
 MAX_PATHS: Final = 1_024
-"""Paths of one Get or Subscribe; finsy's `Switch` asks for each port by its name."""
+"""Maximum paths of one Get or Subscribe; finsy's `Switch` requests each port by its name."""
 MAX_ANSWER_LEAVES: Final = 32_768
-"""Leaves in the answer to one Get: all there is of a switch with 512 ports."""
+"""Maximum leaves in the answer to one Get: everything of a switch with 512 ports."""
 MAX_SUBSCRIPTIONS: Final = 64
-"""Subscriptions at a time."""
+"""Maximum concurrent subscriptions."""
 
 SLOW: Final = "gnmi_slow_subscriber"
 REFUSED: Final = "gnmi_subscription_refused"
 DROPS: Final = (SLOW, REFUSED)
-"""Subscriptions that were ended because their reader was too slow, and those that were one too many."""
+"""Subscriptions ended because their reader was too slow, and those refused at the maximum."""
 
 _KINDS: Final = {
     gnmi.GetRequest.ALL: frozenset(Kind),
@@ -51,7 +51,7 @@ _KINDS: Final = {
 
 
 class ManagedSwitch(PortControl, Protocol):
-    """What the service needs of a switch: its ports, and the clock that their times are read from."""
+    """Properties of a switch that the service needs: its ports, and the clock for their times."""
 
     def now_ns(self) -> int:
         """Return the time on the switch's clock."""
@@ -80,9 +80,9 @@ class GnmiCore:
         return gnmi.CapabilityResponse(supported_models=models, supported_encodings=ENCODINGS, gNMI_version=VERSION)
 
     def get(self, request: gnmi.GetRequest) -> gnmi.GetResponse:
-        """Return one notification a path; raise GnmiError, NOT_FOUND for a node by name that is not there.
+        """Return one notification per path; raise GnmiError, NOT_FOUND for a named node that does not exist.
 
-        What has wildcards, or names no keys, may well select nothing.
+        A path with wildcards, or without keys, may select nothing.
         """
         check_encoding(request.encoding)
         models = models_of(request.use_models)
@@ -106,7 +106,7 @@ class GnmiCore:
         return answer
 
     def set(self, request: gnmi.SetRequest, who: str = "a client in this process") -> gnmi.SetResponse:
-        """Change ports, all as asked for or nothing; raise GnmiError. `who` is named in the log."""
+        """Change ports, all as requested or not at all; raise GnmiError. `who` is named in the log."""
         with self._set_lock:
             changes = edited(request, self.views())
             for port, (before, after) in changes.items():
@@ -118,7 +118,7 @@ class GnmiCore:
     def subscribe(self, request: gnmi.SubscriptionList, send: Send) -> Subscription:
         """Open a subscription whose changes go to `send`, which must not block; the caller closes it.
 
-        Raises GnmiError for what cannot be subscribed to, and for one subscription too many.
+        Raises GnmiError for what cannot be subscribed to, and at the maximum of subscriptions.
         """
         if len(request.subscription) > MAX_PATHS:
             raise exhausted(f"more than {MAX_PATHS} paths in one Subscribe")
@@ -140,7 +140,7 @@ class GnmiCore:
                 self._removal = None
 
     def count_slow(self) -> None:
-        """Count a subscription that is ended because its client does not read it."""
+        """Count a subscription that ended because its client does not read it."""
         with self._lock:
             self.drops[SLOW] += 1
 
@@ -149,7 +149,7 @@ class GnmiCore:
         return self._switch.now_ns()
 
     def views(self) -> tuple[PortView, ...]:
-        """Return all ports as they are now, in the order of their numbers."""
+        """Return the current state of all ports, in the order of their numbers."""
         states, counters = self._switch.port_states(), self._switch.port_counters()
         with self._lock:
             return tuple(self._view(states[port], counters.get(port, NO_COUNTERS)) for port in sorted(states))
@@ -178,7 +178,7 @@ class GnmiCore:
         return notification
 
     def _apply(self, port: int, before: PortConfig, after: PortConfig) -> None:
-        """Change no more than what is new: hellos that are set again begin again."""
+        """Apply only actual changes: setting hellos again would restart them."""
         said_before, said_after = (config.settings if config.hellos else None for config in (before, after))
         try:
             if said_after != said_before:
@@ -193,7 +193,7 @@ class GnmiCore:
                 self._changed(self._switch.port_states()[port])
 
     def _listen(self) -> None:
-        """Follow the ports as long as there are subscriptions."""
+        """Follow the ports while there are subscriptions."""
         if self._removal is None:
             self._removal = self._switch.add_port_listener(self._changed)
             for state in self._switch.port_states().values():
@@ -201,7 +201,7 @@ class GnmiCore:
                 self._views[state.port] = view, _on_change(view)
 
     def _changed(self, state: PortState) -> None:
-        """Notify subscriptions of what is new of a port."""
+        """Notify subscriptions of a port's changes."""
         with self._lock:
             view = self._view(state)
             (old, before), after = self._views[state.port], _on_change(view)

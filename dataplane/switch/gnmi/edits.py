@@ -1,4 +1,4 @@
-"""What a Set asks for, as a pure function of the request and the ports as they are (gNMI, section 3.4)."""
+"""The edits of a Set, as a pure function of the request and the current ports (gNMI, section 3.4)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dataplane.switch.gnmi.values import Json, read_value
 from dataplane.switch.ports.states import NS_PER_US, HelloSettings
 
 MAX_OPERATIONS: Final = 1_024
-"""Deletes, replaces and updates of one request."""
+"""Maximum deletes, replaces and updates of one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortConfig:
-    """All that can be set of a port."""
+    """The configurable state of a port."""
 
     enabled: bool
     hellos: bool
@@ -31,14 +31,14 @@ class PortConfig:
 
     @classmethod
     def of(cls, view: PortView) -> PortConfig:
-        """Return what is set of a port at present."""
+        """Return a port's current configuration."""
         return cls(view.state.admin_up, view.state.hello is not None, view.hellos)
 
 
 def edited(request: gnmi.SetRequest, views: Sequence[PortView]) -> dict[int, tuple[PortConfig, PortConfig]]:
-    """Return what a request changes, by port: from what to what.
+    """Return a request's changes by port: old and new configuration.
 
-    Raises GnmiError, and nothing is to change, if any of it cannot be.
+    Raises GnmiError, and nothing changes, if any part of it is impossible.
     """
     if request.union_replace:
         raise unimplemented("union_replace is not served")
@@ -90,7 +90,7 @@ def _put(
 
 
 def _known(path: Path) -> tuple[Selection, ...]:
-    """Return what an update's path selects that can be configured."""
+    """Return the configurable leaves that an update's path selects."""
     if any(step.name in {ANY, ANY_DEPTH} or ANY in step.keys.values() for step in path):
         raise invalid(f"{shown(path)}: only a delete may have wildcards")
     try:
@@ -108,7 +108,7 @@ def _settable(path: Path, selections: Sequence[Selection]) -> tuple[Selection, .
 
 
 def _one(path: Path, selections: Sequence[Selection], views: Iterable[PortView]) -> PortView:
-    """Return the one port that a path is about."""
+    """Return the single port that a path refers to."""
     if not all(selection.keys for selection in selections):
         raise unimplemented(f"{shown(path)}: set one interface at a time, by its key")
     for view in views:
@@ -118,7 +118,7 @@ def _one(path: Path, selections: Sequence[Selection], views: Iterable[PortView])
 
 
 def _leaves_of(path: Path, value: Value | Json, selections: Sequence[Selection]) -> Iterator[tuple[Leaf, Value]]:
-    """Yield the leaves that a value is made of: itself, or those of a container's object."""
+    """Yield the leaves that a value consists of: itself, or those of a container's object."""
     is_leaf = len(selections) == 1 and len(selections[0].leaf.nodes) == len(path)
     if is_leaf is isinstance(value, dict):
         raise invalid(f"{shown(path)}: a leaf is set by a scalar, a container by a JSON object")
@@ -133,7 +133,7 @@ def _leaves_of(path: Path, value: Value | Json, selections: Sequence[Selection])
 
 
 def _flat(value: Mapping[str, object], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Value]]:
-    """Yield names and scalars of nested objects; a member's module (RFC 7951) is left out."""
+    """Yield names and scalars of nested objects; a member's module (RFC 7951) is dropped."""
     for member, content in value.items():
         names = (*above, member.rpartition(":")[2][:64])
         if isinstance(content, dict) and len(names) < 8:
@@ -150,7 +150,7 @@ def _reset(config: PortConfig, leaf: Leaf) -> PortConfig:
 
 
 def _with(config: PortConfig, leaf: Leaf, value: Value, view: PortView, path: Path) -> PortConfig:
-    """Return a config with a leaf set; one that cannot be set may say what it is already."""
+    """Return a config with a leaf set; a read-only leaf may be set to its current value."""
     read = _READERS.get(leaf.name)
     try:
         if read is not None:

@@ -20,12 +20,12 @@ class GnmiError(SwitchError):
 
 
 def invalid(message: str) -> GnmiError:
-    """Return an INVALID_ARGUMENT error: the request itself is wrong."""
+    """Return an INVALID_ARGUMENT error: the request itself is invalid."""
     return GnmiError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def unimplemented(message: str) -> GnmiError:
-    """Return an UNIMPLEMENTED error: the request may be right, but not here."""
+    """Return an UNIMPLEMENTED error: the request may be valid, but is not supported here."""
     return GnmiError(grpc.StatusCode.UNIMPLEMENTED, message)
 
 
@@ -35,5 +35,5 @@ def not_found(message: str) -> GnmiError:
 
 
 def exhausted(message: str) -> GnmiError:
-    """Return a RESOURCE_EXHAUSTED error: a bound was met."""
+    """Return a RESOURCE_EXHAUSTED error: a limit was reached."""
     return GnmiError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)

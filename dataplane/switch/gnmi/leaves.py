@@ -1,8 +1,8 @@
-"""The part of OpenConfig's tree that a switch serves: each leaf with what it says of a port.
+"""The part of OpenConfig's tree that a switch serves: each leaf with the property of a port that it shows.
 
 Modules: openconfig-interfaces, openconfig-if-ethernet, openconfig-p4rt (a port's number in P4Runtime), openconfig-bfd
-(hellos); millrace-hellos, which adds to a session since when it is in its state and whether it was ever up; and
-millrace-segments, which says why a port does not join TCP segments.
+(hellos); millrace-hellos, which adds to a session the time of its last state change and whether it was ever up; and
+millrace-segments, which tells why a port does not join TCP segments.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MODELS: Final = (
     (MODULES["hellos"], "Millrace", "0.1.0"),
     (MODULES["segments"], "Millrace", "0.1.0"),
 )
-"""Name, organization and version of each model, of which the leaves below are served."""
+"""Name, organization and version of each model that the leaves below belong to."""
 
 ENABLED: Final = "interfaces/interface/config/enabled"
 HELLOS_ENABLED: Final = "bfd/interfaces/interface/config/enabled"
 HELLOS_INTERVAL: Final = "bfd/interfaces/interface/config/desired-minimum-tx-interval"
 HELLOS_MULTIPLIER: Final = "bfd/interfaces/interface/config/detection-multiplier"
-"""The leaves that can be set."""
+"""The configurable leaves."""
 
 SPEEDS: Final = {
     10_000_000: "SPEED_10MB",
@@ -47,16 +47,16 @@ SPEEDS: Final = {
     800_000_000_000: "SPEED_800GB",
     1_600_000_000_000: "SPEED_1600GB",
 }
-"""Rates in bit/s that openconfig-if-ethernet has names for; the others are SPEED_UNKNOWN."""
+"""Rates in bit/s with names in openconfig-if-ethernet; others are SPEED_UNKNOWN."""
 
 DIAGNOSTICS: Final = {
     Diagnostic.CONTROL_DETECTION_EXPIRED: "DETECTION_TIMEOUT",
     Diagnostic.NEIGHBOR_SIGNALED_DOWN: "NEIGHBOR_DOWN",
 }
-"""RFC 5880's diagnostics that openconfig-bfd calls otherwise."""
+"""RFC 5880's diagnostics with other names in openconfig-bfd."""
 
 IN_DROPS: Final = frozenset({"no_program", "oversize"})
-"""Drops of frames as they come in; whatever else a port drops was on its way out, or the port is down."""
+"""Drops of incoming frames; a port's other drops are of outgoing ones, or the port is down."""
 
 _IF: Final = "oc-if:interfaces/interface[name]/"
 _BFD: Final = "oc-bfd:bfd/interfaces/interface[id]/"
@@ -86,7 +86,7 @@ def _session(path: str, type_: Type, read: Callable[[HelloSession], Value], *, o
 
 
 def _configured(path: str, type_: Type, read: Read) -> tuple[Leaf, Leaf]:
-    """Return a leaf that is configured, and its mirror in the state beside it."""
+    """Return a configurable leaf and its mirror in the sibling state container."""
     base, _, name = path.rpartition("/")
     return (
         _leaf(f"{base}/config/{name}", type_, read, Kind.CONFIG),
@@ -154,4 +154,4 @@ _HELLO_LEAVES: Final = (
 )
 
 LEAVES: Final = (*_INTERFACE_LEAVES, *_HELLO_LEAVES)
-"""Every leaf that is served; those of a port stand together, in this order."""
+"""Every served leaf; those of a port are adjacent, in this order."""

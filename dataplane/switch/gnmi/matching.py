@@ -1,4 +1,4 @@
-"""Which leaves a path selects: patterns of names and keys against the table of leaves (gNMI, section 2.2.2)."""
+"""Selects leaves by path: patterns of names and keys against the table of leaves (gNMI, section 2.2.2)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _END: Final = Step("")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A leaf that a pattern selects, for the ports whose keys are as wanted."""
+    """A leaf that a pattern selects, for the ports whose keys match."""
 
     leaf: Leaf
     depth: int
-    """How many of the leaf's nodes the pattern itself names; what follows is the subtree below."""
+    """Number of the leaf's nodes that the pattern itself names; the rest is the subtree below."""
     keys: tuple[tuple[str, str], ...]
-    """Key and wanted value of each list that the pattern is particular about."""
+    """Key and wanted value of each list that the pattern restricts."""
 
     def selects(self, view: PortView) -> bool:
-        """Return whether the leaf of this port is meant."""
+        """Return whether this port's leaf is selected."""
         return all(key_of(key, view) == value for key, value in self.keys)
 
     def node(self, view: PortView) -> Path:
@@ -35,7 +35,7 @@ class Selection:
 
 
 def select(pattern: Path) -> tuple[Selection, ...]:
-    """Return what a pattern selects, in the table's order; raise GnmiError for one that can never select anything."""
+    """Return a pattern's selections, in the table's order; raise GnmiError for one that can never select anything."""
     for step in pattern:
         if step.name in {ANY, ANY_DEPTH} and step.keys:
             raise invalid(f"{shown(pattern)}: keys after a wildcard of names")
@@ -60,13 +60,13 @@ def _select(pattern: Path, leaves: Sequence[Leaf]) -> tuple[Selection, ...]:
     for place, leaf in enumerate(leaves):
         for depth, keys in sorted(
             _matches(pattern, leaf.nodes)
-        ):  # of several matches the shortest: the largest subtree
+        ):  # the shortest of several matches: the largest subtree
             found.setdefault((place, keys), Selection(leaf, depth, keys))
     return tuple(found.values())
 
 
 def _matches(pattern: Path, nodes: Sequence[Node], depth: int = 0) -> Iterator[tuple[int, tuple[tuple[str, str], ...]]]:
-    """Yield each match of a pattern with the first nodes of a leaf: how many, and with which keys."""
+    """Yield each match of a pattern with the first nodes of a leaf: their number and keys."""
     if not pattern:
         yield depth, ()
         return

@@ -19,12 +19,12 @@ ANY_DEPTH: Final = "..."
 MAX_ELEMENTS: Final = 32
 MAX_KEYS: Final = 4
 MAX_TEXT: Final = 256
-"""Bounds of what a path may consist of; far above what the tree has."""
+"""Bounds on the contents of a path; far above the tree's needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One element of a path and its keys; in a pattern, a key that is left out matches every value."""
+    """One element of a path and its keys; in a pattern, an omitted key matches every value."""
 
     name: str
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ Path = tuple[Step, ...]
 
 
 def read_path(path: gnmi.Path, prefix: gnmi.Path | None = None) -> Path:
-    """Return prefix and path together; raise GnmiError for what is no path of ours."""
+    """Return prefix and path joined; raise GnmiError if it is not one of our paths."""
     parts = (path,) if prefix is None else (prefix, path)
     for part in parts:
         if part.element:
@@ -53,7 +53,7 @@ def read_path(path: gnmi.Path, prefix: gnmi.Path | None = None) -> Path:
 
 
 def write_path(path: Path) -> gnmi.Path:
-    """Return a path as gNMI's message."""
+    """Return a path as a gNMI message."""
     return gnmi.Path(elem=[gnmi.PathElem(name=step.name, key=step.keys) for step in path])
 
 
@@ -63,7 +63,7 @@ def text_of(path: Sequence[Step]) -> str:
 
 
 def shown(path: Sequence[Step]) -> str:
-    """Return a path for a message of one line, cut off where it is long."""
+    """Return a path for a one-line message, truncated if long."""
     return _shortened(text_of(path), 200)
 
 

@@ -1,7 +1,7 @@
-"""What a tree of leaves is made of: nodes, leaves, and the ports that they are read from.
+"""Building blocks of a tree of leaves: nodes, leaves, and the ports that they are read from.
 
-Every leaf belongs to one port, so that the tree is nothing but ports read by a table (`leaves`): it has no state of its
-own, and nothing has to be kept in step.
+Every leaf belongs to one port, so the tree is just ports read through a table (`leaves`): it has no state of its own,
+and nothing has to be kept in sync.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Value = str | int | bool
 
 
 class Kind(Enum):
-    """What sort of data a leaf is (gNMI, section 3.3.1)."""
+    """Kind of data in a leaf (gNMI, section 3.3.1)."""
 
     CONFIG = "config"
     STATE = "state"
-    """Read only, and mirrors what is configured."""
+    """Read only, mirrors the configuration."""
     OPERATIONAL = "operational"
-    """Read only, and comes from what happens."""
+    """Read only, reflects events."""
 
 
 class Type(Enum):
-    """How a leaf's value is written (RFC 7951, section 6)."""
+    """Encoding of a leaf's value (RFC 7951, section 6)."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -45,7 +45,7 @@ class PortView:
     name: str
     state: PortState
     hellos: HelloSettings
-    """What hellos are sent with, or would be if they were enabled."""
+    """Settings for sending hellos, used if they are enabled."""
     last_change_ns: int
     hello_change_ns: int
     counters: PortCounters
@@ -53,7 +53,7 @@ class PortView:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An element of the tree: name, the module that defines it, and the key where it is a list."""
+    """An element of the tree: name, its defining module, and the key if it is a list."""
 
     name: str
     module: str
@@ -62,20 +62,20 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf: where it is, what it is, and what it says of a port (None: the port has none)."""
+    """A leaf: its location, its type, and its value for a port (None: the port has none)."""
 
     nodes: tuple[Node, ...]
     kind: Kind
     type: Type
     read: Callable[[PortView], Value | None]
     on_change: bool = True
-    """Whether changes are sent as they happen (ON_CHANGE); those of counters are not."""
+    """True if changes are sent as they happen (ON_CHANGE); not so for counters."""
     identities: str = ""
     """The module that an identity belongs to."""
 
     @property
     def module(self) -> str:
-        """The module that defines the leaf."""
+        """The module defining the leaf."""
         return self.nodes[-1].module
 
     @property
@@ -103,7 +103,7 @@ MODULES: Final = {
 
 
 def nodes_of(path: str) -> tuple[Node, ...]:
-    """Return the nodes of `oc-if:interfaces/interface[name]/oc-eth:ethernet`: a module holds until another is named."""
+    """Return the nodes of `oc-if:interfaces/interface[name]/oc-eth:ethernet`: a module applies until the next one."""
     nodes: list[Node] = []
     module = ""
     for text in path.split("/"):
@@ -115,7 +115,7 @@ def nodes_of(path: str) -> tuple[Node, ...]:
 
 
 def key_of(key: str, view: PortView) -> str:
-    """Return what a list's key is for a port: its name, or for its session with the neighbour the discriminator."""
+    """Return a list's key for a port: its name, or the discriminator of its session with the neighbour."""
     if key != "local-discriminator":
         return view.name
     return "" if view.state.hello is None else str(view.state.hello.local_discriminator)

@@ -1,4 +1,4 @@
-"""The gNMI core behind gRPC: each call is handed over, and its error turned into a gRPC status."""
+"""The gNMI core behind gRPC: hands each call over, and turns its error into a gRPC status."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from dataplane.switch.gnmi.errors import GnmiError, exhausted, invalid
 from dataplane.switch.gnmi.subscriptions import Subscription
 
 MAX_QUEUED: Final = 1_024
-"""Changes that may wait for a subscriber; one that is further behind is ended."""
+"""Maximum changes waiting for a subscriber; one that falls further behind is ended."""
 
 LONGEST_WRITE_S: Final = 10.0
-"""How long a client may leave a message unread, once what the connection holds for it is full."""
+"""Longest time a client may leave a message unread once the connection's buffers are full."""
 
 MAX_WAITING: Final = 64
-"""Gets and Sets that may wait for their turn."""
+"""Maximum Gets and Sets waiting for their turn."""
 
 SHORTEST_WAIT_S: Final = 0.001
-"""How long a subscription waits at least before it looks again for what is due: a clock may stand still."""
+"""Shortest wait of a subscription before it checks again for due work: a clock may stand still."""
 
 Answer = TypeVar("Answer")
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -49,7 +49,7 @@ class Changes:
         self._is_lost = False
 
     def put(self, message: gnmi.SubscribeResponse) -> None:
-        """Queue a message; one too many loses all that wait, as the subscription is to end."""
+        """Queue a message; one too many discards all waiting ones, as the subscription must end."""
         with self._lock:
             if self._is_lost:
                 return
@@ -62,7 +62,7 @@ class Changes:
             self._loop.call_soon_threadsafe(event.set)
 
     def take(self) -> list[gnmi.SubscribeResponse]:
-        """Return what waits, the oldest first."""
+        """Return waiting messages, oldest first."""
         self.ready.clear()
         with self._lock:
             taken = list(self._waiting)
@@ -71,14 +71,14 @@ class Changes:
 
 
 class GnmiService(gnmi_grpc.gNMIServicer):
-    """Serves gnmi.gNMI on the event loop of another service's server; what reads or sets ports runs in a thread."""
+    """Serves gnmi.gNMI on the event loop of another service's server; port reads and writes run in a thread."""
 
     def __init__(
         self, core: GnmiCore, in_order: Executor | None = None, *, first_message_ns: int = Limits().first_message_ns
     ) -> None:
-        """Read and set ports one request after the other by `in_order`; by default in a thread.
+        """Read and set ports one request at a time by `in_order`; by default in a thread.
 
-        A subscriber who does not say what he wants within `first_message_ns` is ended.
+        A subscriber that does not send its request within `first_message_ns` is disconnected.
         """
         self._core, self._first_message_ns = core, first_message_ns
         self._stopping = asyncio.Event()
@@ -93,17 +93,17 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     }
 
     def register(self, server: grpc.aio.Server) -> str:
-        """Let a server serve this, on the loop that runs; return the service's name."""
+        """Register with a server, on the running loop; return the service's name."""
         self._stopping = asyncio.Event()
         gnmi_grpc.add_gNMIServicer_to_server(self, server)
         return "gnmi.gNMI"
 
     def end_streams(self) -> None:
-        """End every subscription with UNAVAILABLE, so that a server that stops need not cancel them."""
+        """End every subscription with UNAVAILABLE, so that a stopping server need not cancel them."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Wait for the calls that have begun; take no more."""
+        """Wait for running calls; take no more."""
         self._threads.shutdown()
 
     async def Capabilities(  # noqa: N802
@@ -115,7 +115,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
         return self._core.capabilities(request)
 
     async def Get(self, request: gnmi.GetRequest, context: Context) -> gnmi.GetResponse:  # noqa: N802
-        """Return what paths select."""
+        """Return the selected values."""
         return await self._answer(lambda: self._core.get(request), context)
 
     async def Set(self, request: gnmi.SetRequest, context: Context) -> gnmi.SetResponse:  # noqa: N802
@@ -125,7 +125,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     async def Subscribe(  # type: ignore[override]  # noqa: N802 - the stubs know generators only
         self, requests: AsyncIterator[gnmi.SubscribeRequest], context: Context
     ) -> None:
-        """Send what is subscribed to until the client ends it, breaks a rule or does not read."""
+        """Send subscribed values until the client ends the call, breaks a rule or does not read."""
         changes = Changes(asyncio.get_running_loop())
         subscription = None
         try:
@@ -144,7 +144,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
                 self._core.close(subscription)
 
     async def _serve(self, stream: _Stream, requests: AsyncIterator[gnmi.SubscribeRequest]) -> None:
-        """Write until the client has all that it asked for; raise GnmiError for what ends the stream before."""
+        """Write until the client has everything it requested; raise GnmiError for what ends the stream before."""
         writing = asyncio.create_task(stream.write(requests))
         lost = asyncio.create_task(stream.changes.lost.wait())
         stopping = asyncio.create_task(self._stopping.wait())
@@ -174,7 +174,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
             raise
 
     async def _call(self, call: Callable[[], Answer]) -> Answer:
-        """Run a call to its end in a thread, even where the client gives it up."""
+        """Run a call to its end in a thread, even if the client gives up."""
         if self._waiting >= MAX_WAITING:
             raise exhausted(f"{MAX_WAITING} requests wait already")
         self._waiting += 1
@@ -185,11 +185,11 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     def _note_done(self, done: asyncio.Future[Any]) -> None:
         self._waiting -= 1
         if not done.cancelled():
-            done.exception()  # the client got it, unless it gave up
+            done.exception()  # the client received it, unless it gave up
 
 
 class _Stream:
-    """One Subscribe: what its subscription yields, written to its client."""
+    """One Subscribe: writes its subscription's messages to its client."""
 
     def __init__(
         self, subscription: Subscription, changes: Changes, context: Context, now_ns: Callable[[], int]
@@ -198,7 +198,7 @@ class _Stream:
         self._subscription, self._context, self._now_ns = subscription, context, now_ns
 
     async def write(self, requests: AsyncIterator[gnmi.SubscribeRequest]) -> None:
-        """Write what the subscription's mode has to send; raise GnmiError for a client that breaks a rule."""
+        """Write the messages of the subscription's mode; raise GnmiError for a client that breaks a rule."""
         await self._send(self._subscription.initial())
         match self._subscription.mode:
             case gnmi.SubscriptionList.STREAM:
@@ -209,7 +209,7 @@ class _Stream:
                     await self._send(self._subscription.poll())
 
     async def _follow(self, requests: AsyncIterator[gnmi.SubscribeRequest]) -> None:
-        """Write changes as they come and samples when they are due, until cancelled."""
+        """Write changes as they come and samples as they become due, until cancelled."""
         reading = asyncio.create_task(_refuse(requests))
         try:
             while not (reading.done() and reading.exception() is not None):
@@ -222,7 +222,7 @@ class _Stream:
             await asyncio.gather(reading, return_exceptions=True)
 
     async def _wait(self, reading: asyncio.Task[None]) -> None:
-        """Wait for a change, for what is due, or for a client that breaks a rule."""
+        """Wait for a change, for due work, or for a client that breaks a rule."""
         due_ns = self._subscription.next_due_ns()
         wait_s = None if due_ns is None else max((due_ns - self._now_ns()) / 1e9, SHORTEST_WAIT_S)
         ready = asyncio.create_task(self.changes.ready.wait())
@@ -242,7 +242,7 @@ class _Stream:
 
 
 async def _refuse(requests: AsyncIterator[gnmi.SubscribeRequest]) -> None:
-    """Return when a client has nothing more to say, as it should; raise GnmiError if it says something."""
+    """Return when a client properly ends its side; raise GnmiError if it sends anything else."""
     async for request in requests:
         _check_later(request)
         raise invalid("a poll on a subscription that is not in mode POLL")

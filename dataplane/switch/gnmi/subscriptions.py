@@ -1,4 +1,4 @@
-"""One subscription: what it selects, what is sent at first, at each change, and as time passes (gNMI, section 3.5)."""
+"""One subscription: its selections, initial values, changes, and samples (gNMI, section 3.5)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dataplane.switch.gnmi.schema import Leaf, PortView, Value
 from dataplane.switch.gnmi.values import check_encoding, write_value
 
 SHORTEST_SAMPLE_NS: Final = 100_000_000
-"""The shortest interval of samples and of heartbeats; what is asked for with 0 comes so often."""
+"""The shortest interval of samples and of heartbeats; used for a requested 0."""
 CHOSEN_SAMPLE_NS: Final = 10_000_000_000
-"""How often counters come where the target is to choose (TARGET_DEFINED)."""
+"""Interval of counters if the target is to choose (TARGET_DEFINED)."""
 
 Send = Callable[[gnmi.SubscribeResponse], None]
 
@@ -27,32 +27,32 @@ SYNC: Final = gnmi.SubscribeResponse(sync_response=True)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is new of a port, and what is gone."""
+    """A port's new values, and those that are gone."""
 
     view: PortView
     news: Mapping[Leaf, Value]
     old: PortView
     gone: Sequence[Leaf]
-    """Leaves that the port had when it was `old`."""
+    """Leaves that the port had in state `old`."""
     time_ns: int
 
 
 @dataclass(slots=True)
 class _Clocked:
-    """Selections that are sent again and again."""
+    """Selections that are sent periodically."""
 
     selections: tuple[Selection, ...]
     interval_ns: int
     due_ns: int
     heartbeat_ns: int = 0
-    """With `suppress`, after so long what did not change is sent all the same; 0: never."""
+    """With `suppress`, interval after which unchanged values are sent anyway; 0: never."""
     suppress: bool = False
     beat_ns: int = 0
     sent: dict[tuple[int, Leaf], Value] = field(default_factory=dict)
 
 
 class Subscription:
-    """A subscription as its list asks for; its owner writes out what its methods yield, in that order.
+    """A subscription as its list requests it; its owner writes out what its methods yield, in that order.
 
     `notify` may be called from any thread; the other methods belong to one.
     """
@@ -74,7 +74,7 @@ class Subscription:
         if not request.subscription:
             raise invalid("a Subscribe without a path")
         self.mode = request.mode
-        # JSON is also what a request has that says nothing of encodings: finsy and others want native values then, as
+        # A request without an encoding also reads as JSON: finsy and others want native values then, as
         # Stratum sends them, and finsy's `Switch` follows ports by itself.
         is_unsaid = request.encoding == gnmi.Encoding.JSON
         self._encoding = gnmi.Encoding.PROTO if is_unsaid else request.encoding
@@ -91,31 +91,31 @@ class Subscription:
                 self._add(one, selections)
 
     def initial(self) -> Iterator[gnmi.SubscribeResponse]:
-        """Yield what is true at present, then that this was all."""
+        """Yield the current values, then a sync response."""
         if not self._updates_only:
             yield from self._values(self._all)
         yield SYNC
 
     def poll(self) -> Iterator[gnmi.SubscribeResponse]:
-        """Yield what is true at present, then that this was all; raise GnmiError unless the mode is POLL."""
+        """Yield the current values, then a sync response; raise GnmiError unless the mode is POLL."""
         if self.mode != gnmi.SubscriptionList.POLL:
             raise invalid("a poll on a subscription that is not in mode POLL")
         yield from self._values(self._all)
         yield SYNC
 
     def notify(self, change: Change) -> None:
-        """Send what of a change is subscribed to."""
+        """Send the subscribed part of a change."""
         news = [(leaf, value) for leaf, value in change.news.items() if self._follows(leaf, change.view)]
         gone = [leaf.path(change.old) for leaf in change.gone if self._follows(leaf, change.old)]
         if news or gone:
             self._send(self._response(change.view, news, change.time_ns, gone))
 
     def next_due_ns(self) -> int | None:
-        """Return when `due` has something to send, on the switch's clock; None: never."""
+        """Return the time of `due`'s next messages, on the switch's clock; None: never."""
         return min((one.due_ns for one in self._clocked), default=None)
 
     def due(self) -> Iterator[gnmi.SubscribeResponse]:
-        """Yield the samples and heartbeats that are due by now; those that were missed are not made up for."""
+        """Yield the samples and heartbeats due by now; missed ones are not made up for."""
         now_ns = self._now_ns()
         for one in self._clocked:
             if one.due_ns > now_ns:
@@ -167,7 +167,7 @@ class Subscription:
         selections: Iterable[Selection],
         is_wanted: Callable[[PortView, Leaf, Value], bool] = lambda *_: True,
     ) -> Iterator[gnmi.SubscribeResponse]:
-        """Yield one message a port with what is selected of it; a leaf that several paths select comes once."""
+        """Yield one message per port with its selected values; a leaf selected by several paths comes once."""
         chosen = tuple(selections)
         for view in self._views():
             time_ns = self._epoch_ns()
@@ -190,7 +190,7 @@ class Subscription:
 
 
 def models_of(models: Iterable[gnmi.ModelData]) -> frozenset[str]:
-    """Return the modules that a client wants leaves of, all if it names none; raise GnmiError for one not served."""
+    """Return the modules that a client requests leaves of, all if it names none; raise GnmiError for unserved ones."""
     served = frozenset(name for name, _, _ in MODELS)
     wanted = frozenset(model.name for model in models)
     for name in sorted(wanted - served):
@@ -199,14 +199,14 @@ def models_of(models: Iterable[gnmi.ModelData]) -> frozenset[str]:
 
 
 def _interval(interval_ns: int, name: str) -> int:
-    """Return how often to send; 0 means as often as can be."""
+    """Return the sending interval; 0 means as often as possible."""
     if 0 < interval_ns < SHORTEST_SAMPLE_NS:
         raise invalid(f"{name}: {interval_ns} ns is below the shortest, {SHORTEST_SAMPLE_NS} ns")
     return interval_ns or SHORTEST_SAMPLE_NS
 
 
 def _novelty(one: _Clocked, now_ns: int) -> Callable[[PortView, Leaf, Value], bool]:
-    """Return what says which values of a round are sent: all, or with `suppress` those that changed."""
+    """Return a filter of a round's values: all of them, or with `suppress` those that changed."""
     is_beat = bool(one.heartbeat_ns) and now_ns >= one.beat_ns
     if is_beat:
         one.beat_ns = now_ns + one.heartbeat_ns

@@ -1,4 +1,4 @@
-"""Values of leaves and subtrees in gNMI's encodings (gNMI, section 2.3; JSON_IETF as RFC 7951 has it)."""
+"""Values of leaves and subtrees in gNMI's encodings (gNMI, section 2.3; JSON_IETF as in RFC 7951)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dataplane.switch.gnmi.schema import Leaf, PortView, Type, Value, key_of
 ENCODINGS: Final = (gnmi.Encoding.JSON, gnmi.Encoding.JSON_IETF, gnmi.Encoding.PROTO)
 
 _MAX_JSON_BYTES: Final = 4_096
-"""Longer than any value that can be set."""
+"""Longer than any settable value."""
 
 Json = dict[str, "Json | list[Json] | Value"]
 
 
 def check_encoding(encoding: gnmi.Encoding.ValueType) -> None:
-    """Raise GnmiError for an encoding that is not served."""
+    """Raise GnmiError for an unsupported encoding."""
     if encoding not in ENCODINGS:
         name = gnmi.Encoding.Name(encoding) if encoding in gnmi.Encoding.values() else str(encoding)
         raise unimplemented(f"encoding {name}: JSON, JSON_IETF and PROTO are served")
 
 
 def write_value(leaf: Leaf, value: Value, encoding: gnmi.Encoding.ValueType) -> gnmi.TypedValue:
-    """Return a leaf's value as gNMI's message."""
+    """Return a leaf's value as a gNMI message."""
     if encoding == gnmi.Encoding.PROTO:
         return _write_scalar(leaf, value)
     return _write_json(_json_value(leaf, value, ietf=encoding == gnmi.Encoding.JSON_IETF), encoding)
@@ -36,7 +36,7 @@ def write_value(leaf: Leaf, value: Value, encoding: gnmi.Encoding.ValueType) -> 
 def write_subtree(
     depth: int, found: Iterable[tuple[PortView, Leaf, Value]], encoding: gnmi.Encoding.ValueType
 ) -> gnmi.TypedValue:
-    """Return all that lies below one node, `depth` nodes from the root, as one JSON value."""
+    """Return everything below one node, `depth` nodes from the root, as one JSON value."""
     ietf = encoding == gnmi.Encoding.JSON_IETF
     root: Json = {}
     for view, leaf, value in found:
@@ -47,7 +47,7 @@ def write_subtree(
 
 
 def read_value(message: gnmi.TypedValue) -> Value | Json:
-    """Return a value that is to be set: a scalar, or the object of a container; raise GnmiError for others."""
+    """Return a value to set: a scalar, or the object of a container; raise GnmiError for others."""
     kind = message.WhichOneof("value")
     if kind in {"json_val", "json_ietf_val"}:
         return _read_json(message.json_val or message.json_ietf_val)
@@ -68,7 +68,7 @@ def _write_scalar(leaf: Leaf, value: Value) -> gnmi.TypedValue:
 
 
 def _json_value(leaf: Leaf, value: Value, *, ietf: bool) -> Value:
-    """Return what JSON says: in RFC 7951 64 bits go as text, and identities with their module."""
+    """Return the JSON form: RFC 7951 writes 64-bit numbers as text, and identities with their module."""
     if leaf.type is Type.UINT64 and ietf:
         return str(value)
     return _qualified(leaf, value) if isinstance(value, str) and ietf else value
@@ -79,7 +79,7 @@ def _qualified(leaf: Leaf, value: str) -> str:
 
 
 def _put(root: Json, view: PortView, leaf: Leaf, value: Value, depth: int, *, ietf: bool) -> None:
-    """Put a leaf into its place in nested objects; a list is searched for the object with the key."""
+    """Insert a leaf into nested objects; a list is searched for the object with the key."""
     here, module = root, ""
     for node in leaf.nodes[depth:-1]:
         name = _member(node.name, node.module, module, ietf=ietf)
@@ -104,7 +104,7 @@ def _entry(entries: list[Json], key: str, value: str) -> Json:
 
 
 def _member(name: str, module: str, parent: str, *, ietf: bool) -> str:
-    """Return a member's name, in RFC 7951 with its module where the parent's is another."""
+    """Return a member's name, in RFC 7951 with its module if the parent's differs."""
     return f"{module}:{name}" if ietf and module != parent else name
 
 

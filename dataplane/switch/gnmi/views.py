@@ -1,4 +1,4 @@
-"""Ports as the tree shows them: named, with times of day; made from what a switch reports of itself."""
+"""Ports as the tree shows them: named, with times of day; built from a switch's own reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_COUNTERS: Final = PortCounters(0, 0, 0, 0, 0, {})
 
 
 def names_of(states: Mapping[int, PortState]) -> dict[int, str]:
-    """Return each port's name as an interface: its device's, with the port's number where two share a device."""
+    """Return each port's interface name: its device's, with the port's number if two share a device."""
     devices = Counter(state.device for state in states.values())
     return {
         port: state.device if state.device and devices[state.device] == 1 else f"{state.device}#{port}"
@@ -22,10 +22,10 @@ def names_of(states: Mapping[int, PortState]) -> dict[int, str]:
 
 
 class Dates:
-    """Turns times of a switch's clock into nanoseconds since 1970, the same time into the same date every time.
+    """Converts times of a switch's clock to nanoseconds since 1970, the same time always to the same date.
 
-    The two clocks drift against each other: computed again each time, a date would change although nothing happened.
-    What is as it was from the start has the date of the start.
+    The two clocks drift against each other: recomputed each time, a date would change although nothing happened.
+    Whatever is unchanged since the start has the date of the start.
     """
 
     def __init__(self, now_ns: Callable[[], int], epoch_ns: Callable[[], int]) -> None:
@@ -34,7 +34,7 @@ class Dates:
         self._known: dict[tuple[int, str], tuple[int, int]] = {}
 
     def date(self, port: int, what: str, time_ns: int) -> int:
-        """Return the date of what happened last at a port."""
+        """Return the date of a port's last event."""
         known = self._known.get((port, what))
         if known is None or known[0] != time_ns:
             now_ns = self._now_ns()

@@ -1,1 +1,1 @@
-"""Hellos between neighbouring switches: BFD's sessions (RFC 5880, asynchronous mode) straight on Ethernet."""
+"""Hellos between neighbouring switches: BFD's sessions (RFC 5880, asynchronous mode) directly on Ethernet."""

@@ -1,4 +1,4 @@
-"""A hello on the wire: a BFD control packet straight on Ethernet, to an address that no bridge passes on.
+"""A hello on the wire: a BFD control packet directly on Ethernet, to an address that no bridge forwards.
 
 Destination 01:80:c2:00:00:0e (nearest bridge, IEEE 802.1Q, table 8-1), source a locally administered address of
 (device id, port), EtherType 0x88b5 (IEEE 802, local experimental 1), the packet, zeros up to the shortest frame.
@@ -25,12 +25,12 @@ _TYPE_BYTES = ETHER_TYPE.to_bytes(2, "big")
 
 
 def discriminator(device_id: int, port: int) -> int:
-    """Return the number of a port's end of its session: 1, 22 bits of the device, 9 of the port; never 0."""
+    """Return the discriminator of a port's session: 1, 22 bits of the device, 9 of the port; never 0."""
     return 1 << 31 | (device_id % (1 << _DEVICE_BITS)) << _PORT_BITS | port
 
 
 def source_address(device_id: int, port: int) -> int:
-    """Return the address that a port's hellos come from."""
+    """Return the source address of a port's hellos."""
     return _LOCALLY_ADMINISTERED | (device_id % (1 << 31)) << _PORT_BITS | port
 
 
@@ -41,5 +41,5 @@ def encode(device_id: int, port: int, packet: bfd.Bfd) -> bytes:
 
 
 def is_hello(frame: bytes) -> bool:
-    """Return whether a frame is addressed as hellos are, whatever it holds."""
+    """Return whether a frame is addressed as a hello, whatever it holds."""
     return frame[:6] == _DESTINATION_BYTES and frame[12:14] == _TYPE_BYTES

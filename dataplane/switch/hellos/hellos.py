@@ -1,4 +1,4 @@
-"""The hellos of all ports of a `Switch`: takes them out of what comes in, and says what is to go out when."""
+"""The hellos of all ports of a `Switch`: takes them out of incoming frames, and schedules outgoing ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.switch.ports.states import HelloSettings
 
 
 class Hellos:
-    """Ports that say hello, by number; belongs to the holder of the switch's lock."""
+    """Ports that send hellos, by number; belongs to the holder of the switch's lock."""
 
     def __init__(self, device_id: int, seed: int) -> None:
         self._device_id, self._seed = device_id, seed
@@ -27,11 +27,11 @@ class Hellos:
 
     @property
     def due_ns(self) -> int | None:
-        """When `step` has something to do next; None: never, unless something comes or is set."""
+        """Time of `step`'s next work; None: never, unless something arrives or is set."""
         return self._due_ns
 
     def take_changed(self) -> Sequence[tuple[int, PortHello]]:
-        """Return the ports whose hellos say something else than when this was asked the last time."""
+        """Return the ports whose hello state has changed since the last call."""
         if not self._changed:
             return ()
         self._changed = False
@@ -62,13 +62,13 @@ class Hellos:
         self.schedule()
 
     def set_admin(self, port: int, up: bool, now_ns: int) -> None:
-        """Announce to a port's neighbour, if there are hellos, that the port is taken out of use or back into it."""
+        """Announce to a port's neighbour, if there are hellos, that the port is taken out of use or put back."""
         if port in self._ports:
             self._ports[port].set_admin(up, now_ns)
             self.schedule()
 
     def take(self, port: int, frames: Sequence[bytes], now_ns: int, *, unread: bool) -> Sequence[bytes]:
-        """Hear the hellos among a port's frames and return the others."""
+        """Process the hellos among a port's frames and return the others."""
         listener = self._ports.get(port)
         if listener is None:
             return frames
@@ -84,7 +84,7 @@ class Hellos:
         return others
 
     def step(self, now_ns: int) -> Sequence[tuple[int, bytes]]:
-        """Do what is due; return the frames that are to be sent now, with their ports."""
+        """Do what is due; return the frames to send now, with their ports."""
         if self._due_ns is None or now_ns < self._due_ns:
             return ()
         sent, self._farewells = self._farewells, []
@@ -97,7 +97,7 @@ class Hellos:
         return sent
 
     def schedule(self) -> None:
-        """Find out when `step` has something to do next."""
+        """Compute the time of `step`'s next work."""
         self._changed = True
         times = [due_ns for hello in self._ports.values() if (due_ns := hello.due_ns()) is not None]
         self._due_ns = 0 if self._farewells else min(times, default=None)

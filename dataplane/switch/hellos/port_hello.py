@@ -1,8 +1,8 @@
-"""One port's hellos: when the next one is sent, how long the neighbour has been silent, what was counted; no clock.
+"""One port's hellos: when the next is sent, how long the neighbour has been silent, the counts; no clock.
 
 The readable twin of `dataplane.switch.compiled.hellos` and its kernels, `loop/hello_service.py`. Silence is time during
-which the queue was read and was empty: who was held up for longer than an interval counts it as one interval, so that
-no switch gives up a neighbour because it slept itself; and while frames wait that were not looked at, none.
+which the queue was read and was empty: a switch stalled for longer than an interval counts it as one interval, so that
+no switch gives up a neighbour because it slept itself; and while unread frames wait, no silence counts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dataplane.switch.ports.states import HelloSession, HelloSettings, HelloStat
 from dataplane.wire import bfd
 
 EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS = 750, 900
-"""Of the interval: hellos come 10 to 25 % early, so that switches do not fall into step (RFC 5880, section 6.8.7)."""
+"""Bounds of the jittered interval: hellos are sent 10 to 25 % early to avoid synchronisation (RFC 5880, 6.8.7)."""
 
 
 class PortHello:
-    """Says hello on a port and listens to the neighbour; times are the caller's and never decrease."""
+    """Sends hellos on a port and listens to the neighbour; times are the caller's and never decrease."""
 
     def __init__(self, device_id: int, port: int, settings: HelloSettings, now_ns: int, rng: random.Random) -> None:
         self._device_id, self._port = device_id, port
@@ -35,17 +35,17 @@ class PortHello:
         self._looked_ns = now_ns
         self._silence_ns = 0
         self._skipped_ns = now_ns
-        """When the newest hello that was passed over would have been sent."""
+        """Time at which the newest skipped hello would have been sent."""
         self._unread = self._at_rest = False
         self._sent = self._received = 0
         self._drops: Counter[str] = Counter()
 
     def describe(self) -> HelloSession:
-        """Return what others may know."""
+        """Return the public state."""
         described = self.session.describe(self._sent, self._received)
         return replace(described, drops=dict(self._drops)) if self._drops else described
 
-    # ---- what comes
+    # ---- incoming hellos
 
     def hear(self, frame: bytes, now_ns: int) -> None:
         """Take a frame that is addressed as a hello."""
@@ -62,19 +62,19 @@ class PortHello:
                 return
             before = self.session.state
             self.adopt(session.hear(self.session, packet, now_ns), now_ns)
-            # What changed the state may do so once more; what did not need not be read again.
+            # A frame that changed the state may do so again; one that did not need not be read again.
             self._accepted = content if self.session.state is before else b""
         self._received += 1
         self._silence_ns, self._looked_ns = 0, now_ns
 
     def note_unread(self, unread: bool) -> None:
-        """Note whether frames wait that were not looked at: until they were, no neighbour counts as silent."""
+        """Record whether unread frames wait: until they are read, no neighbour counts as silent."""
         self._unread = unread
 
-    # ---- what is due
+    # ---- due work
 
     def due_ns(self) -> int | None:
-        """Return when `step` has something to do next; None: only when something comes or is set."""
+        """Return the time of `step`'s next work; None: only when something arrives or is set."""
         if self._at_rest:
             return None
         send_ns = self._next_ns if self.session.send_interval_ns is not None else None
@@ -85,7 +85,7 @@ class PortHello:
         return look_ns if send_ns is None else min(send_ns, look_ns)
 
     def step(self, now_ns: int) -> bytes | None:
-        """Give a silent neighbour up; return the hello that is to be sent now, if there is one."""
+        """Give a silent neighbour up; return the hello to send now, if any."""
         self._look(now_ns)
         interval_ns = self.session.send_interval_ns
         if interval_ns is None or now_ns < self._next_ns:
@@ -106,15 +106,15 @@ class PortHello:
     def _jitter(self, interval_ns: int) -> int:
         return interval_ns * self._rng.randint(EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS) // 1000
 
-    # ---- who passes over hellos that change nothing (virtual time)
+    # ---- skipping hellos that change nothing (virtual time)
 
     @property
     def frame(self) -> bytes:
-        """What is said now."""
+        """The frame sent now."""
         return self._frame
 
     def is_settled_with(self, neighbour: PortHello, delay_ns: int, now_ns: int) -> bool:
-        """Return whether nothing the neighbour has still to say changes anything, and comes in time."""
+        """Return whether the neighbour's pending hellos change nothing, and come in time."""
         own, detection_ns = self.session, self.session.detection_ns
         if own.state is not HelloState.UP or detection_ns is None or neighbour._next_ns <= now_ns:
             return False
@@ -123,7 +123,7 @@ class PortHello:
         return says_the_same and neighbour._next_ns + delay_ns < lost_ns
 
     def rest(self) -> None:
-        """Have nothing due, until `resume`."""
+        """Suspend due times until `resume`."""
         self._at_rest = True
 
     def skip(self, until_ns: int) -> Iterator[int]:
@@ -137,23 +137,23 @@ class PortHello:
             yield sent_ns
 
     def credit(self, heard_ns: int) -> None:
-        """Count a hello that would have come at a time, which said nothing new."""
+        """Count a hello that would have come at a time, without news."""
         self._received += 1
         if heard_ns > self._looked_ns:
             self._silence_ns, self._looked_ns = 0, heard_ns
 
     def resume(self, now_ns: int) -> None:
-        """Continue, having listened all the time."""
-        # As `step` would have: with each hello sent, and after each interval. The rest counts by the settings to come.
+        """Continue as if it had listened all the time."""
+        # As `step` would have: with each hello sent, and after each interval. The new settings apply to the rest.
         looked_ns = max(self._looked_ns, self._skipped_ns)
         looked_ns += (now_ns - looked_ns) // self.session.expected_interval_ns * self.session.expected_interval_ns
         self._silence_ns += looked_ns - self._looked_ns
         self._looked_ns, self._at_rest = looked_ns, False
 
-    # ---- what the switch's owner decides
+    # ---- decisions of the switch's owner
 
     def adopt(self, changed: Session, now_ns: int) -> None:
-        """Continue with another session; what differs from what was said last is said at once (section 6.8.7)."""
+        """Continue with another session; a packet that differs from the last one is sent at once (section 6.8.7)."""
         frame = frames.encode(self._device_id, self._port, changed.packet())
         interval_ns = changed.send_interval_ns
         if frame != self._frame:
@@ -161,17 +161,17 @@ class PortHello:
         elif interval_ns is not None:
             self._next_ns = min(self._next_ns, now_ns + interval_ns)
         if changed.state is not self.session.state:
-            self._accepted = b""  # the same words can mean another thing now
+            self._accepted = b""  # the same frame can mean something else now
         self.session, self._frame = changed, frame
 
     def set_settings(self, settings: HelloSettings, now_ns: int) -> None:
-        """Say hello otherwise from now on."""
+        """Change the settings of hellos from now on."""
         self.adopt(replace(self.session, settings=settings), now_ns)
 
     def set_admin(self, up: bool, now_ns: int) -> None:
-        """Announce to the neighbour that the port is taken out of use, or back into it."""
+        """Announce to the neighbour that the port is taken out of use, or put back."""
         self.adopt(session.set_admin(self.session, up, now_ns), now_ns)
 
     def farewell(self, now_ns: int) -> bytes:
-        """Return the frame that says that no more come."""
+        """Return the frame announcing that no more follow."""
         return frames.encode(self._device_id, self._port, session.end(self.session, now_ns).packet())

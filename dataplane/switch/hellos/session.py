@@ -1,7 +1,7 @@
-"""A session between two neighbours, as a value: what it received, what it says, how long it waits; no clock, no timers.
+"""A session between two neighbours, as a value: what it received, what it sends, how long it waits; no clock or timers.
 
-RFC 5880, section 6.8, asynchronous mode. Left out: authentication, demand mode, echo, poll sequences (a change of the
-intervals is announced by a packet that is sent at once).
+RFC 5880, section 6.8, asynchronous mode. Not implemented: authentication, demand mode, echo, poll sequences (a change
+of the intervals is announced by a packet that is sent at once).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataplane.switch.ports.states import NS_PER_US, Diagnostic, HelloSession, H
 from dataplane.wire import bfd
 
 SLOW_US = 1_000_000
-"""The shortest interval of who is not UP (section 6.8.3)."""
+"""The shortest interval of an end that is not UP (section 6.8.3)."""
 
 _DIAGNOSTICS = tuple(Diagnostic)
 _TO_WIRE = {state: bfd.State[state.name] for state in HelloState}
@@ -25,24 +25,24 @@ _ANSWERS = {
     (HelloState.INIT, HelloState.UP): HelloState.UP,
     (HelloState.UP, HelloState.DOWN): HelloState.DOWN,
 }
-"""Own state and the neighbour's, and what follows (section 6.8.6); what is not here changes nothing."""
+"""The next state by own state and the neighbour's (section 6.8.6); other pairs change nothing."""
 
 
 class HelloDrop(StrEnum):
-    """Why a frame that is addressed as a hello says nothing."""
+    """Reason to ignore a frame that is addressed as a hello."""
 
     MALFORMED = "hello_malformed"
-    """Cut short, of another version, or nonsense by itself."""
+    """Truncated, of another version, or inconsistent in itself."""
     REFLECTED = "hello_reflected"
-    """It is our own: the cable leads back."""
+    """It is our own: the cable loops back."""
     NOT_FOR_US = "hello_not_for_us"
-    """It answers another switch."""
+    """It responds to another switch."""
     STRANGER = "hello_stranger"
-    """It claims our session and is not from the neighbour that we have it with."""
+    """It claims our session but is not from the neighbour that we have it with."""
     ADMIN_DOWN = "hello_admin_down"
-    """The port has been taken out of use: nothing that comes in makes it UP."""
+    """The port has been taken out of use: no incoming frame makes it UP."""
     UNREAD = "hello_unread"
-    """More came at once that was new than was looked at; it comes again."""
+    """More new hellos arrived at once than were read; they will be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class Session:
 
     @property
     def desired_min_tx_us(self) -> int:
-        """What this end would like to send at: slowly while nothing depends on it."""
+        """The desired sending interval: slow while nothing depends on it."""
         own_us = self.settings.interval_ns // NS_PER_US
         return own_us if self.state is HelloState.UP else max(SLOW_US, own_us)
 
     @property
     def send_interval_ns(self) -> int | None:
-        """The time between two hellos, before it is made shorter by chance; None: the neighbour wants none."""
+        """The time between two hellos, before random shortening; None: the neighbour wants none."""
         if self.remote_min_rx_us == 0:
             return None
         return max(self.desired_min_tx_us, self.remote_min_rx_us) * NS_PER_US
@@ -82,13 +82,13 @@ class Session:
 
     @property
     def detection_ns(self) -> int | None:
-        """How long a silence means that the neighbour is gone (section 6.8.4); None: no neighbour is expected."""
+        """The silence after which the neighbour counts as gone (section 6.8.4); None: no neighbour is expected."""
         if self.state not in {HelloState.INIT, HelloState.UP}:
             return None
         return self.remote_multiplier * self.expected_interval_ns
 
     def packet(self) -> bfd.Bfd:
-        """Return what this end says now (section 6.8.7)."""
+        """Return this end's current packet (section 6.8.7)."""
         return bfd.Bfd(
             state=_TO_WIRE[self.state],
             diagnostic=_DIAGNOSTICS.index(self.diagnostic),
@@ -100,7 +100,7 @@ class Session:
         )
 
     def describe(self, sent: int = 0, received: int = 0) -> HelloSession:
-        """Return what others may know of it."""
+        """Return the public state."""
         return HelloSession(
             settings=self.settings,
             state=self.state,
@@ -117,7 +117,7 @@ class Session:
 
 
 def find_fault(session: Session, packet: bfd.Bfd) -> HelloDrop | None:
-    """Return why a packet says nothing to this session, None if it does."""
+    """Return why a packet means nothing to this session, None if it does."""
     if packet.my_discriminator == session.local:
         return HelloDrop.REFLECTED
     if packet.your_discriminator not in {0, session.local}:
@@ -128,7 +128,7 @@ def find_fault(session: Session, packet: bfd.Bfd) -> HelloDrop | None:
 
 
 def hear(session: Session, packet: bfd.Bfd, now_ns: int) -> Session:
-    """Return the session once it has heard a packet in which `find_fault` found none (section 6.8.6)."""
+    """Return the session after a packet in which `find_fault` found none (section 6.8.6)."""
     state = _FROM_WIRE[packet.state]
     diagnostic = _diagnostic_of(packet)
     heard = replace(
@@ -141,7 +141,7 @@ def hear(session: Session, packet: bfd.Bfd, now_ns: int) -> Session:
         remote_min_rx_us=packet.required_min_rx_us,
     )
     if state is HelloState.ADMIN_DOWN:
-        # Who says no hellos any more was not lost; who took the port out of use does not carry what is sent there.
+        # An end that stopped its hellos was not lost; one that took the port out of use carries no frames.
         heard = replace(heard, was_up=heard.was_up and diagnostic is Diagnostic.ADMIN_DOWN)
         return _change(heard, HelloState.DOWN, Diagnostic.NEIGHBOR_SIGNALED_DOWN, now_ns)
     answer = _ANSWERS.get((session.state, state), session.state)
@@ -153,7 +153,7 @@ def hear(session: Session, packet: bfd.Bfd, now_ns: int) -> Session:
 
 
 def expire(session: Session, now_ns: int) -> Session:
-    """Return the session once nothing was heard for `detection_ns` (section 6.8.4)."""
+    """Return the session after `detection_ns` without a packet (section 6.8.4)."""
     if session.detection_ns is None:
         return session
     forgotten = replace(
@@ -163,7 +163,7 @@ def expire(session: Session, now_ns: int) -> Session:
 
 
 def set_admin(session: Session, up: bool, now_ns: int) -> Session:
-    """Return the session once its port was taken out of use, or back into it (section 6.8.16)."""
+    """Return the session after its port was taken out of use, or put back (section 6.8.16)."""
     if up is (session.state is not HelloState.ADMIN_DOWN):
         return session
     if up:
@@ -172,7 +172,7 @@ def set_admin(session: Session, up: bool, now_ns: int) -> Session:
 
 
 def end(session: Session, now_ns: int) -> Session:
-    """Return what is said last by an end that stops sending hellos: the neighbour need not take it for a loss."""
+    """Return the last packet of an end that stops sending hellos: the neighbour need not take it for a loss."""
     return _change(session, HelloState.ADMIN_DOWN, Diagnostic.NO_DIAGNOSTIC, now_ns)
 
 
@@ -184,6 +184,6 @@ def _change(session: Session, state: HelloState, diagnostic: Diagnostic, now_ns:
 
 
 def _diagnostic_of(packet: bfd.Bfd) -> Diagnostic:
-    """Return a packet's diagnostic; numbers that the RFC reserves say nothing."""
+    """Return a packet's diagnostic; numbers that the RFC reserves carry no meaning."""
     number = packet.diagnostic
     return _DIAGNOSTICS[number] if number < len(_DIAGNOSTICS) else Diagnostic.NO_DIAGNOSTIC

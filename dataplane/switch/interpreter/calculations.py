@@ -1,4 +1,4 @@
-"""Binds calculations and checksums: fields laid bit by bit one behind the other, hashed."""
+"""Binds calculations and checksums: the concatenated bits of fields, hashed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout
 from dataplane.switch.interpreter.tracer import Compute, Tracer
 
 Part: TypeAlias = Callable[[Fields], tuple[int, int]]
-"""Returns value and width in bits of what a header adds to a calculation's input."""
+"""Returns value and width in bits of a header's contribution to a calculation's input."""
 
 
 def bind_calculation(calculation: Calculation, layout: Layout) -> Compute:
-    """Return a closure that computes a hash over fields of the valid headers and, where asked for, the payload."""
+    """Return a closure that computes a hash over fields of the valid headers and, if requested, the payload."""
     digest = bind_hash(calculation)
     parts = _parts(calculation.inputs, layout)
     with_payload = Payload() in calculation.inputs
@@ -38,7 +38,7 @@ def bind_calculation(calculation: Calculation, layout: Layout) -> Compute:
 def bind_verify(
     checksums: tuple[Checksum, ...], layout: Layout, tracer: Tracer | None = None
 ) -> Callable[[Fields, bytes], bool]:
-    """Return a closure that says whether all checksums hold whose header is valid and whose condition is met."""
+    """Return a closure that checks that all checksums hold whose header is valid and whose condition is met."""
     around = None if tracer is None else tracer.verified
     bound = [_bind_checksum(item, layout, around) for item in checksums if item.verify]
 
@@ -79,7 +79,7 @@ def _bind_checksum(
 
 
 def _parts(inputs: tuple[CalculationInput, ...], layout: Layout) -> list[Part]:
-    """Return the parts of an input; neighbouring fields of one header become one part with one look at its validity."""
+    """Return the parts of an input; neighbouring fields of one header become one part with one validity check."""
     parts: list[Part] = []
     run: list[FieldRef] = []
     for item in (*inputs, Payload()):

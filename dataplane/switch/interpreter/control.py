@@ -56,7 +56,7 @@ class _PipelineBinder:
         self.bound: dict[str, BoundNode] = {}
 
     def bind(self, pipeline: Pipeline, initial: str) -> BoundNode:
-        """Return the node `initial`, all that can follow it bound."""
+        """Return the node `initial`, with everything that can follow it bound."""
         waiting = [initial]
         while waiting:
             name = waiting[-1]
@@ -96,7 +96,7 @@ class _PipelineBinder:
         if_true, if_false = self._following(node.true_next), self._following(node.false_next)
         tracer = self.binder.tracer
         match node.condition:
-            case Unary(UnaryOp.DATA_TO_BOOL, FieldRef() as ref) if tracer is None:  # isValid, above all
+            case Unary(UnaryOp.DATA_TO_BOOL, FieldRef() as ref) if tracer is None:  # mainly isValid
                 return _bind_branch_on_field(self.layout.slot(ref), if_true, if_false)
         condition = bind(node.condition, self.layout)
         if tracer is not None:
@@ -132,7 +132,7 @@ class _PipelineBinder:
         return apply
 
     def _missed(self, node: TableNode, table: MatchTable) -> Apply | None:
-        """Return a closure that counts a packet that matches nothing and charges it; None where neither is done."""
+        """Return a closure that counts and charges a packet that matches nothing; None if neither is done."""
         counted = table.spec.direct_counter is not None
         store = None if node.meter_target is None else bind_store(node.meter_target, self.layout)
         moment = self.binder.moment
@@ -147,7 +147,7 @@ class _PipelineBinder:
         return note if counted or store is not None else None
 
     def _key(self, node: TableNode) -> Callable[[Fields], tuple[int, ...]]:
-        """Return a closure that reads a key; fields of invalid headers count as zero, valid bits as what they are."""
+        """Return a closure that reads a key; fields of invalid headers count as zero, valid bits keep their value."""
         parts: list[tuple[int, int, int]] = []
         for key in node.keys:
             width = (1 << self.layout.spec(key.source).width_bits) - 1
@@ -161,7 +161,7 @@ class _PipelineBinder:
         return read
 
     def _finder(self, node: TableNode, table: MatchTable) -> Find:
-        """Return a closure from key to action and entry: no action where nothing matches, or a group is empty."""
+        """Return a closure from key to action and entry: no action if nothing matches, or a group is empty."""
         spec: TableSpec = table.spec
         counted, timed = spec.direct_counter is not None, spec.idle_timeout
         lookup, profile = table.lookup, table.profile
@@ -186,7 +186,7 @@ class _PipelineBinder:
         return find
 
     def _metered(self, node: TableNode, find: Find) -> Find:
-        """Return a closure that also charges a packet that hits to the entry's meter, and stores the colour."""
+        """Return a closure that also charges a hit to the entry's meter, and stores the colour."""
         if node.meter_target is None:
             return find
         store, moment = bind_store(node.meter_target, self.layout), self.binder.moment

@@ -12,12 +12,12 @@ from dataplane.switch.interpreter.layout import TRUNCATE, Fields, HeaderSlots, L
 from dataplane.switch.interpreter.primitives import Binder
 
 Deparse: TypeAlias = Callable[[Fields, bytes], bytes]
-"""(fields, payload) -> headers and payload; a truncated packet's checksums cover what will be left of its payload."""
+"""(fields, payload) -> headers and payload; a truncated packet's checksums cover only its remaining payload."""
 Write: TypeAlias = Callable[[Fields], bytes]
 
 
 def bind_deparser(program: Program, layout: Layout, binder: Binder) -> Deparse:
-    """Return a closure that makes bytes of a packet."""
+    """Return a closure that serializes a packet."""
     update = bind_update(program.checksums, layout, binder.tracer)
     steps = [binder.step(primitive) for primitive in program.deparser.primitives]
     writers = [(layout.headers[name].valid, _writer(layout.headers[name])) for name in program.deparser.order]
@@ -35,7 +35,7 @@ def bind_deparser(program: Program, layout: Layout, binder: Binder) -> Deparse:
 
 
 def emitted_bytes(program: Program, layout: Layout) -> Callable[[Fields], int]:
-    """Return a closure that returns how many bytes of headers the deparser would write."""
+    """Return a closure that returns how many header bytes the deparser would write."""
     order = [layout.headers[name] for name in program.deparser.order]
     return lambda fields: sum(header_bytes(fields, slots) for slots in order if fields[slots.valid])
 

@@ -1,6 +1,6 @@
 """Binds expressions: each becomes a closure (fields, arguments) -> integer; a truth value is 0 or not 0.
 
-Arithmetic is exact, as in bmv2; the compiler has put the masks and casts that P4's widths ask for into the program.
+Arithmetic is exact, as in bmv2; the compiler has put the masks and casts that P4's widths require into the program.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Store: TypeAlias = Callable[[Fields, Arguments, int], None]
 Locate: TypeAlias = Callable[[Fields, Arguments], HeaderSlots]
 
 MAX_SHIFT = 1 << 17
-"""Shifts stop here: no field is wider, so that nothing of a longer shift to the left could be kept."""
+"""Larger shifts are clamped to this: no field is wider, so a longer left shift would leave nothing to keep."""
 
 _SIZE_T = (1 << 64) - 1
 
@@ -95,7 +95,7 @@ def bind_header(ref: AnyHeaderRef, layout: Layout) -> Locate:
 
 
 def bind_store(target: LValue, layout: Layout) -> Store:
-    """Return a closure that sets a field, cut to its width."""
+    """Return a closure that sets a field, truncated to its width."""
     if isinstance(target, FieldRef):
         return _store_at(layout, target)
     locate = _bind_slot(target, layout)
@@ -108,12 +108,12 @@ def bind_store(target: LValue, layout: Layout) -> Store:
 
 
 def sign_bit(width_bits: int) -> int:
-    """Return the highest bit of a number, 0 of one without bits."""
+    """Return the highest bit of a number, 0 for zero bits."""
     return 1 << width_bits >> 1
 
 
 def cutter(layout: Layout, ref: FieldRef) -> Callable[[int], int]:
-    """Return a closure that cuts a value to the width of a field, two's complement where it is signed."""
+    """Return a closure that truncates a value to the width of a field, two's complement if it is signed."""
     spec = layout.spec(ref)
     mask, sign = (1 << spec.width_bits) - 1, sign_bit(spec.width_bits)
     if spec.signed:
@@ -135,7 +135,7 @@ def _store_at(layout: Layout, ref: FieldRef) -> Store:
 
 
 def _representative(target: ElementFieldRef | LastFieldRef, layout: Layout) -> FieldRef:
-    """Return the field of a stack's first element: width and sign are those of all."""
+    """Return the field of a stack's first element: all share its width and sign."""
     if isinstance(target, LastFieldRef):
         return FieldRef(layout.rows(target.stack)[0][target.member].header.name, target.field)
     return FieldRef(layout.elements(target.element.stack)[0].header.name, target.field)
@@ -224,7 +224,7 @@ def _bind_binary(node: Binary, layout: Layout) -> Evaluate:
 
 
 def _bind_mask(node: Expression, mask: int, layout: Layout) -> Evaluate:
-    """Return a closure for `x & constant`, the operation that compiled programs hold most of."""
+    """Return a closure for `x & constant`, the most frequent operation in compiled programs."""
     if isinstance(node, FieldRef):
         slot, spec = layout.slot(node), layout.spec(node)
         full = (1 << spec.width_bits) - 1
@@ -244,7 +244,7 @@ def _bind_mask(node: Expression, mask: int, layout: Layout) -> Evaluate:
 
 
 def _terms(node: Expression, mask: int) -> list[Expression]:
-    """Return the terms of a sum modulo `mask` + 1, a power of two: cuts to that width or a greater change nothing."""
+    """Return the terms of a sum modulo `mask` + 1, a power of two: truncating to that or a greater width is a no-op."""
     match node:
         case Binary(BinaryOp.AND, inner, Constant(cut)) if cut & mask == mask:
             return _terms(inner, mask)
@@ -254,7 +254,7 @@ def _terms(node: Expression, mask: int) -> list[Expression]:
 
 
 def _bind_sum(terms: list[Expression], mask: int, layout: Layout) -> Evaluate:
-    """Return a closure for a sum modulo `mask` + 1; programs add long chains, cut after every step."""
+    """Return a closure for a sum modulo `mask` + 1; programs add long chains, truncated after every step."""
     constant = sum(term.value for term in terms if isinstance(term, Constant))
     parts = tuple(bind(term, layout) for term in terms if not isinstance(term, Constant))
     if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""What happens to headers, unions and stacks in a packet's state: copies, validity, and shifts."""
+"""Operations on headers, unions and stacks in a packet's state: copies, validity, and shifts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row: TypeAlias = tuple[HeaderSlots, ...]
 
 
 def header_bytes(fields: Fields, slots: HeaderSlots) -> int:
-    """Return how long a header is on the wire, its varbit included."""
+    """Return the length of a header on the wire, including its varbit."""
     return slots.fixed_bytes + fields[slots.length] // 8 if slots.has_varbit else slots.fixed_bytes
 
 
@@ -22,7 +22,7 @@ def copy_slots(fields: Fields, pairs: list[tuple[int, int]]) -> None:
 
 
 def copy_header(fields: Fields, target: HeaderSlots, source: HeaderSlots) -> None:
-    """Copy a header with its validity; what is not valid has no content to copy."""
+    """Copy a header with its validity; an invalid one has no content to copy."""
     if fields[source.valid]:
         fields[target.content] = fields[source.content]
         target.make_valid(fields)
@@ -37,7 +37,7 @@ def copy_row(fields: Fields, target: Row, source: Row) -> None:
 
 
 def add_header(fields: Fields, slots: HeaderSlots) -> None:
-    """Make a header valid; one that was not has all fields set to zero."""
+    """Make a header valid; all fields of a header that was invalid are set to zero."""
     if not fields[slots.valid]:
         fields[slots.content] = [0] * (slots.end - slots.base)
         slots.make_valid(fields)
@@ -70,7 +70,7 @@ def pop(fields: Fields, rows: tuple[Row, ...], following: int, count: int) -> No
 
 
 def _invalidate(fields: Fields, rows: tuple[Row, ...]) -> None:
-    """Make elements invalid, as the language says; bmv2 forgets to where they are unions."""
+    """Make elements invalid, as the language requires; bmv2 omits this if they are unions."""
     for row in rows:
         for slots in row:
             fields[slots.valid] = 0

@@ -1,7 +1,7 @@
-"""Where everything of a packet lives in one flat list of integers, so that a copy of the list is a copy of the packet.
+"""Places everything of a packet in one flat list of integers, so that copying the list copies the packet.
 
-First come the packet registers (what bmv2 keeps beside its headers), then metadata, then headers and stacks. A header
-takes one slot per field, then its valid bit, then the length of its varbit in bits.
+First come the packet registers (bmv2's per-packet data besides headers), then metadata, then headers and stacks. A
+header takes one slot per field, then its valid bit, then the length of its varbit in bits.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SESSION_VALID = 1 << 15
 
 @dataclass(slots=True)
 class Moment:
-    """What primitives see beside the packet's own state: the bytes behind its headers, and the burst's time."""
+    """Data that primitives see besides the packet's own state: the payload, and the burst's time."""
 
     payload: bytes = b""
     now_us: int = 0
 
 
 class PacketFault(Exception):  # noqa: N818 - not an error of the switch: it ends one packet's way
-    """A packet cannot continue; `reason` is the counter it is dropped under."""
+    """A packet cannot continue; `reason` is the counter under which it is dropped."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -94,7 +94,7 @@ class HeaderSlots:
 
 
 class Layout:
-    """The slots of a program; `template` is the state of a packet before anything is known about it."""
+    """The slots of a program; `template` is the initial state of a packet."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -125,7 +125,7 @@ class Layout:
         return slots
 
     def _stack_order(self, headers: Sequence[Header]) -> list[Header]:
-        """Return the headers that are no metadata, each stack's elements one behind the other."""
+        """Return the non-metadata headers, each stack's elements in sequence."""
         stacked = [name for stack in self.program.stacks.values() for name in stack.elements]
         alone = [item for item in headers if not item.metadata and item.name not in stacked]
         return alone + [self.program.headers[name] for name in dict.fromkeys(stacked)]
@@ -153,7 +153,7 @@ class Layout:
         return tuple(slots)
 
     def find(self, name: str) -> int | None:
-        """Return the slot of a field by dotted name or alias; None where the program has no such field."""
+        """Return the slot of a field by dotted name or alias; None if the program has no such field."""
         ref = self.program.find_field(name)
         return None if ref is None else self.slot(ref)
 

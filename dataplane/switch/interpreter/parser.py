@@ -29,7 +29,7 @@ Parse: TypeAlias = Callable[[Fields, bytes], tuple[int, int]]
 """(fields, frame) -> (bytes parsed, error code)."""
 
 MAX_STATES = 4096
-"""A packet that has gone through as many states ends parsing with ParserTimeout."""
+"""A packet that passes this many states ends parsing with ParserTimeout."""
 
 _END = -1
 
@@ -258,7 +258,7 @@ class _StateBinder:
         return select
 
     def _select_with_sets(self, state: ParserState) -> Select:
-        """Return the select of a state in which some cases are value sets: all cases in order, one by one."""
+        """Return the select of a state with value sets among its cases: checks the cases in order, one by one."""
         default, key = self._number(state.default), self._key(state.key)
         widths = [part.width_bits for part in state.key]
         cases = [(self._case(case), self._number(case.next_state)) for case in state.transitions]
@@ -305,7 +305,7 @@ class _StateBinder:
 
 
 def _split(value: int, widths: list[int]) -> tuple[int, ...]:
-    """Return the parts of a key that is padded part by part."""
+    """Return the parts of a key, each of which is padded."""
     parts: list[int] = []
     for width in reversed(widths):
         parts.append(value & ((1 << width) - 1))

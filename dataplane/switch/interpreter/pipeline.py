@@ -52,7 +52,7 @@ from dataplane.switch.v1model import (
 
 @dataclass(slots=True)
 class Packet:
-    """A parsed packet: its state, what follows the parsed headers, and the port that it came in on."""
+    """A parsed packet: its state, its payload, and its ingress port."""
 
     fields: Fields
     payload: bytes
@@ -102,7 +102,7 @@ class InterpretedPipeline:
         self._queueing = [self._setter(name) for name in queueing] if present else []
 
     def _setter(self, name: str) -> Callable[[Fields, int], None]:
-        """Return a closure that sets a field for the switch; it does nothing where the program has no such field."""
+        """Return a closure that sets a field for the switch; it does nothing if the program has no such field."""
         ref = self._program.find_field(name)
         if ref is None:
             return lambda _fields, _value: None
@@ -114,13 +114,13 @@ class InterpretedPipeline:
         return store
 
     def _drop(self, reason: str) -> None:
-        """Count what ends here."""
+        """Count a packet that ends here."""
         self.drops[reason] += 1
 
     # ---- ingress
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
-        """Parse and run ingress; return what is to be queued, clones and replicas included, in bmv2's order."""
+        """Parse and run ingress; return the packets to queue, clones and replicas included, in bmv2's order."""
         self._moment.now_us = now_us
         placements: list[Placement] = []
         for frame in frames:
@@ -137,7 +137,7 @@ class InterpretedPipeline:
         fields[self._packet_length] = length & _LENGTH_MASK
 
     def _enter(self, packet: Packet, data: bytes, placements: list[Placement]) -> None:
-        """Take a packet through ingress, again for as often as it is resubmitted."""
+        """Take a packet through ingress, and again for each resubmission."""
         for _ in range(MAX_RESUBMITS + 1):
             try:
                 again = self._run_ingress(packet, data, placements)
@@ -150,7 +150,7 @@ class InterpretedPipeline:
         self._drop("resubmit_limit")
 
     def _run_ingress(self, packet: Packet, data: bytes, placements: list[Placement]) -> Packet | None:
-        """Parse and run ingress once; return the packet to resubmit, if that is asked for."""
+        """Parse and run ingress once; return the packet to resubmit, if requested."""
         fields = packet.fields
         parsed, error = self._parse(fields, data)
         packet.payload = data[parsed:]
@@ -249,7 +249,7 @@ class InterpretedPipeline:
             self._drop("egress_drop")
             return
         data = self._deparse(fields, packet.payload)
-        if fields[RECIRCULATE]:  # whole: in bmv2, too, truncation ends with the packet that it was asked of
+        if fields[RECIRCULATE]:  # whole: truncation applies only to the packet that requested it, as in bmv2
             self._recirculate(packet, data, result.placements)
         else:
             result.outputs.append(Output(port, data[: fields[TRUNCATE]]))
@@ -264,7 +264,7 @@ class InterpretedPipeline:
     # ---- clones and copies
 
     def _keep(self, source: Fields, target: Fields, field_list: int, instance_type: InstanceType) -> None:
-        """Reset a copy's metadata but for the fields of a list."""
+        """Reset a copy's metadata, except for the fields of a list."""
         reset_metadata(target, self._layout)
         for slot in self._lists.get(field_list, ()):
             target[slot] = source[slot]
@@ -277,7 +277,7 @@ class InterpretedPipeline:
         return session
 
     def _clone_ingress(self, packet: Packet, data: bytes, placements: list[Placement]) -> None:
-        """Queue copies of the packet as it came in; it is parsed again, since ingress has changed the headers."""
+        """Queue copies of the packet as it came in; they are parsed again, since ingress has changed the headers."""
         session = self._session(packet.fields)
         if session is not None:
             fields = self._layout.template.copy()
@@ -301,7 +301,7 @@ class InterpretedPipeline:
         packet.fields[CLONE_SESSION] = packet.fields[CLONE_LIST] = 0
 
     def deflect(self, refused: Placement, session: int) -> list[Placement]:
-        """Return what is to be queued of what a queue had no room for: it goes to a clone session's ports instead."""
+        """Return placements for a packet that a queue refused: it goes to a clone session's ports instead."""
         packet: Packet = refused.packet
         placements: list[Placement] = []
         found = self._state.clone_sessions.get(session)
@@ -311,10 +311,10 @@ class InterpretedPipeline:
         return placements
 
     def _send_clone(self, clone: Packet, headers: int, session: CloneSession, placements: list[Placement]) -> None:
-        """Cut a clone to its session's length and queue it for every replica.
+        """Truncate a clone to its session's length and queue it for every replica.
 
-        The length counts from the packet's first byte at the moment of cloning, so that what egress adds comes on top;
-        headers that are parsed already are only cut when the packet leaves.
+        The length counts from the packet's first byte at the moment of cloning, so that egress may add to it; headers
+        already parsed are only truncated when the packet leaves.
         """
         limit, fields = session.packet_length_bytes, clone.fields
         if 0 < limit < headers + len(clone.payload):
@@ -353,7 +353,7 @@ class InterpretedPipeline:
 
 
 def _bind_digest(digest: Digest, layout: Layout) -> Callable[[Fields], DigestMessage]:
-    """Return a closure that reads the values of a digest, each cut to its width."""
+    """Return a closure that reads the values of a digest, each truncated to its width."""
     name = digest.spec.name
     reads: list[tuple[int | None, int]] = []  # slot and mask, or no slot and the constant itself
     for source, (_, width) in zip(digest.sources, digest.spec.fields, strict=True):

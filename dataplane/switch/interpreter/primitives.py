@@ -88,7 +88,7 @@ log = logging.getLogger("millrace.p4")
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """Binds primitives to the state that the control plane shares, and to the moment at which they run."""
+    """Binds primitives to the state shared with the control plane, and to the moment at which they run."""
 
     layout: Layout
     state: SharedArrays
@@ -133,7 +133,7 @@ class Binder:
     # ---- jumps
 
     def _jumping(self, action: Action) -> Step:
-        """Return a closure over basic blocks: what runs in a row, the condition at its end, and what comes next."""
+        """Return a closure over basic blocks: straight-line code, the condition at its end, and the successors."""
         primitives = action.primitives
         starts = {0, len(primitives)}
         for index, primitive in enumerate(primitives):
@@ -287,7 +287,7 @@ class Binder:
 
         return run
 
-    # ---- what is asked of the switch
+    # ---- requests to the switch
 
     def _mark_to_drop(self, header: str) -> Step:
         slots = self.layout.headers[header]
@@ -347,7 +347,7 @@ class Binder:
 
 
 def _bind_assign(target: LValue, value: Expression, layout: Layout) -> Step:
-    """Return a closure for the commonest primitive; what is known to fit the field is not cut to it again."""
+    """Return a closure for the most common primitive; values known to fit the field are not truncated again."""
     if not isinstance(target, FieldRef) or layout.spec(target).signed:
         evaluate, store_value = bind(value, layout), bind_store(target, layout)
         return lambda fields, arguments: store_value(fields, arguments, evaluate(fields, arguments))

@@ -25,12 +25,12 @@ class MeterCells(Protocol):
     """An indirect meter."""
 
     def execute(self, index: int, nbytes: int, now_us: int) -> int | None:
-        """Charge one packet of `nbytes` bytes to a cell and return its colour; None where the index is out of range."""
+        """Charge one packet of `nbytes` bytes to a cell and return its colour; None if the index is out of range."""
         ...
 
 
 class SharedArrays(Protocol):
-    """The part of the state that primitives change."""
+    """The arrays that primitives change."""
 
     @property
     def counters(self) -> Mapping[str, CounterCells]:
@@ -53,7 +53,7 @@ class MatchTable(Protocol):
 
     @property
     def spec(self) -> TableSpec:
-        """Return what the program declares."""
+        """Return the program's declaration."""
         ...
 
     @property
@@ -63,14 +63,14 @@ class MatchTable(Protocol):
 
     @property
     def needs_priority(self) -> bool:
-        """Return whether entries can overlap, so that each has a priority."""
+        """Return whether entries can overlap, so that each needs a priority."""
         ...
 
     def __len__(self) -> int: ...
 
     @property
     def default(self) -> ActionCall:
-        """Return what runs where nothing matches, as it is now."""
+        """Return the current default action."""
         ...
 
     @property
@@ -80,7 +80,7 @@ class MatchTable(Protocol):
 
     @property
     def lookup(self) -> Callable[[tuple[int, ...]], TableEntry | None]:
-        """Return what finds the entry that a key hits; asked for once, when the program is bound."""
+        """Return a function that finds the entry a key hits; called once, when the program is bound."""
         ...
 
 
@@ -88,12 +88,12 @@ class Members(Protocol):
     """A parser value set."""
 
     def contains(self, key: tuple[int, ...], /) -> bool:
-        """Say whether a key, one value a field, satisfies a member."""
+        """Return whether a key, one value per field, satisfies a member."""
         ...
 
 
 class PipelineState(SharedArrays, Protocol):
-    """All of it: a `ForwardingState`, or what stands in for one."""
+    """The complete state: a `ForwardingState`, or a substitute for one."""
 
     @property
     def tables(self) -> Mapping[str, MatchTable]:
@@ -107,10 +107,10 @@ class PipelineState(SharedArrays, Protocol):
 
     @property
     def multicast_groups(self) -> Mapping[int, Sequence[Replica]]:
-        """Return where copies for a group go."""
+        """Return the replicas of each group."""
         ...
 
     @property
     def clone_sessions(self) -> Mapping[int, CloneSession]:
-        """Return where clones go."""
+        """Return the clone sessions."""
         ...

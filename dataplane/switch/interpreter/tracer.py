@@ -1,6 +1,6 @@
-"""What may stand around the closures that a program is bound to, so that what they do can be told.
+"""Wrappers around the closures that a program is bound to, which report what they do.
 
-A pipeline without a tracer is bound to the closures alone: not being traced costs a packet nothing.
+A pipeline without a tracer is bound to the bare closures: a packet pays nothing for tracing that is off.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ Compute: TypeAlias = Callable[[Fields, bytes], int]
 
 
 class Tracer(Protocol):
-    """Is given each closure when a program is bound, and returns the one that runs in its place."""
+    """Receives each closure when a program is bound, and returns the one to run in its place."""
 
     def parser_state(
         self, state: ParserState, operations: tuple[Operation, ...], select: Select
     ) -> tuple[tuple[Operation, ...], Select]:
-        """Stand around the operations and the select of a parser's state."""
+        """Wrap the operations and the select of a parser's state."""
         ...
 
     def condition(self, node: ConditionNode, evaluate: Evaluate) -> Evaluate:
-        """Stand around the condition of a branch."""
+        """Wrap the condition of a branch."""
         ...
 
     def table(self, node: TableNode, find: Find) -> Find:
-        """Stand around the lookup of a key in a table."""
+        """Wrap the lookup of a key in a table."""
         ...
 
     def call(self, node: CallNode, run: Step) -> Step:
-        """Stand around an action that is called outside of tables."""
+        """Wrap an action that is called outside of tables."""
         ...
 
     def primitive(self, action: Action, index: int, run: Step) -> Step:
-        """Stand around a primitive of an action."""
+        """Wrap a primitive of an action."""
         ...
 
     def jump(self, action: Action, index: int, evaluate: Evaluate) -> Evaluate:
-        """Stand around the condition of a jump in an action."""
+        """Wrap the condition of a jump in an action."""
         ...
 
     def verified(self, checksum: Checksum, compute: Compute) -> Compute:
-        """Stand around the calculation that a received checksum is compared with."""
+        """Wrap the calculation that a received checksum is compared with."""
         ...
 
     def updated(self, checksum: Checksum, compute: Compute) -> Compute:
-        """Stand around the calculation of a checksum that is to be sent."""
+        """Wrap the calculation of an outgoing checksum."""
         ...

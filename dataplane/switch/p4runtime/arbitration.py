@@ -1,7 +1,7 @@
-"""Who may write: election ids, roles, and who is notified of a change (specification, section 5).
+"""Write access: election ids, roles, and notifications of changes (specification, section 5).
 
 For each role the client with the highest election id ever seen is primary. When it leaves there is none, whatever the
-backups' ids are, until a client asks again with at least that id: so the specification wants it, unlike bmv2, which
+backups' ids are, until a client asks again with at least that id. The specification requires this; bmv2 instead
 promotes the next one by itself.
 """
 
@@ -19,10 +19,10 @@ from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
 LOGGER = logging.getLogger("millrace.switch")
 
 MAX_CLIENTS = 64
-"""Open streams that one role may have."""
+"""Maximum open streams of one role."""
 
 MAX_ROLES = 64
-"""Roles that the switch remembers; for another one it forgets the one that has been without a client for longest."""
+"""Maximum roles that the switch remembers; a new one evicts the role that has been without a client for longest."""
 
 Send = Callable[[p4r.StreamMessageResponse], None]
 
@@ -38,7 +38,7 @@ class Client:
 
 @dataclass(slots=True)
 class _Role:
-    """What the switch remembers of a role: its clients, its primary and the highest election id ever seen."""
+    """The switch's record of a role: its clients, its primary and the highest election id ever seen."""
 
     name: str
     clients: list[Client] = field(default_factory=list)
@@ -57,10 +57,10 @@ class Arbitration:
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
         self._roles: dict[str, _Role] = {}
-        self._lock = threading.RLock()  # held for moments only: every packet to a controller asks for the primaries
+        self._lock = threading.RLock()  # held briefly: every packet to a controller reads the primaries
 
     def join(self, send: Send, update: p4r.MasterArbitrationUpdate) -> Client:
-        """Admit a stream by its first update, and notify whom that concerns; raise P4RuntimeError to end the stream."""
+        """Admit a stream by its first update, and notify affected clients; raise P4RuntimeError to end the stream."""
         with self._lock:
             if update.device_id != self._device_id:
                 raise P4RuntimeError(
@@ -80,7 +80,7 @@ class Arbitration:
             return client
 
     def update(self, client: Client, update: p4r.MasterArbitrationUpdate) -> None:
-        """Take a later update of a client; raise P4RuntimeError to end the stream."""
+        """Process a later update of a client; raise P4RuntimeError to end the stream."""
         with self._lock:
             if update.device_id != self._device_id:
                 raise P4RuntimeError(Code.FAILED_PRECONDITION, f"the stream is for device {self._device_id}")
@@ -92,11 +92,11 @@ class Arbitration:
             self._elect(role, client)
 
     def leave(self, client: Client) -> None:
-        """Forget a client whose stream ended; where it was primary the others are notified that there is none."""
+        """Forget a client whose stream ended; if it was primary, notify the others that there is none."""
         with self._lock:
             role = self._roles[client.role]
             role.clients.remove(client)
-            self._roles[client.role] = self._roles.pop(client.role)  # the last in order: it was left last
+            self._roles[client.role] = self._roles.pop(client.role)  # move to the end: it was left most recently
             if role.primary is client:
                 role.primary = None
                 self._log(role, "has left; entries stay, and nobody may write until another one comes")
@@ -119,7 +119,7 @@ class Arbitration:
                 raise P4RuntimeError(Code.PERMISSION_DENIED, f"{who} is not the primary")
 
     def is_primary(self, client: Client) -> bool:
-        """Say whether the client is its role's primary."""
+        """Return whether the client is its role's primary."""
         with self._lock:
             return self._roles[client.role].primary is client
 
@@ -136,7 +136,7 @@ class Arbitration:
         del self._roles[unused]
 
     def _elect(self, role: _Role, client: Client) -> None:
-        """Decide what the client's id makes of it and notify: specification, section 5.3, rules 3 and 4."""
+        """Apply the client's election id and notify: specification, section 5.3, rules 3 and 4."""
         was_primary = role.primary is client
         if client.election_id is not None and client.election_id >= (role.highest or 0):
             role.primary, role.highest = client, client.election_id
@@ -181,7 +181,7 @@ class Arbitration:
 
 
 def _role_name(update: p4r.MasterArbitrationUpdate) -> str:
-    """Return the role's name, empty for the default role; no scheme of role configurations is agreed upon."""
+    """Return the role's name, empty for the default role; no scheme of role configurations has been agreed on."""
     if update.role.HasField("config"):
         scheme = update.role.config.type_url.rpartition("/")[2] or "without a type"
         raise invalid(f"the role configuration {scheme} is not understood: leave it out, every role has full access")

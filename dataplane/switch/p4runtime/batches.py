@@ -26,16 +26,16 @@ from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, from_entry_e
 from dataplane.switch.tables import ForwardingState
 
 CHUNK_ENTITIES = 256
-"""Entities that one ReadResponse holds at most."""
+"""Maximum entities in one ReadResponse."""
 
 CHUNK_BYTES = 1 << 20
-"""Bytes after which a ReadResponse takes no more entities: gRPC's clients refuse one of more than 4 MiB."""
+"""Size after which a ReadResponse takes no more entities: gRPC clients refuse messages over 4 MiB."""
 
 MOST_RANGES = 16
-"""Ranges of failed requests that an error's text names at most."""
+"""Maximum ranges of failed requests in an error's text."""
 
 SLICE_UPDATES = 256
-"""Updates of a batch after which packets get their turn, where the batch need not be seen whole."""
+"""Updates of a batch after which packets get their turn, if the batch need not be seen whole."""
 
 Writer = Callable[[Context, UpdateKind, Any], None]
 Reader = Callable[[Context, Any], Iterator[p4r.Entity]]
@@ -44,7 +44,7 @@ Undoer = Callable[[Context, Any], Undo]
 
 @dataclass(frozen=True, slots=True)
 class _Entity:
-    """What can be done with one kind of entity."""
+    """Operations on one kind of entity."""
 
     write: Writer
     read: Reader
@@ -68,10 +68,10 @@ _UPDATE_KINDS = {kind.value: kind for kind in UpdateKind}
 
 
 def write(context: Context, updates: Sequence[p4r.Update], atomicity: p4r.WriteRequest.Atomicity.ValueType) -> None:
-    """Apply updates in order, each whole or not at all; raise UNKNOWN with one p4.v1.Error an update if any failed.
+    """Apply updates in order, each whole or not at all; raise UNKNOWN with one p4.v1.Error per update if any failed.
 
-    CONTINUE_ON_ERROR attempts every update; after the others nothing has changed if one failed, and DATAPLANE_ATOMIC
-    shows packets all updates or none.
+    CONTINUE_ON_ERROR attempts every update; with the other modes, nothing has changed if one failed, and
+    DATAPLANE_ATOMIC shows packets all updates or none.
     """
     with context.state.lock:
         context.make_room()
@@ -101,7 +101,7 @@ def _write_each(context: Context, updates: Sequence[p4r.Update]) -> None:
 
 
 def _quiet(context: Context, updates: Sequence[p4r.Update]) -> AbstractContextManager[None]:
-    """Hold packets while registers are written: one between its read and its write would undo the controller's."""
+    """Hold packets while registers are written: one between its read and its write would overwrite the controller's."""
     if any(update.entity.HasField("register_entry") for update in updates):
         return context.control.paused()
     return nullcontext()
@@ -121,7 +121,7 @@ def _write_all(context: Context, updates: Sequence[p4r.Update]) -> None:
 
 
 def _attempt(context: Context, update: p4r.Update, undone: list[Undo] | None = None) -> P4RuntimeError | None:
-    """Apply one update and note what undoes it; return why it failed, or None."""
+    """Apply one update and record its undo; return why it failed, or None."""
     try:
         kind, entity, message = _decode_update(update)
         undo = None if undone is None else entity.undo(context, message)
@@ -149,16 +149,16 @@ def _decode_update(update: p4r.Update) -> tuple[UpdateKind, _Entity, Any]:
 
 
 def _unknown_extern(entity: p4r.Entity) -> P4RuntimeError:
-    """Return the refusal of an entity of an extern, which no program that loads has."""
+    """Return the refusal of an entity of an extern, which no loadable program has."""
     extern = entity.extern_entry
     return unimplemented(f"extern type {extern.extern_type_id:#010x}, instance {extern.extern_id:#010x}")
 
 
 def read(context: Context, entities: Sequence[p4r.Entity]) -> Iterator[p4r.ReadResponse]:
-    """Return what the entities of a request select, in chunks; after the last raise UNKNOWN if some were refused.
+    """Return the entities that a request selects, in chunks; after the last raise UNKNOWN if some were refused.
 
-    What is selected is settled under the state's lock before this returns; the counts of a chunk are those of one
-    instant, when it is encoded.
+    The selection is fixed under the state's lock before this returns; the counts in a chunk are those at the instant
+    when it is encoded.
     """
     failures: dict[int, p4r.Error] = {}
     found: list[Iterator[p4r.Entity]] = []
@@ -187,7 +187,7 @@ def _stream(
 
 
 def _chunk(entities: Iterator[p4r.Entity]) -> list[p4r.Entity]:
-    """Return the next entities, as many as go into one answer; none after the last."""
+    """Return the next entities, as many as fit into one response; none after the last."""
     chunk: list[p4r.Entity] = []
     size = 0
     for entity in islice(entities, CHUNK_ENTITIES):
@@ -221,7 +221,7 @@ def _raise_failures(failures: Mapping[int, p4r.Error], number: int, what: str, f
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as text, neighbours as a range, those behind the first `MOST_RANGES` left out."""
+    """Return numbers as text, consecutive ones as a range, omitting those after the first `MOST_RANGES`."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and number == ranges[-1][1] + 1:

@@ -11,7 +11,7 @@ def encode(value: int) -> bytes:
 
 
 def decode(data: bytes, width: int, where: str) -> int:
-    """Return the value of a string of any length, with leading zeros or without.
+    """Return the value of a string of any length, with or without leading zeros.
 
     Raises OUT_OF_RANGE, naming `where`, if the string is empty or its value does not fit `width` bits.
     """
@@ -24,7 +24,7 @@ def decode(data: bytes, width: int, where: str) -> int:
 
 
 def encode_signed(value: int, width: int) -> bytes:
-    """Return the canonical string of a `width` bit pattern that stands for a number in two's complement."""
+    """Return the canonical string of a `width` bit pattern that represents a number in two's complement."""
     signed = value - (1 << width) if value >> (width - 1) else value
     return signed.to_bytes(((signed if signed >= 0 else ~signed).bit_length() + 8) // 8, "big", signed=True)
 

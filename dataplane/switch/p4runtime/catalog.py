@@ -1,4 +1,4 @@
-"""P4Info ids and what they stand for in the loaded program, both ways.
+"""P4Info ids and the objects of the loaded program that they denote, in both directions.
 
 Match fields and parameters are joined by position: the compiler writes both files in the order of the source.
 """
@@ -46,7 +46,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ActionInfo:
-    """An action with the ids of its parameters, in parameter order, and the strings of those that are translated."""
+    """An action with the ids of its parameters, in parameter order, and the string maps of translated ones."""
 
     action_id: int
     spec: ActionSpec
@@ -59,7 +59,7 @@ MeterType: TypeAlias = p4i.MeterSpec.Type.ValueType
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """The key of a table or value set: its fields with their ids, in order, and the strings of translated ones."""
+    """The key of a table or value set: its fields with their ids, in order, and the string maps of translated ones."""
 
     name: str
     fields: tuple[KeyField, ...]
@@ -69,7 +69,7 @@ class KeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table with its key and which actions it may have where; `meter_type` is None without a direct meter."""
+    """A table with its key and its allowed actions by scope; `meter_type` is None without a direct meter."""
 
     table_id: int
     spec: TableSpec
@@ -82,7 +82,7 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProfileInfo:
-    """An action profile and the actions that its tables have."""
+    """An action profile and the actions of its tables."""
 
     profile_id: int
     spec: ProfileSpec
@@ -117,7 +117,7 @@ class MeterInfo:
 
 @dataclass(frozen=True, slots=True)
 class DigestInfo:
-    """A digest and how its messages are written."""
+    """A digest and the layout of its messages."""
 
     digest_id: int
     spec: DigestSpec
@@ -134,7 +134,7 @@ class ValueSetInfo:
 
 
 class Catalog:
-    """Everything that requests name by id; raises ProgramError if P4Info and program disagree."""
+    """Everything that requests refer to by id; raises ProgramError if P4Info and program disagree."""
 
     def __init__(self, program: Program) -> None:
         info = program.p4info
@@ -270,7 +270,7 @@ def _key(
 
 
 def _packet_header(info: p4i.ControllerPacketMetadata, program: Program, strings: StringMaps) -> PacketHeader:
-    """Return a packet-in or packet-out header with its fields as wide as they are in the packet."""
+    """Return a packet-in or packet-out header with its fields at their widths in the packet."""
     where = info.preamble.name
     names = [field.name for field in info.metadata]
     widths = [field.bitwidth for field in info.metadata]
@@ -292,7 +292,7 @@ def _refuse_externs(info: p4i.P4Info) -> None:
 
 
 def _check_platform(wanted: p4i.PlatformProperties) -> None:
-    """Raise ProgramError if the program demands more multicast groups than v1model can number."""
+    """Raise ProgramError if the program requires more multicast groups than v1model can number."""
     if wanted.multicast_group_table_size > MAX_MULTICAST_GROUPS:
         problem = f"{wanted.multicast_group_table_size} groups are demanded, there are {MAX_MULTICAST_GROUPS}"
         raise ProgramError(problem, construct="multicast_group_table_size")
@@ -301,7 +301,7 @@ def _check_platform(wanted: p4i.PlatformProperties) -> None:
 def _digest(info: p4i.Digest, program: Program, strings: StringMaps) -> DigestInfo:
     name = info.preamble.name
     specs = [digest.spec for digest in program.digests.values() if digest.spec.name == name]
-    spec = specs[0] if specs else DigestSpec(name, ())  # no packet can reach what p4c left out
+    spec = specs[0] if specs else DigestSpec(name, ())  # no packet can reach what p4c omitted
     layout = DataLayout(info.type_spec, program.p4info, name, strings)
     widths = [width for _, width in spec.fields]
     agree = len(widths) == len(layout.widths) and all(

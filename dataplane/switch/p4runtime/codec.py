@@ -27,10 +27,10 @@ _ONEOFS = {
 
 
 def decode_match(key: KeyInfo, fields: Iterable[p4r.FieldMatch]) -> Match:
-    """Return the match value of each key field; a field that is left out matches anything.
+    """Return the match value of each key field; an omitted field matches anything.
 
     Raises INVALID_ARGUMENT for unknown, repeated, missing exact or malformed fields, "don't care" values that are not
-    left out and bits outside a mask; OUT_OF_RANGE for values that are too wide.
+    omitted and bits outside a mask; OUT_OF_RANGE for values that are too wide.
     """
     given: dict[int, p4r.FieldMatch] = {}
     for field in fields:
@@ -73,7 +73,7 @@ def _decode_field(key: KeyField, field: p4r.FieldMatch, table: str, strings: Str
 
 
 def _decode_string(key: KeyField, field: p4r.FieldMatch, where: str, strings: StringMap) -> FieldMatch:
-    """Return a match of a whole string: no other mask or range of strings means anything (section 18.1)."""
+    """Return a match of a whole string: other masks or ranges of strings have no meaning (section 18.1)."""
     match key.kind:
         case MatchKind.LPM if field.lpm.prefix_len == key.width:
             return strings.decode(field.lpm.value, key.width, where), key.width
@@ -114,7 +114,7 @@ def _decode_range(key: KeyField, bounds: p4r.FieldMatch.Range, where: str) -> Fi
 
 
 def encode_match(layout: KeyInfo, match: Match) -> Iterator[p4r.FieldMatch]:
-    """Yield the fields of a match in canonical form, leaving out those that match anything."""
+    """Yield the fields of a match in canonical form, omitting those that match anything."""
     for field_id, key, strings, value in zip(layout.field_ids, layout.fields, layout.strings, match, strict=True):
         if key.kind is not MatchKind.EXACT and value == any_value(key):
             continue
@@ -134,7 +134,7 @@ def encode_match(layout: KeyInfo, match: Match) -> Iterator[p4r.FieldMatch]:
 
 
 def decode_action(catalog: Catalog, action: p4r.Action, where: str) -> ActionCall:
-    """Return an action with its arguments; raise INVALID_ARGUMENT or OUT_OF_RANGE for what is malformed."""
+    """Return an action with its arguments; raise INVALID_ARGUMENT or OUT_OF_RANGE if malformed."""
     info = catalog.actions.get(action.action_id)
     if info is None:
         raise invalid(f"{where}: there is no action id {action.action_id:#010x}")
@@ -158,7 +158,7 @@ def _arguments(info: ActionInfo, given: dict[int, bytes], where: str) -> Iterato
 
 
 def decode_table_action(catalog: Catalog, table: TableInfo, action: p4r.Action, *, default: bool) -> ActionCall:
-    """Return an action of `table`; also raise PERMISSION_DENIED where its scope forbids this place."""
+    """Return an action of `table`; also raise PERMISSION_DENIED if its scope forbids this use."""
     scope = table.scopes.get(action.action_id)
     if scope is None:
         raise invalid(f"{table.spec.name}: action id {action.action_id:#010x} is not one of its actions")
@@ -170,7 +170,7 @@ def decode_table_action(catalog: Catalog, table: TableInfo, action: p4r.Action, 
 
 
 def encode_action(catalog: Catalog, call: ActionCall) -> p4r.Action | None:
-    """Return the canonical message; None for an action that the compiler keeps to itself (not in the P4Info)."""
+    """Return the canonical message; None for a compiler-internal action (not in the P4Info)."""
     action_id = catalog.action_ids.get(call.action)
     if action_id is None:
         return None
@@ -181,7 +181,7 @@ def encode_action(catalog: Catalog, call: ActionCall) -> p4r.Action | None:
 
 
 def action_name(catalog: Catalog, action: p4r.TableAction, where: str) -> str:
-    """Return the name of the action that a read filters by; its parameters do not matter."""
+    """Return the name of the action that a read filters by; its parameters are ignored."""
     if action.WhichOneof("type") != "action":
         raise invalid(f"{where}: reads filter by action id only")
     info = catalog.actions.get(action.action.action_id)
@@ -192,20 +192,20 @@ def action_name(catalog: Catalog, action: p4r.TableAction, where: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModedActionSet(ActionSet):
-    """A one-shot action set whose selection mode and size semantics were written out; they are the selector's own."""
+    """A one-shot action set written with explicit selection mode and size semantics; they are the selector's own."""
 
     mode: int = 0
     sizes: int = 0
 
 
 class NumberedAction(WeightedAction):
-    """An action whose watched port was written as the withdrawn `watch`."""
+    """An action whose watched port was written as the deprecated `watch`."""
 
     __slots__ = ()
 
 
 class NumberedMember(GroupMember):
-    """A group's member whose watched port was written as the withdrawn `watch`."""
+    """A group's member whose watched port was written as the deprecated `watch`."""
 
     __slots__ = ()
 
@@ -246,7 +246,7 @@ def decode_watch(
 ) -> int | None:
     """Return the port that a member of a group watches, None if it watches none.
 
-    Raises INVALID_ARGUMENT for a port that the switch does not have. The withdrawn form `watch` is understood, too.
+    Raises INVALID_ARGUMENT for a port that the switch does not have. The deprecated form `watch` is supported, too.
     """
     if not item.watch and not item.watch_port:
         return None
@@ -259,7 +259,7 @@ def decode_watch(
 def encode_watch(
     catalog: Catalog, item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, port: int | None, *, numbered: bool
 ) -> None:
-    """Put the watched port, if there is one, into a group's member in the form that it was written in."""
+    """Put the watched port, if any, into a group's member in the form in which it was written."""
     if port is None:
         return
     if numbered:
@@ -276,7 +276,7 @@ def decode_tally(data: p4r.CounterData, where: str) -> Tally:
 
 
 def encode_tally(packets: int, nbytes: int) -> p4r.CounterData:
-    """Return the message; counts wrap at 2^63, the largest number that it holds."""
+    """Return the message; counts wrap at 2^63, since its fields are signed."""
     return p4r.CounterData(packet_count=packets & _MAX_INT64, byte_count=nbytes & _MAX_INT64)
 
 

@@ -24,7 +24,7 @@ from dataplane.switch.tables import carry_over
 LOGGER = logging.getLogger("millrace.switch")
 
 _DEVICE_DATA = 3
-"""The field of the withdrawn p4.tmp.P4DeviceConfig that holds the JSON."""
+"""The field of the deprecated p4.tmp.P4DeviceConfig that holds the JSON."""
 
 Action = p4r.SetForwardingPipelineConfigRequest
 Answer = p4r.GetForwardingPipelineConfigRequest
@@ -32,7 +32,7 @@ Answer = p4r.GetForwardingPipelineConfigRequest
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A configuration as it was sent, and what became of it; `prepared` is what the switch will run."""
+    """A configuration as it was sent, and its result; `prepared` is what the switch will run."""
 
     config: p4r.ForwardingPipelineConfig
     context: Context
@@ -40,11 +40,11 @@ class Pipeline:
 
 
 class PipelineStore:
-    """The running pipeline, and the one that is saved but not yet committed.
+    """The running pipeline, and the saved one that is not yet committed.
 
-    While one is saved, reads and writes go to the saved one's state; COMMIT puts that state to work. `running` and
-    `current` may be asked from any thread at any time; `load` takes long and holds nothing; the caller sees to it that
-    one `apply` runs at a time and no write beside it.
+    While one is saved, reads and writes go to its state; COMMIT puts that state to work. `running` and `current` may be
+    read from any thread at any time; `load` takes long and holds nothing; the caller must ensure that only one `apply`
+    runs at a time and no write concurrently.
     """
 
     def __init__(self, control: SwitchControl) -> None:
@@ -69,11 +69,11 @@ class PipelineStore:
         return self._running
 
     def contexts(self) -> list[Context]:
-        """Return what entries are kept in: the running pipeline and the saved one."""
+        """Return the contexts with entries: the running pipeline's and the saved one's."""
         return [pipeline.context for pipeline in (self.running, self._saved) if pipeline is not None]
 
     def _read_control(self) -> None:
-        """Notice a program that the switch took by itself; raise ProgramError if its P4Info makes no sense."""
+        """Notice a program that the switch loaded itself; raise ProgramError if its P4Info is invalid."""
         with self._lock:
             state, program = self._control.state, self._control.program
             if self._running is not None and self._running.context.state is state:
@@ -85,7 +85,7 @@ class PipelineStore:
                 self._running = Pipeline(config, Context.of(Catalog(program), state, self._control))
 
     def load(self, request: p4r.SetForwardingPipelineConfigRequest) -> Pipeline | None:
-        """Return the request's pipeline, ready to run; None for an action that takes none. Nothing changes.
+        """Return the request's pipeline, ready to run; None for an action that has none. Changes nothing.
 
         Raises INVALID_ARGUMENT for a pipeline that the switch cannot run.
         """
@@ -102,7 +102,7 @@ class PipelineStore:
                 raise unimplemented(f"action {other}")
 
     def apply(self, request: p4r.SetForwardingPipelineConfigRequest, loaded: Pipeline | None) -> None:
-        """Do what the request's action says with what `load` made of it, wholly or not at all."""
+        """Perform the request's action with the result of `load`, completely or not at all."""
         match request.action:
             case Action.VERIFY_AND_SAVE:
                 self._saved = loaded
@@ -119,7 +119,7 @@ class PipelineStore:
     def answer(
         self, response_type: p4r.GetForwardingPipelineConfigRequest.ResponseType.ValueType
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """Return the parts of the current configuration that are asked for; nothing if there is none."""
+        """Return the requested parts of the current configuration; nothing if there is none."""
         response = p4r.GetForwardingPipelineConfigResponse()
         if self.current is None:
             return response
@@ -151,12 +151,12 @@ class PipelineStore:
         return Pipeline(config, Context.of(catalog, prepared.state, self._control), prepared)
 
     def _entries(self, json: bytes, p4info: p4i.P4Info) -> bytes | None:
-        """Return the entries file of a pushed program: a push has none, but the switch may have started with it."""
+        """Return the entries file of a pushed program: a push has none, but the switch may have started with one."""
         known = self._from_files
         return known.entries if known is not None and known.source == json and known.p4info == p4info else None
 
     def _reconcile(self, pipeline: Pipeline) -> None:
-        """Keep every entry; the same program keeps running untouched, another one starts with all entries."""
+        """Keep every entry; the same program keeps running undisturbed, another one starts with all entries."""
         running = self.running
         if running is None:
             self._install(pipeline)
@@ -164,7 +164,7 @@ class PipelineStore:
             with self._lock:
                 self._running, self._saved = pipeline, None
         else:
-            with running.context.state.lock:  # packets that take this lock are not counted between copy and exchange
+            with running.context.state.lock:  # packets that take this lock are not counted between copy and swap
                 try:
                     _carry(running.context, pipeline.context)
                 except EntryError as error:
@@ -172,7 +172,7 @@ class PipelineStore:
                 self._install(pipeline)
 
     def _install(self, pipeline: Pipeline) -> None:
-        if pipeline.prepared is None:  # it was to keep running, and the switch has taken another one meanwhile
+        if pipeline.prepared is None:  # it should have kept running, but the switch has loaded another one meanwhile
             raise P4RuntimeError(Code.ABORTED, "the switch has replaced its program in the meantime")
         with self._lock:
             self._control.install(pipeline.prepared)
@@ -182,7 +182,7 @@ class PipelineStore:
 
 @lru_cache(maxsize=4)
 def _program(json: bytes, p4info: bytes, entries: bytes | None) -> Program:
-    """Read a program once for all switches of this process that run it: nothing changes it."""
+    """Read a program once for all switches of this process that run it; it is immutable."""
     return load_program(json, p4info, entries=entries)
 
 
@@ -200,7 +200,7 @@ def _start_idle_times(context: Context) -> None:
 
 
 def _carry(source: Context, target: Context) -> None:
-    """Put all that a controller has written into a fresh state; raise EntryError for what it cannot hold."""
+    """Copy everything that a controller has written into a fresh state; raise EntryError for what it cannot hold."""
     target.catalog.strings.adopt(source.catalog.strings)
     carry_over(source.state, target.state, source.catalog.program.actions, target.catalog.program.actions)
     target.idle.watch_all(target.state)

@@ -1,4 +1,4 @@
-"""What a request works on: one program's ids, its state, and what P4Runtime itself keeps beside it."""
+"""Context of a request: one program's ids, its state, and P4Runtime's own data for it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dataplane.switch.p4runtime.used_strings import used_numbers
 from dataplane.switch.tables import ForwardingState
 
 Undo = Callable[[], None]
-"""Puts an entity back into the state that it was in."""
+"""Restores an entity to its earlier state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A program's ids, the state that goes with them, and the switch that runs it or will.
+    """A program's ids, the associated state, and the switch that runs it or will.
 
-    `learners` are the digests' by name; `idle` belongs to who holds the state's lock.
+    `learners` are the digests' by name; `idle` belongs to the holder of the state's lock.
     """
 
     catalog: Catalog
@@ -45,7 +45,7 @@ class Context:
         return context
 
     def make_room(self) -> None:
-        """Forget strings that nothing has any more where a type has nearly as many as it can; the lock is held."""
+        """Forget unused strings of types that are close to their maximum; the lock is held."""
         if any(strings.is_crowded() for strings in self.catalog.strings):
             used = used_numbers(self.catalog, self.state)
             for strings in self.catalog.strings:
@@ -53,7 +53,7 @@ class Context:
 
 
 class UpdateKind(Enum):
-    """What an update does to its entity."""
+    """Effect of an update on its entity."""
 
     INSERT = p4r.Update.INSERT
     MODIFY = p4r.Update.MODIFY

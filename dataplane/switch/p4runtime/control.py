@@ -1,4 +1,4 @@
-"""What the P4Runtime service needs of the switch that it controls."""
+"""The interface of a switch to the P4Runtime service that controls it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class SwitchControl(PortControl, Protocol):
 
     @property
     def device_id(self) -> int:
-        """Return the number that requests name this switch by."""
+        """Return the device id by which requests name this switch."""
         ...
 
     @property
     def program(self) -> Program | None:
-        """Return the program that runs, or None before the first one is installed."""
+        """Return the running program, or None before the first one is installed."""
         ...
 
     @property
@@ -34,7 +34,7 @@ class SwitchControl(PortControl, Protocol):
         ...
 
     def prepare(self, program: Program) -> PreparedProgram:
-        """Make a program ready to run, without touching the one that runs; may take seconds and holds no lock.
+        """Make a program ready to run, without touching the running one; may take seconds and holds no lock.
 
         Raises ProgramError if the program cannot be executed.
         """
@@ -49,11 +49,11 @@ class SwitchControl(PortControl, Protocol):
         ...
 
     def now_ns(self) -> int:
-        """Return the time on the clock that the program's timestamps are read from."""
+        """Return the time on the clock behind the program's timestamps."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:
-        """Hold packets between bursts: none is inside the pipeline meanwhile, those that wait keep waiting.
+        """Hold packets between bursts: none is inside the pipeline meanwhile; waiting ones keep waiting.
 
         The same thread may nest it. It is the innermost lock: its holder takes no other.
         """
@@ -68,9 +68,9 @@ class SwitchControl(PortControl, Protocol):
         ...
 
     def on_digests(self, receiver: Callable[[Sequence[DigestMessage]], None]) -> None:
-        """Call `receiver` with the digests of each burst that sent some, the oldest first."""
+        """Call `receiver` with the digests of each burst that sent some, oldest first."""
         ...
 
     def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
-        """Call `receiver` with a port and whether it is usable at each change, and now for each port that is not."""
+        """Call `receiver` with a port and whether it is usable at each change, and now for each unusable port."""
         ...

@@ -2,7 +2,7 @@
 
 Requests and answers are the protobuf messages of p4.v1; the one error is P4RuntimeError. Every method may be called
 from any thread. Locks are taken in the order config (held while a program is compiled), core (held for a whole batch),
-state; packets, digests and whatever else comes from the switch wait for none of the first two.
+state; packets, digests and everything else from the switch never wait for the first two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataplane.switch.p4runtime.errors import ERROR_SPACE, Code, P4RuntimeError,
 from dataplane.switch.pipeline import DigestMessage
 
 API_VERSION = "1.5.0"
-"""The version of the P4Runtime API that is implemented."""
+"""The implemented version of the P4Runtime API."""
 
 
 DROPS = (
@@ -39,8 +39,8 @@ DROPS = (
     "idle_notification_slow_client",
     "stream_error_slow_client",
 )
-"""Why messages between controller and switch are dropped: the names in `P4RuntimeCore.drops`. Digests are counted by
-message where none is configured or there is no primary, by list where a client does not read."""
+"""Reasons to drop messages between controller and switch: the names in `P4RuntimeCore.drops`. Digests are counted by
+message if none is configured or there is no primary, by list if a client does not read."""
 
 _SLOW = {
     "packet": "packet_in_slow_client",
@@ -53,7 +53,7 @@ _SLOW = {
 class P4RuntimeCore:
     """One switch's P4Runtime service.
 
-    `epoch_ns` is the time that notifications are stamped with, nanoseconds since 1970; by default the switch's own.
+    `epoch_ns` returns the timestamp for notifications, nanoseconds since 1970; by default the switch's own.
     """
 
     def __init__(self, switch: SwitchControl, *, epoch_ns: Callable[[], int] | None = None) -> None:
@@ -73,12 +73,12 @@ class P4RuntimeCore:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let calls wait meanwhile."""
+        """Make calls wait meanwhile."""
         with self._config_lock, self._lock:
             yield
 
     def notice_program(self) -> None:
-        """Serve the program that the switch has taken by itself; raise ProgramError if its P4Info makes no sense."""
+        """Serve the program that the switch loaded itself; raise ProgramError if its P4Info is invalid."""
         self._follow_ports()
 
     def capabilities(self, request: p4r.CapabilitiesRequest | None = None) -> p4r.CapabilitiesResponse:
@@ -88,7 +88,7 @@ class P4RuntimeCore:
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     def write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
-        """Apply a batch; raise P4RuntimeError, with one detail an update if the batch was attempted."""
+        """Apply a batch; raise P4RuntimeError, with one detail per update if the batch was attempted."""
         with self._lock:
             self._check_device(request.device_id)
             self._check_primary(request)
@@ -100,7 +100,7 @@ class P4RuntimeCore:
         return p4r.WriteResponse()
 
     def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse]:
-        """Return what the request selects; every role may read everything, primary or not."""
+        """Return the selected entities; every role may read everything, primary or not."""
         with self._lock:
             self._check_device(request.device_id)
             self._arbitration.check_role(request.role)
@@ -109,14 +109,14 @@ class P4RuntimeCore:
     def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> p4r.SetForwardingPipelineConfigResponse:
         """Verify, save or commit a pipeline; on any error the running one stays as it is.
 
-        Everything else continues with the present pipeline while this one is made ready to run, which may take seconds.
+        Everything else continues with the present pipeline while this one is prepared, which may take seconds.
         """
         with self._config_lock:
             self._check_device(request.device_id)
             self._check_primary(request)
             loaded = self._pipelines.load(request)
             with self._lock:
-                self._check_primary(request)  # another one may have taken over meanwhile
+                self._check_primary(request)  # another client may have taken over meanwhile
                 for port in self._ports_down():
                     if loaded is not None:
                         loaded.context.state.set_port_status(port, up=False)
@@ -126,7 +126,7 @@ class P4RuntimeCore:
         return p4r.SetForwardingPipelineConfigResponse()
 
     def get_pipeline(self, request: p4r.GetForwardingPipelineConfigRequest) -> p4r.GetForwardingPipelineConfigResponse:
-        """Return the pipeline's configuration, or the parts that are asked for."""
+        """Return the pipeline's configuration, or its requested parts."""
         with self._lock:
             self._check_device(request.device_id)
             return self._pipelines.answer(request.response_type)
@@ -144,14 +144,14 @@ class P4RuntimeCore:
             return client
 
     def update(self, client: Client, update: p4r.MasterArbitrationUpdate) -> None:
-        """Take a later arbitration update of an admitted stream."""
+        """Process a later arbitration update of an admitted stream."""
         with self._lock:
             primaries = self._arbitration.primaries()
             self._arbitration.update(client, update)
             self._greet_primaries(primaries)
 
     def _greet_primaries(self, before: list[Client]) -> None:
-        """Let a new primary learn what another one has acknowledged or not."""
+        """Let a new primary learn again what an earlier one was sent, acknowledged or not."""
         running = self._pipelines.running
         if running is not None and self._arbitration.primaries() != before:
             for learner in running.context.learners.values():
@@ -176,7 +176,7 @@ class P4RuntimeCore:
             raise P4RuntimeError(Code.INTERNAL, str(error)) from error
 
     def acknowledge(self, client: Client, ack: p4r.DigestListAck) -> None:
-        """Let what a digest list reported be reported again; raise P4RuntimeError if there was no such list."""
+        """Allow the contents of a digest list to be reported again; raise P4RuntimeError if there was no such list."""
         if not self._arbitration.is_primary(client):
             raise P4RuntimeError(Code.PERMISSION_DENIED, "only the primary may acknowledge digests")
         context = self._context(running=True)
@@ -187,7 +187,7 @@ class P4RuntimeCore:
             raise P4RuntimeError(Code.NOT_FOUND, f"{info.spec.name}: no list {ack.list_id} was sent")
 
     def count_drop(self, name: str, number: int = 1) -> None:
-        """Count messages that were dropped, under one of `DROPS`."""
+        """Count dropped messages under one of `DROPS`."""
         with self._drop_lock:
             self.drops[name] += number
 
@@ -196,7 +196,7 @@ class P4RuntimeCore:
         self.count_drop(_SLOW[message.WhichOneof("update") or "error"])
 
     def on_due(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from any thread, when `tick` has something to do earlier than it said last."""
+        """Call `wake`, from any thread, when `tick` has work earlier than it last returned."""
         self._wake = wake
 
     def now_ns(self) -> int:
@@ -204,7 +204,7 @@ class P4RuntimeCore:
         return self._switch.now_ns()
 
     def tick(self, now_ns: int) -> int | None:
-        """Send what is due by now: digest lists and notifications of idle entries; return when there is more to do."""
+        """Send what is due by now: digest lists and notifications of idle entries; return the time of the next work."""
         running = self._pipelines.running
         if running is None:
             return None
@@ -224,7 +224,7 @@ class P4RuntimeCore:
             self.count_drop("packet_in_no_primary")
 
     def _digests(self, messages: Sequence[DigestMessage]) -> None:
-        """Take what the program sends to the control plane."""
+        """Receive the digests that the program sends to the control plane."""
         running, now_ns = self._pipelines.running, self._switch.now_ns()
         learned: dict[str, list[Values]] = {}
         for message in messages:
@@ -254,7 +254,7 @@ class P4RuntimeCore:
         if entries:
             notification = p4r.IdleTimeoutNotification(table_entry=entries, timestamp=self._epoch_ns())
             message = p4r.StreamMessageResponse(idle_timeout_notification=notification)
-            self._send(self._arbitration.primaries(), message)  # without a primary: sent again after another such time
+            self._send(self._arbitration.primaries(), message)  # without a primary: sent again after another timeout
 
     @staticmethod
     def _send(clients: Iterable[Client], message: p4r.StreamMessageResponse) -> bool:
@@ -266,7 +266,7 @@ class P4RuntimeCore:
         return sent
 
     def _port_status(self, port: int, up: bool) -> None:
-        """Let copies of packets follow a port's status, in the running state and in a saved one."""
+        """Make copies of packets follow a port's status, in the running state and in a saved one."""
         for context in self._pipelines.contexts():
             context.state.set_port_status(port, up)
         self._follow_ports()
@@ -280,7 +280,7 @@ class P4RuntimeCore:
         return () if self._switch.state is None else self._switch.state.ports_down
 
     def _note_due(self) -> None:
-        """Have `tick` called earlier where that is needed."""
+        """Have `tick` called earlier if needed."""
         running = self._pipelines.running
         due_ns = None if running is None else self._next_due_ns(running.context)
         if due_ns is not None and (self._due_ns is None or due_ns < self._due_ns):
@@ -320,7 +320,7 @@ class StreamSession:
         self._client: Client | None = None
 
     def handle(self, request: p4r.StreamMessageRequest) -> None:
-        """Take one message; answer what is wrong with a packet by a StreamError, raise for what ends the stream."""
+        """Process one message; answer a bad packet with a StreamError, raise for errors that end the stream."""
         kind = request.WhichOneof("update")
         if kind == "arbitration":
             self._arbitrate(request.arbitration)
@@ -334,7 +334,7 @@ class StreamSession:
             error = _stream_error(unimplemented(request.other.type_url or "an empty message"))
             error.other.other.CopyFrom(request.other)
             self._send(p4r.StreamMessageResponse(error=error))
-        else:  # what a newer version of the API may say
+        else:  # messages of a newer API version
             self._send(p4r.StreamMessageResponse(error=_stream_error(unimplemented("an empty or unknown message"))))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a program learns: digest messages bundled into lists, duplicates held back until acknowledged (section 9.8).
+"""Digest learning: messages bundled into lists, duplicates held back until acknowledged (section 9.8).
 
 Times are nanoseconds on the switch's clock and always arguments; nothing here waits or sends.
 """
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 Values = tuple[int, ...]
 
 MAX_LIST_MESSAGES = 4_096
-"""Messages in a list where `max_list_size` sets no smaller limit."""
+"""Maximum messages in a list unless `max_list_size` sets a smaller limit."""
 
 MAX_UNACKNOWLEDGED = 65_536
-"""Messages that wait for an acknowledgement before the oldest list is forgotten, as if it had timed out."""
+"""Maximum messages waiting for an acknowledgement; beyond it the oldest list is forgotten, as if it had timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class DigestConfig:
-    """How messages are bundled.
+    """Bundling of messages.
 
-    `max_timeout_ns`: the longest a message waits; `max_list_size`: the longest list, 0 for any; `ack_timeout_ns`: how
-    long duplicates of what was sent are held back without an acknowledgement.
+    `max_timeout_ns`: the longest time a message waits; `max_list_size`: the longest list, 0 for any; `ack_timeout_ns`:
+    how long duplicates of sent messages are held back without an acknowledgement.
     """
 
     max_timeout_ns: int = 0
@@ -38,7 +38,7 @@ class DigestConfig:
 
 @dataclass(frozen=True, slots=True)
 class LearnedList:
-    """A list that is to be sent."""
+    """A list to be sent."""
 
     list_id: int
     messages: tuple[Values, ...]
@@ -53,7 +53,7 @@ class _Sent:
 
 
 class Learner:
-    """One digest: its configuration, the list that is being filled and the lists that wait for an acknowledgement.
+    """One digest: its configuration, the list being filled and the lists waiting for an acknowledgement.
 
     Every method may be called from any thread. Nothing is learned while `config` is None.
     """
@@ -64,16 +64,16 @@ class Learner:
         self._last_list_id = 0
         self._buffer: dict[str, Values] = {}
         self._buffered_since_ns = 0
-        self._sent: dict[int, _Sent] = {}  # by list id, the oldest first
+        self._sent: dict[int, _Sent] = {}  # by list id, oldest first
         self._held_back: dict[str, int] = {}  # a message's key -> list id
 
     @property
     def config(self) -> DigestConfig | None:
-        """How messages are bundled; None while learning is off."""
+        """The current configuration; None while learning is off."""
         return self._config
 
     def configure(self, config: DigestConfig | None) -> None:
-        """Change the configuration; None forgets what was learned and not sent, and what was sent."""
+        """Change the configuration; None forgets unsent and sent messages."""
         with self._lock:
             self._config = config
             if config is None:
@@ -81,7 +81,7 @@ class Learner:
                 self._forget_sent()
 
     def learn(self, messages: Sequence[Values], now_ns: int) -> list[LearnedList]:
-        """Take messages; return the lists that they complete. Duplicates of what waits or was sent are left out."""
+        """Take messages; return the lists that they complete. Duplicates of waiting or sent messages are dropped."""
         complete: list[LearnedList] = []
         with self._lock:
             config = self._config
@@ -89,7 +89,7 @@ class Learner:
                 return complete
             self._expire(config, now_ns)
             for message in messages:
-                # Packets choose values, and with integers their hash in Python; that of text each process draws anew.
+                # Packets choose the values, and so an integer's hash; a string's is randomised per process.
                 key = repr(message)
                 if key in self._held_back or key in self._buffer:
                     continue
@@ -101,7 +101,7 @@ class Learner:
         return complete
 
     def tick(self, now_ns: int) -> list[LearnedList]:
-        """Return the lists that have waited long enough, and let go of what was not acknowledged in time."""
+        """Return the lists that have waited long enough, and forget those not acknowledged in time."""
         with self._lock:
             config = self._config
             if config is None:
@@ -112,20 +112,20 @@ class Learner:
             return []
 
     def next_due_ns(self) -> int | None:
-        """Return when a list has to be sent, or None; what times out unacknowledged needs no separate wake-up."""
+        """Return when a list must be sent, or None; acknowledgement timeouts need no separate wake-up."""
         with self._lock:
             if self._config is None or not self._buffer:
                 return None
             return self._buffered_since_ns + self._config.max_timeout_ns
 
     def acknowledge(self, list_id: int) -> bool:
-        """Let a list's messages be learned again; return whether such a list was ever sent."""
+        """Allow a list's messages to be learned again; return whether such a list was ever sent."""
         with self._lock:
             self._let_go(list_id)
             return 0 < list_id <= self._last_list_id
 
     def start_over(self) -> None:
-        """Let everything that was sent be learned again, for a client that has not seen it."""
+        """Allow all sent messages to be learned again, for a client that has not seen them."""
         with self._lock:
             self._forget_sent()
 

@@ -17,7 +17,7 @@ ERROR_SPACE = "millrace"
 """The space of the numbers in p4.v1.Error.code: 101 and up for faults in the tables, else the canonical code."""
 
 LARGEST_STATUS_BYTES = 8_000
-"""What fits the metadata that a gRPC client accepts by default (8 KB)."""
+"""Fits the metadata that a gRPC client accepts by default (8 KB)."""
 
 
 class Code(IntEnum):
@@ -40,7 +40,7 @@ class Code(IntEnum):
 
 
 class P4RuntimeError(SwitchError):
-    """A request is refused: code, one line of text, and for batches what became of each element, in order."""
+    """A request is refused: code, one line of text, and for batches the result of each element, in order."""
 
     def __init__(
         self, code: Code, message: str, details: Sequence[p4r.Error] = (), fault: EntryFault | None = None
@@ -54,10 +54,10 @@ class P4RuntimeError(SwitchError):
         return p4r.Error(canonical_code=self.code, message=self.message, space=ERROR_SPACE, code=number)
 
     def to_status(self, largest_bytes: int = LARGEST_STATUS_BYTES) -> rpc_status.Status:
-        """Return the google.rpc.Status that goes into the trailer `grpc-status-details-bin`.
+        """Return the google.rpc.Status for the trailer `grpc-status-details-bin`.
 
-        A client refuses a trailer that is too long, and then learns nothing. So where the whole would be too long, the
-        details keep their codes only; where these are, the message alone says which ones failed.
+        A client refuses a trailer that is too long, and then learns nothing. So if the whole would be too long, the
+        details keep only their codes; if those are, too, only the message tells which ones failed.
         """
         status = self._status(self.details)
         if status.ByteSize() > largest_bytes:

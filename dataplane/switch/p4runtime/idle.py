@@ -1,7 +1,7 @@
-"""Entries that no packet hits for as long as their time to live (specification, sections 9.1.8 and 15.4).
+"""Idle entries: entries that no packet hits for their time to live (specification, sections 9.1.8 and 15.4).
 
-Each entry with a time to live has one alarm. When it rings, a hit since then moves it; without one the entry is
-reported, and again after another such time.
+Each entry with a time to live has one alarm. When it rings, a hit since then postpones it; without one the entry is
+reported, and again after another time to live.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataplane.switch.tables import ForwardingState, TableEntry
 from dataplane.switch.tables.match import Match
 
 SHORTEST_NS = 1_000_000
-"""A shorter time to live is kept as this one: entries are not looked at more often."""
+"""Shorter times to live are raised to this: entries are not checked more often."""
 
 REPORT_ENTRIES = 1_024
-"""Entries that one `due` reports; the rest follow in the next."""
+"""Maximum entries reported by one `due`; the rest follow in the next."""
 
 Key = tuple[str, Match, int]
 
@@ -37,7 +37,7 @@ class IdleWatch:
         self._number = 0
 
     def watch(self, table: str, entry: TableEntry) -> None:
-        """Set the alarm of an entry that is new or changed; without a time to live there is none."""
+        """Set the alarm of a new or changed entry; without a time to live there is none."""
         key = (table, entry.match, entry.priority)
         if entry.idle_timeout_ns:
             self._set(key, entry.last_hit_us * 1_000 + max(entry.idle_timeout_ns, SHORTEST_NS))
@@ -75,7 +75,7 @@ class IdleWatch:
             first = self._alarms[0]
             if self._due_ns.get(first.key) == first.due_ns:
                 return first.due_ns
-            heappop(self._alarms)  # of an entry that has another alarm, or none
+            heappop(self._alarms)  # its entry has another alarm, or none
         return None
 
     def _set(self, key: Key, due_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""Messages on their way to one client: filled from any thread, emptied by the stream's own task."""
+"""Queue of messages to one client: filled from any thread, emptied by the stream's own task."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from finsy.proto import p4r
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError
 
 PACKETS = 1024
-"""Messages that may wait before all but arbitration news are dropped."""
+"""Waiting messages beyond which all but arbitration news are dropped."""
 
 MESSAGES = 2 * PACKETS
-"""Messages that may wait before the stream is given up: arbitration news are never dropped."""
+"""Waiting messages beyond which the stream is ended: arbitration news are never dropped."""
 
 
 CountDrop = Callable[[p4r.StreamMessageResponse], None]
@@ -51,7 +51,7 @@ class Outbox:
         self.close()
 
     def close(self) -> None:
-        """Take no more messages; `get` returns those that wait, then None."""
+        """Accept no more messages; `get` returns those waiting, then None."""
         with self._lock:
             if not self._closed:
                 self._closed = True

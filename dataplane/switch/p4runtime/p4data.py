@@ -1,6 +1,6 @@
 """P4Data: values of P4 types as messages, laid out by the P4Info's type specifications (section 8.5).
 
-A digest's values come from the data plane flat, one number a leaf of its type, in the order of the source.
+A digest's values come from the data plane flat, one number per leaf of its type, in source order.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Encoder = Callable[[Iterator[int]], p4d.P4Data]
 
 _LARGEST_DEPTH = 64
 ANY_WIDTH = 0
-"""Stands in `DataLayout.widths` for a number whose width in the data plane the P4Info does not give."""
+"""In `DataLayout.widths`, marks a number whose data plane width the P4Info does not give."""
 
 
 class DataLayout:
-    """How one P4Info object's data is written; raises ProgramError naming the object and the type if it cannot be."""
+    """Encoding of one P4Info object's data; raises ProgramError naming the object and the type if it is impossible."""
 
     def __init__(self, spec: p4t.P4DataTypeSpec, info: p4i.P4Info, construct: str, strings: StringMaps) -> None:
         self._types, self._strings = info.type_info, strings
@@ -30,7 +30,7 @@ class DataLayout:
         self._encode = self._encoder(spec, 0)
 
     def encode(self, values: tuple[int, ...]) -> p4d.P4Data:
-        """Return the message for the leaves' values, as wide as `widths` says."""
+        """Return the message for the leaves' values, whose widths are `widths`."""
         return self._encode(iter(values))
 
     def _encoder(self, spec: p4t.P4DataTypeSpec, depth: int) -> Encoder:

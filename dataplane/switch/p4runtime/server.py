@@ -28,25 +28,25 @@ from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.service import P4RuntimeService
 
 MAX_MESSAGE_BYTES = 32 << 20
-"""The largest request, eight times the largest pipeline of ours: gRPC and protobuf hold each one several times over."""
+"""The largest request, eight times our largest pipeline: gRPC and protobuf hold each one several times over."""
 
 PENDING_BYTES: Final = 2 * MAX_MESSAGE_BYTES
-"""Requests that are read or worked on at a time."""
+"""Maximum bytes of requests being read or processed at a time."""
 
 MAX_ANSWER_BYTES: Final = 128 << 20
-"""The largest answer: a pipeline that was read from files may be larger than what clients may send."""
+"""The largest response: a pipeline read from files may be larger than what clients may send."""
 
 GRACE_S = 0.5
-"""How long calls in progress may take once the server stops."""
+"""Time for running calls to finish when the server stops."""
 
 START_S = 30.0
-"""How long a start may take; it fails rather than blocks without end."""
+"""Longest start; a slower one fails rather than block forever."""
 
 SHORTEST_WAIT_S = 0.001
-"""How long the server waits at least until it looks again for what is due: a clock may stand still."""
+"""Shortest wait before the server checks again for due work: a clock may stand still."""
 
 UNMARKED: Final = Principal("controller", Role.ADMIN)
-"""Who shows a certificate that says nothing of roles."""
+"""Identity of a client whose certificate names no role."""
 
 _UNIX = "unix:"
 
@@ -57,45 +57,45 @@ LIMITS: Final = Limits(
     calls=256,
     connections=256,
 )
-"""What all clients of a switch may take together, of P4Runtime and of gNMI."""
+"""Combined limits of all clients of a switch, for P4Runtime and gNMI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """When a client counts as gone whose machine or network died without a word: its election id is free then."""
+    """Detection of clients whose machine or network died silently: it frees their election id."""
 
     interval_s: float = 5.0
-    """A client from which nothing has come for so long is probed (HTTP/2 PING)."""
+    """A client silent for this long is probed (HTTP/2 PING)."""
     timeout_s: float = 5.0
-    """How long its answer may take."""
+    """Time for its reply."""
 
 
 class Beside(Protocol):
-    """Another service on the same addresses; all of it is called on the server's loop."""
+    """Another service on the same addresses; everything is called on the server's loop."""
 
     @property
     def needs(self) -> Mapping[str, Permission]:
-        """The permission that each method takes, "/package.Service/Method", where callers are known."""
+        """The permission that each method requires, "/package.Service/Method", if callers are authenticated."""
         ...
 
     def register(self, server: grpc.aio.Server) -> str:
-        """Let the server serve this, before it starts; return the service's name."""
+        """Register with the server, before it starts; return the service's name."""
         ...
 
     def end_streams(self) -> None:
-        """End the streams, which do not end by themselves: the server stops."""
+        """End the streams, which do not end by themselves, because the server stops."""
         ...
 
     def close(self) -> None:
-        """Wait for the calls that have begun; take no more."""
+        """Wait for running calls; take no more."""
         ...
 
 
 class P4RuntimeServer:
     """Serves one core on TCP addresses (`host:port`, port 0 for any) and UNIX sockets (`unix:PATH`).
 
-    Services `beside` it share addresses and TLS, which is of TCP alone. A certificate without a role of ours may do
-    everything, as at simple_switch_grpc. Use it as a context manager, or call `start` and `stop`; each works once.
+    Services `beside` it share addresses and TLS, which applies to TCP only. A certificate without one of our roles may
+    do everything, as with simple_switch_grpc. Use it as a context manager, or call `start` and `stop`; each works once.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class P4RuntimeServer:
         limits: Limits = LIMITS,
         in_order: Executor | None = None,
     ) -> None:
-        """Run long requests by `in_order`; by default in threads of their own."""
+        """Run long requests by `in_order`; by default in separate threads."""
         self.ports: tuple[int, ...] = ()
         self._core = core
         self._addresses = tuple(addresses)
@@ -139,16 +139,16 @@ class P4RuntimeServer:
             raise self._failure
 
     async def serve(self, on_started: Callable[[], None]) -> None:
-        """Serve on the running loop, in place of `start`, until cancelled; `on_started` when clients can connect.
+        """Serve on the running loop, in place of `start`, until cancelled; call `on_started` when clients can connect.
 
-        Raises what `start` raises.
+        Raises the same errors as `start`.
         """
         self._check()
         self._on_started = on_started
         await self._serve()
 
     def stop(self) -> None:
-        """End every call and stream, and return when the thread is gone; do nothing if it does not run."""
+        """End every call and stream, and return when the thread is gone; do nothing if it is not running."""
         if self._loop is not None and self._stopping is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -163,7 +163,7 @@ class P4RuntimeServer:
         self.stop()
 
     def _check(self) -> None:
-        """Have credentials ready; raise ConfigError, or SwitchError for an address that cannot be had."""
+        """Check credentials and addresses; raise ConfigError, or SwitchError for an address that is not available."""
         self._credentials = None if self._tls is None else server_credentials(self._tls)
         for address in self._addresses:
             problem = unavailable(address) or exposed(address, has_tls=self._tls is not None)
@@ -213,7 +213,7 @@ class P4RuntimeServer:
             _remove_sockets(self._addresses)
 
     async def _keep_time(self, service: P4RuntimeService) -> None:
-        """Let the core do what is due, on the switch's clock."""
+        """Run the core's due work, on the switch's clock."""
         loop, due = asyncio.get_running_loop(), asyncio.Event()
         self._core.on_due(lambda: self._call_soon(loop, due.set))
         while True:
@@ -237,7 +237,7 @@ class P4RuntimeServer:
 
 
 async def _first_of(stopping: asyncio.Task[Any], timer: asyncio.Task[None]) -> None:
-    """Wait until the server is to stop; a timer that fails is not passed over in silence."""
+    """Wait until the server must stop; a failing timer raises rather than fail silently."""
     try:
         await asyncio.wait((stopping, timer), return_when=asyncio.FIRST_COMPLETED)
     finally:

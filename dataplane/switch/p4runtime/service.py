@@ -1,4 +1,4 @@
-"""The P4Runtime core behind gRPC: each call is handed over, and its error turned into a gRPC status."""
+"""The P4Runtime core behind gRPC: hands each call over, and turns its error into a gRPC status."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 INLINE_UPDATES = 16
-"""Updates up to which a batch is applied at once: a thread would take longer to begin."""
+"""Largest batch that is applied at once: starting a thread would take longer."""
 
 
 class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     """Serves p4.v1.P4Runtime on one event loop, which no request holds up for long.
 
-    What takes the core's lock runs in the order in which it came, at once where it is short and nothing waits, else in
-    one thread; a pipeline is made ready in another.
+    Work that takes the core's lock runs in order of arrival, at once if it is short and nothing waits, else in one
+    thread; pipelines are prepared in another.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         *,
         first_message_ns: int = Limits().first_message_ns,
     ) -> None:
-        """Run long requests one after the other, and what prepares pipelines, by `in_order`; by default in threads.
+        """Run long requests one after the other, and pipeline preparation, by `in_order`; by default in threads.
 
         A stream whose client says nothing for `first_message_ns` ends.
         """
@@ -64,7 +64,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     }
 
     def register(self, server: grpc.aio.Server) -> str:
-        """Let a server serve this; return the service's name."""
+        """Register with a server; return the service's name."""
         p4r_grpc.add_P4RuntimeServicer_to_server(self, server)
         return "p4.v1.P4Runtime"
 
@@ -76,7 +76,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     async def Read(  # noqa: N802
         self, request: p4r.ReadRequest, context: Context
     ) -> AsyncIterator[p4r.ReadResponse]:
-        """Stream what the request selects."""
+        """Stream the selected entities."""
         try:
             for response in await self.call(lambda: self._core.read(request)):
                 yield response
@@ -87,7 +87,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self, request: p4r.SetForwardingPipelineConfigRequest, context: Context
     ) -> p4r.SetForwardingPipelineConfigResponse:
         """Verify, save or commit a pipeline."""
-        # It will take the core's lock at some time: until then nothing that takes it runs on the loop's own thread.
+        # It will take the core's lock at some point: until then nothing that takes it runs on the loop's thread.
         return await _answer(self._run(self._configs, lambda: self._core.set_pipeline(request)), context)
 
     async def GetForwardingPipelineConfig(  # noqa: N802
@@ -97,13 +97,13 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         return await _answer(self.call(lambda: self._core.get_pipeline(request)), context)
 
     async def call(self, call: Callable[[], Answer], *, long: bool = False) -> Answer:
-        """Return what a call to the core returns, after those that came before it."""
+        """Return the result of a call to the core, after the calls that came before it."""
         if not long and not self._waiting:
             return call()
         return await self._run(self._in_order, call)
 
     async def _run(self, executor: Executor, call: Callable[[], Answer]) -> Answer:
-        """Run a call to its end in a thread, even where the client gives it up."""
+        """Run a call to its end in a thread, even if the client gives up."""
         self._waiting += 1
         running = asyncio.get_running_loop().run_in_executor(executor, call)
         running.add_done_callback(self._note_done)
@@ -112,10 +112,10 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def _note_done(self, done: asyncio.Future[Any]) -> None:
         self._waiting -= 1
         if not done.cancelled():
-            done.exception()  # the client got it, unless it gave up
+            done.exception()  # the client received it, unless it gave up
 
     def close(self) -> None:
-        """Wait for the calls that have begun; take no more."""
+        """Wait for running calls; take no more."""
         self._in_order.shutdown()
         self._configs.shutdown()
 
@@ -157,7 +157,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     async def _consume(
         self, requests: AsyncIterator[p4r.StreamMessageRequest], session: StreamSession, outbox: Outbox
     ) -> None:
-        """Hand a client's messages over; whatever ends them ends the stream after what is queued."""
+        """Hand a client's messages over; an error ends the stream after what is queued."""
         try:
             async for request in in_time(requests, self._first_message_ns):
                 if request.WhichOneof("update") == "arbitration":  # after the writes that came before it
@@ -170,7 +170,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             outbox.close()
 
     def end_streams(self) -> None:
-        """End every stream with UNAVAILABLE, so that a server that stops need not cancel them."""
+        """End every stream with UNAVAILABLE, so that a stopping server need not cancel them."""
         for outbox in self._outboxes:
             outbox.fail(P4RuntimeError(Code.UNAVAILABLE, "the switch stops"))
 

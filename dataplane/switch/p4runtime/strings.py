@@ -1,9 +1,9 @@
-"""Types that P4Runtime translates to strings: which number the data plane has for which string (section 8.3).
+"""Types that P4Runtime translates to strings: maps each string to a data plane number (section 8.3).
 
-A program says `@p4runtime_translation("", string)` of a type; controllers then write strings where values have it.
-The switch gives each string that it meets a number of its own, as wide as the type is in the data plane, and answers
-with the string. What the program itself maps (`@p4runtime_translation_mappings`) and numbers that its own entries have
-stay as they are. Strings of port types are the ports' numbers in decimal: the data plane counts them so.
+A program annotates a type with `@p4runtime_translation("", string)`; controllers then write strings for its values. The
+switch assigns each new string a number, as wide as the type is in the data plane, and responds with the string. The
+program's own mappings (`@p4runtime_translation_mappings`) and numbers in its own entries stay as they are. Strings of
+port types are the ports' numbers in decimal, as the data plane numbers them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataplane.switch.p4runtime import bytestrings
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
 
 MAX_STRINGS = 1 << 20
-"""Strings of a type at a time; fewer where the type has fewer numbers."""
+"""Maximum strings of a type at a time; fewer if the type has fewer numbers."""
 
 ANY_WIDTH = 1 << 16
-"""Of a value whose width the P4Info does not give."""
+"""Width of a value if the P4Info does not give it."""
 
 _MAPPINGS = "@p4runtime_translation_mappings"
 _PAIR = re.compile(r'\{\s*"((?:[^"\\]|\\.)*)"\s*,\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*\}')
@@ -39,12 +39,12 @@ class StringMap:
         self._fixed = dict(declared)
         self._numbers = dict(declared)
         self._strings = {number: string for string, number in declared.items()}
-        self._next = 1  # 0 last: metadata begin with it, and many programs take it for none
+        self._next = 1  # 0 last: metadata start as 0, and many programs take it for "none"
         self._kept = 0
 
     @property
     def capacity(self) -> int:
-        """Strings that there may be at a time."""
+        """Maximum strings at a time."""
         return min(1 << min(self.width, 64), MAX_STRINGS)
 
     def decode(self, string: bytes, width: int, where: str) -> int:
@@ -62,18 +62,18 @@ class StringMap:
         return number
 
     def encode(self, number: int) -> bytes:
-        """Return the string of a number; one that has none is written in decimal."""
+        """Return the string of a number; one without a string is written in decimal."""
         with self._lock:
             return self._strings.get(number, str(number).encode())
 
     def is_crowded(self) -> bool:
-        """Say whether strings that nothing has any more should make room."""
+        """Return whether unused strings should make room."""
         with self._lock:
             number, capacity = len(self._numbers), self.capacity
             return number >= capacity or (4 * number >= 3 * capacity and 16 * (number - self._kept) >= capacity)
 
     def reserve(self, numbers: Iterable[int]) -> None:
-        """Let numbers that the program's own entries have be of no string but their decimal."""
+        """Reserve numbers in the program's own entries: they get no string but their decimal."""
         with self._lock:
             for number in numbers:
                 if number not in self._strings:
@@ -82,7 +82,7 @@ class StringMap:
                     self._fixed[self._strings[number]] = number
 
     def keep(self, numbers: Iterable[int]) -> None:
-        """Forget every string but those of these numbers, and those that the program has."""
+        """Forget every string except those of these numbers, and those of the program."""
         with self._lock:
             kept = {number: self._strings[number] for number in numbers if number in self._strings}
             kept |= {number: string for string, number in self._fixed.items()}
@@ -91,7 +91,7 @@ class StringMap:
             self._kept = len(kept)
 
     def adopt(self, other: StringMap) -> None:
-        """Take over the strings of the same type of an earlier program; raise EntryError where both map."""
+        """Take over the strings of the same type of an earlier program; raise EntryError if both map."""
         with other._lock:
             pairs = dict(other._numbers)
         with self._lock:
@@ -142,7 +142,7 @@ class StringMaps:
 
     @property
     def ports(self) -> StringMap | None:
-        """The strings of the type of ports; None where ports are numbers."""
+        """The strings of the type of ports; None if ports are numbers."""
         return next((found for found in self if found.ports), None)
 
     def adopt(self, other: StringMaps) -> None:
@@ -153,12 +153,12 @@ class StringMaps:
 
 
 def decode(strings: StringMap | None, data: bytes, width: int, where: str) -> int:
-    """Return the number that a controller's bytes are: a string of `strings`, or else a binary number."""
+    """Return the number for a controller's bytes: a string of `strings`, or else a binary number."""
     return bytestrings.decode(data, width, where) if strings is None else strings.decode(data, width, where)
 
 
 def encode(strings: StringMap | None, number: int) -> bytes:
-    """Return the bytes that a controller gets for a number."""
+    """Return the bytes that represent a number to a controller."""
     return bytestrings.encode(number) if strings is None else strings.encode(number)
 
 

@@ -1,4 +1,4 @@
-"""Which numbers of types that are translated to strings a program's state has: their strings are kept."""
+"""Finds the numbers of string-translated types in a program's state, whose strings must be kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Used = Iterator[tuple[StringMap, int]]
 
 
 def used_numbers(catalog: Catalog, state: ForwardingState) -> dict[StringMap, set[int]]:
-    """Return the numbers of each type that entries, default entries, members and value sets have; the lock is held."""
+    """Return each type's numbers in entries, default entries, members and value sets; the lock is held."""
     found: dict[StringMap, set[int]] = {strings: set() for strings in catalog.strings}
     for strings, number in _all(catalog, state) if found else ():
         found[strings].add(number)

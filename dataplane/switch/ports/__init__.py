@@ -1,1 +1,1 @@
-"""A switch's ports: names, states, and who hears of changes."""
+"""A switch's ports: names, states, and listeners to changes."""

@@ -1,4 +1,4 @@
-"""The states of a switch's ports in one place: who changes one, and who hears of it; both switches use it."""
+"""The states of a switch's ports in one place, with change listeners; used by both switches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("millrace.switch")
 
 
 class PortBoard:
-    """Port states, changed from any thread; listeners hear of changes in their order and with no lock held."""
+    """Port states, changed from any thread; listeners are called in the order of changes, with no lock held."""
 
     def __init__(self, device_id: int, ports: Iterable[PortState], now_ns: Callable[[], int]) -> None:
         self._device_id = device_id
@@ -40,27 +40,27 @@ class PortBoard:
             return dict(self._states)
 
     def unusable(self) -> frozenset[int]:
-        """Return the ports that lead nowhere."""
+        """Return the unusable ports."""
         return frozenset(port for port, state in self.read().items() if not state.is_usable)
 
     def set_oper(self, port: int, oper: OperStatus) -> PortState:
-        """Note what became of a port's device; return the new state."""
+        """Record the state of a port's device; return the new state."""
         return self._change(port, lambda state: self._dated(state, replace(state, oper=oper)))
 
     def set_admin(self, port: int, up: bool) -> PortState:
-        """Note that a port was taken out of use or back into it; return the new state."""
+        """Record that a port was taken out of use or put back; return the new state."""
         return self._change(port, lambda state: self._dated(state, replace(state, admin_up=up)))
 
     def set_hello(self, port: int, hello: HelloSession | None) -> PortState:
-        """Note what a port's hellos say, as they say it; counts alone are no change. Returns the new state."""
+        """Record the state of a port's hellos; changed counts alone are no change. Returns the new state."""
         return self._change(port, lambda state: replace(state, hello=hello))
 
     def set_not_joined(self, port: int, reason: str) -> PortState:
-        """Note why a port does not join TCP segments, "" if it does; return the new state."""
+        """Record why a port does not join TCP segments, "" if it does; return the new state."""
         return self._change(port, lambda state: replace(state, not_joined=reason))
 
     def add_listener(self, listener: PortListener) -> Callable[[], None]:
-        """Notify `listener` of each change from now on; return what ends that."""
+        """Notify `listener` of each change from now on; return a function that ends that."""
         with self._lock:
             self._listeners.append(listener)
 
@@ -72,7 +72,7 @@ class PortBoard:
         return remove
 
     def notify(self) -> None:
-        """Call the listeners with what is new; while another thread does so, leave it to that one."""
+        """Call the listeners with pending changes; if another thread is doing so, leave it to that one."""
         while True:
             with self._lock:
                 if self._notifying or not self._pending:
@@ -87,7 +87,7 @@ class PortBoard:
                     self._notifying = False
 
     def _call(self, listener: PortListener, state: PortState) -> None:
-        """Call a listener; one that fails is counted and loses this change, the others hear of it."""
+        """Call a listener; one that fails is counted and loses this change, the others still get it."""
         try:
             listener(state)
         except Exception:
@@ -108,7 +108,7 @@ class PortBoard:
 
 
 class UsableWatch:
-    """Notifies a receiver of ports that begin or cease to be usable, and of nothing else; a listener of a board."""
+    """Notifies a receiver of ports that become or cease to be usable, and of nothing else; a listener of a board."""
 
     def __init__(self, receiver: Callable[[int, bool], None], unusable: frozenset[int]) -> None:
         self._receiver = receiver
@@ -116,12 +116,12 @@ class UsableWatch:
         self._unusable = set(unusable)
 
     def begin(self) -> None:
-        """Report those that were not usable at the beginning."""
+        """Report initially unusable ports."""
         for port in sorted(self._at_first):
             self._receiver(port, False)
 
     def __call__(self, state: PortState) -> None:
-        """Report the port if it is another state than the last one."""
+        """Report the port if its state differs from the last one."""
         if state.is_usable is (state.port not in self._unusable):
             return
         (self._unusable.discard if state.is_usable else self._unusable.add)(state.port)

@@ -1,4 +1,4 @@
-"""What ports are to do about TCP segments that follow each other, as a command line says it."""
+"""Command line settings for joining consecutive TCP segments at ports."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from enum import StrEnum
 
 
 class Joining(StrEnum):
-    """Whether TCP segments that follow each other leave by a port as one packet."""
+    """Setting for whether a port sends consecutive TCP segments as one packet."""
 
     AUTO = "auto"
-    """While it is known that nobody but a host's TCP/IP stack takes them."""
+    """While it is known that only a host's TCP/IP stack takes them."""
     ON = "on"
     OFF = "off"
 
 
 def read_joining(text: str) -> tuple[int | None, Joining]:
-    """Return the port, None for all of them, and what it does; raise ArgumentTypeError."""
+    """Return the port, None for all of them, and its setting; raise ArgumentTypeError."""
     number, separator, word = text.rpartition(":")
     if not separator and text.isdecimal():
         return int(text), Joining.ON

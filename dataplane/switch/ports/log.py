@@ -1,4 +1,4 @@
-"""What becomes of ports and neighbours, in a line of the switch's log each."""
+"""Logs changes of ports and neighbours, one line each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CAUSES = {
 
 
 class PortLog:
-    """A listener that says what changed since it heard of a port the last time."""
+    """A listener that logs a port's changes since its last call."""
 
     def __init__(self, states: dict[int, PortState]) -> None:
         self._states = dict(states)
 
     def __call__(self, state: PortState) -> None:
-        """Say what is new."""
+        """Log the changes."""
         before, self._states[state.port] = self._states[state.port], state
         where = f"port {state.port} ({state.device})"
         if state.oper is not before.oper:
@@ -34,7 +34,7 @@ class PortLog:
         if state.admin_up is not before.admin_up:
             logger.info("%s is %s", where, "enabled" if state.admin_up else "disabled")
         if state.not_joined != before.not_joined:
-            # How it is at first is told to who asks.
+            # The initial state is available on request.
             level = logging.DEBUG if before.not_joined is None else logging.INFO
             how = f"leave one by one: {state.not_joined}" if state.not_joined else "are joined"
             logger.log(level, "%s: TCP segments %s", where, how)
@@ -43,7 +43,7 @@ class PortLog:
 
 
 def _hello_lines(before: HelloSession | None, after: HelloSession | None) -> list[tuple[str, int]]:
-    """Return what is to be said, with its level: a session that goes down after it was up is worth a warning."""
+    """Return the lines to log, with their level: a session that goes down after it was up is worth a warning."""
     was_up, was_lost = before is not None and before.state is HelloState.UP, before is not None and before.is_lost
     if after is None:
         return [("hellos stopped", logging.INFO)] if before is not None else []

@@ -1,7 +1,7 @@
-"""What is known of a switch's ports: is the device up, was it switched off, does the neighbour answer; values only.
+"""Known states of a switch's ports: device up, administratively down, neighbour responding; values only.
 
 Names are those of openconfig-interfaces (oper-status, admin-status) and of RFC 5880 (session states, diagnostics), so
-that gNMI and the controller speak of the same things. Times are nanoseconds on the switch's clock.
+that gNMI and the controller use the same terms. Times are nanoseconds on the switch's clock.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from dataplane.errors import SwitchError
 NS_PER_US = 1_000
 SHORTEST_INTERVAL_NS = 1_000_000
 LONGEST_INTERVAL_NS = ((1 << 32) - 1) * NS_PER_US
-"""What a hello's fields hold: microseconds in 32 bits (RFC 5880, section 4.1)."""
+"""Limit of a hello's fields: microseconds in 32 bits (RFC 5880, section 4.1)."""
 MOST_MISSES = 255
 
 
 class OperStatus(StrEnum):
-    """Whether a port's device carries frames (openconfig-interfaces, oper-status; RFC 2863, ifOperStatus)."""
+    """Operational state of a port's device (openconfig-interfaces, oper-status; RFC 2863, ifOperStatus)."""
 
     UP = "UP"
     DOWN = "DOWN"
     """The device exists and was set down."""
     LOWER_LAYER_DOWN = "LOWER_LAYER_DOWN"
-    """The device is set up and has no carrier: nothing is at the other end, or that end is down."""
+    """The device is set up but has no carrier: nothing is at the other end, or that end is down."""
     NOT_PRESENT = "NOT_PRESENT"
     """The device is gone."""
     UNKNOWN = "UNKNOWN"
-    """What stands behind the port does not report it: a capture file, memory."""
+    """The port's attachment does not report it: a capture file, memory."""
 
 
 class HelloState(StrEnum):
@@ -44,7 +44,7 @@ class HelloState(StrEnum):
 
 
 class Diagnostic(StrEnum):
-    """Why a session left UP or was taken down the last time (RFC 5880, section 4.1)."""
+    """Reason why a session last left UP or was taken down (RFC 5880, section 4.1)."""
 
     NO_DIAGNOSTIC = "NO_DIAGNOSTIC"
     CONTROL_DETECTION_EXPIRED = "CONTROL_DETECTION_EXPIRED"
@@ -59,12 +59,12 @@ class Diagnostic(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HelloSettings:
-    """How often a port says hello, and after how many missing ones the neighbour is given up."""
+    """Interval of a port's hellos, and the number of missed ones after which the neighbour is given up."""
 
     interval_ns: int = 50_000_000
-    """Between two hellos, whole microseconds; each comes 10 to 25 % early (RFC 5880, section 6.8.7)."""
+    """Between two hellos, whole microseconds; each is sent 10 to 25 % early (RFC 5880, section 6.8.7)."""
     multiplier: int = 3
-    """What is sent to the neighbour: so many intervals without a hello and it gives us up."""
+    """Sent to the neighbour: it gives us up after this many intervals without a hello."""
 
     def __post_init__(self) -> None:
         if not SHORTEST_INTERVAL_NS <= self.interval_ns <= LONGEST_INTERVAL_NS or self.interval_ns % NS_PER_US:
@@ -75,22 +75,22 @@ class HelloSettings:
 
 @dataclass(frozen=True, slots=True)
 class HelloSession:
-    """What a port's hellos say of the link to its neighbour."""
+    """State of the link to a port's neighbour according to hellos."""
 
     settings: HelloSettings
     state: HelloState = HelloState.DOWN
     diagnostic: Diagnostic = Diagnostic.NO_DIAGNOSTIC
     remote_state: HelloState = HelloState.DOWN
-    """What the neighbour said last; DOWN before it said anything, and once it is given up."""
+    """The neighbour's last reported state; DOWN before its first hello, and once it is given up."""
     remote_diagnostic: Diagnostic = Diagnostic.NO_DIAGNOSTIC
     local_discriminator: int = 0
     """The number of this end: 1 << 31 | device id (its low 22 bits) << 9 | port."""
     remote_discriminator: int = 0
-    """The neighbour's, which so says what device and port it is; 0: unknown."""
+    """The neighbour's, which identifies its device and port; 0: unknown."""
     was_up: bool = False
-    """It has been UP since hellos were set on this port, and the neighbour has not taken its own off since then."""
+    """It has been UP since hellos were set on this port, and the neighbour has not turned its own off since then."""
     since_ns: int = 0
-    """When `state` changed the last time."""
+    """Time of the last change of `state`."""
     sent: int = 0
     received: int = 0
     """Hellos that counted as life."""
@@ -99,42 +99,42 @@ class HelloSession:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the neighbour answered once and does not any more: one that never did proves nothing."""
+        """True if the neighbour responded once but no longer does: one that never did proves nothing."""
         return self.was_up and self.state is not HelloState.UP
 
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """A port as it is; the CPU port is none of those that have a state."""
+    """The current state of a port; the CPU port has none."""
 
     port: int
     device: str
-    """The name of what stands behind the port; its number in virtual time."""
+    """The name of the port's attachment; its number in virtual time."""
     speed_bps: int | None = None
     """The rate that the switch sends at, else the device's, if it reports one."""
     admin_up: bool = True
     oper: OperStatus = OperStatus.UP
     since_ns: int = 0
-    """When `oper` or `admin_up` changed the last time."""
+    """Time of the last change of `oper` or `admin_up`."""
     hello: HelloSession | None = None
     """None while no hellos are set here."""
     not_joined: str | None = None
-    """Why TCP segments that follow each other do not leave as one packet; "" where they do, None where none could."""
+    """Reason why consecutive TCP segments do not leave as one packet; "" if they do, None if none could."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the switch takes and sends frames here: else it drops them as `port_down`."""
+        """True if the switch takes and sends frames here; otherwise it drops them as `port_down`."""
         return self.admin_up and self.oper in {OperStatus.UP, OperStatus.UNKNOWN}
 
     @property
     def is_usable(self) -> bool:
-        """Whether frames sent here reach a neighbour, as far as this end knows; watched group members follow this."""
+        """True if frames sent here reach a neighbour, as far as this end knows; watched group members follow this."""
         return self.is_open and not (self.hello is not None and self.hello.is_lost)
 
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """What a port has received, sent and dropped (by name) since the switch was made; hellos are not among it."""
+    """Frames a port has received, sent and dropped (by name) since the switch was made, excluding hellos."""
 
     rx_frames: int
     rx_bytes: int
@@ -148,13 +148,13 @@ PortListener = Callable[[PortState], None]
 
 
 class PortControl(Protocol):
-    """Ports as those who manage a switch see them; every method may be called from any thread.
+    """Port interface for management of a switch; every method may be called from any thread.
 
     Methods that name a port raise SwitchError if there is no such one; the CPU port has no state.
     """
 
     def port_states(self) -> Mapping[int, PortState]:
-        """Return all ports as they are now."""
+        """Return the current state of all ports."""
         ...
 
     def port_counters(self) -> Mapping[int, PortCounters]:
@@ -162,7 +162,7 @@ class PortControl(Protocol):
         ...
 
     def set_admin(self, port: int, up: bool) -> None:
-        """Take a port out of use or back into it; hellos, if there are any, announce it to the neighbour."""
+        """Take a port out of use or put it back; hellos, if there are any, announce it to the neighbour."""
         ...
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
@@ -170,9 +170,9 @@ class PortControl(Protocol):
         ...
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
-        """Call `listener` with a port's new state at each change but those of counts; return what ends that.
+        """Call `listener` with a port's new state at each change except of counts; return a function that ends that.
 
         Calls come one at a time, in the order of the changes, without any lock held, on the thread that made the
-        change. They must not block. What was true before is in `port_states`, read afterwards.
+        change. They must not block. The earlier state is in `port_states`, read afterwards.
         """
         ...

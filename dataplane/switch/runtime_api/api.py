@@ -1,4 +1,4 @@
-"""The runtime API of one switch, ready to be entered and left."""
+"""The runtime API of one switch as a context manager."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataplane.switch.runtime_api.simple_switch import SimpleSwitchMethods
 
 @contextmanager
 def serve(control: RuntimeControl, port: int, limits: ApiLimits | None = None) -> Iterator[int]:
-    """Serve the API on a port of loopback, 0 for a free one; yield the port. Raises SwitchError where it is taken."""
+    """Serve the API on a loopback port, 0 for a free one; yield the port. Raises SwitchError if it is taken."""
     runtime = Runtime(control)
     multicast = MulticastMethods(runtime)
     handlers = {

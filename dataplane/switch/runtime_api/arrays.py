@@ -92,7 +92,7 @@ class ArrayMethods:
                 self.bm_meter_set_rates(_, name, index, rates)
 
     def bm_meter_get_rates(self, _: int, name: str, index: int) -> list[MeterRate]:
-        """Return a cell's configuration; nothing where it has none."""
+        """Return a cell's configuration; nothing if it has none."""
         with self._meter(name) as meter:
             return rates_of(meter.read(index))
 
@@ -100,14 +100,14 @@ class ArrayMethods:
 
     @contextmanager
     def _register(self, name: str) -> Iterator[ForwardingState]:
-        """Hold packets, too: one between its read and its write would undo the caller's."""
+        """Hold packets, too: one between its read and its write would overwrite the caller's."""
         with self.runtime.books() as books, self.runtime.control.paused():
             if books.state.register_spec(name) is None:
                 raise RegisterRefusal(CounterCode.INVALID_NAME)
             yield books.state
 
     def bm_register_read(self, _: int, name: str, index: int) -> int:
-        """Return a cell, of a wide one the low 64 bits."""
+        """Return a cell; for a wide one, the low 64 bits."""
         with self._register(name) as state:
             cells = state.registers[name]
             if not 0 <= index < len(cells):
@@ -120,11 +120,11 @@ class ArrayMethods:
             return [_signed(value & _WORD) for value in state.registers[name]]
 
     def bm_register_write(self, _: int, name: str, index: int, value: int) -> None:
-        """Set a cell; bits that it does not have are lost, as in bmv2."""
+        """Set a cell; excess bits are lost, as in bmv2."""
         self.bm_register_write_range(_, name, index, index + 1, value)
 
     def bm_register_write_range(self, _: int, name: str, start: int, end: int, value: int) -> None:
-        """Set the cells from `start` to before `end`."""
+        """Set the cells from `start` up to, but not including, `end`."""
         with self._register(name) as state:
             spec = state.register_spec(name)
             assert spec is not None
@@ -153,13 +153,13 @@ class ArrayMethods:
                 raise ValueSetRefusal(2) from error
 
     def bm_parse_vset_add(self, _: int, name: str, value: bytes) -> None:
-        """Add a value; one that is there already is no error."""
+        """Add a value; adding an existing one is no error."""
         with self._value_set(name) as found:
             member = _member(found.spec, value)
             found.replace(dict.fromkeys((*found.members, member)))
 
     def bm_parse_vset_remove(self, _: int, name: str, value: bytes) -> None:
-        """Remove a value; one that is not there is no error."""
+        """Remove a value; removing a missing one is no error."""
         with self._value_set(name) as found:
             member = _member(found.spec, value)
             found.replace(present for present in found.members if present != member)
@@ -176,7 +176,7 @@ class ArrayMethods:
 
 
 def _member(spec: ValueSetSpec, data: bytes) -> Match:
-    """Return a member: its parts stand side by side in the value."""
+    """Return a member: its parts are adjacent in the value."""
     value, width = int.from_bytes(data, "big"), sum(key.width for key in spec.keys)
     if value > all_ones(width):
         raise ValueSetRefusal(2)

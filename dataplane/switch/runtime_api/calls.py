@@ -1,4 +1,4 @@
-"""One call: read from a connection, handed to the method that answers it, its result or refusal written back."""
+"""One call: read from a connection, handed to its method, its result or refusal written back."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dataplane.switch.runtime_api.wire import VOID, Kind, Method, Refusal, Refus
 
 LOGGER = logging.getLogger("millrace.switch.thrift")
 FIRST_SERVICE: Final = "standard"
-"""Whose methods clients may call without its name in front."""
+"""The service whose methods clients may call without its name in front."""
 
 Handlers = Mapping[str, object]
-"""What has the methods of each service, by the service's name."""
+"""Object with the methods of each service, by the service's name."""
 
 
 class UnsupportedCallError(MillraceError):
-    """A call that this switch does not carry out; the caller gets the text."""
+    """A call that this switch does not support; the caller gets the text."""
 
 
 def answer(protocol: TProtocolBase, handlers: Handlers) -> None:
-    """Read one call and write its answer; raise TProtocolException or TTransportException for what is no call."""
+    """Read one call and write its response; raise TProtocolException or TTransportException for invalid calls."""
     name, kind, sequence = protocol.readMessageBegin()
     service, _, word = name.rpartition(":")
     method = SERVICES.get(service or FIRST_SERVICE, {}).get(word)

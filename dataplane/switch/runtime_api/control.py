@@ -1,4 +1,4 @@
-"""What the runtime API needs of the switch that it works on."""
+"""The interface of a switch to the runtime API."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class Queues(Protocol):
     """The queues of a switch's ports; packets are held while they are changed."""
 
     def set_queue_frames(self, number: int, frames: int) -> None:
-        """Set how many frames may wait in each of a port's queues."""
+        """Set the capacity, in frames, of each of a port's queues."""
         ...
 
     def set_packet_rate(self, number: int, packets_per_s: int) -> None:
-        """Set how many packets a second leave a port's queues at most; 0: as many as its rate lets."""
+        """Set the maximum packets per second that leave a port's queues; 0: limited only by its rate."""
         ...
 
 
 class RuntimeControl(SwitchControl, Protocol):
-    """What the runtime API needs of a switch."""
+    """Operations of a switch that the runtime API needs."""
 
     @property
     def traffic(self) -> Queues:

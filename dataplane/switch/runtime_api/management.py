@@ -1,4 +1,4 @@
-"""Methods on the switch itself: its program, its ports, and what bmv2 has that is set in other ways here."""
+"""Methods on the switch itself: its program, its ports, and bmv2 features that are configured differently here."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class StandardMethods(TableMethods, ProfileMethods, ArrayMethods):
     # ---- the program
 
     def bm_load_new_config(self, text: str) -> None:
-        """Make a program ready to run; the present one goes on."""
+        """Make a program ready to run; the present one continues."""
         try:
             self._loaded = self.runtime.control.prepare(load_program(text.encode(), None))
         except ProgramError as error:
             raise UnsupportedCallError(str(error)) from error
 
     def bm_swap_configs(self) -> None:
-        """Run the program that was made ready, with empty tables."""
+        """Run the prepared program, with empty tables."""
         loaded, self._loaded = self._loaded, None
         if loaded is None:
             raise SwapRefusal(SwapCode.NO_ONGOING_SWAP)
@@ -59,15 +59,15 @@ class StandardMethods(TableMethods, ProfileMethods, ArrayMethods):
         self.runtime.control.install(self.runtime.control.prepare(self._program()))
 
     def bm_get_config(self) -> str:
-        """Return the JSON of the program that runs."""
+        """Return the JSON of the running program."""
         return self._program().source.decode()
 
     def bm_get_config_md5(self) -> bytes:
-        """Return the MD5 digest of that JSON, by which clients know it."""
+        """Return the MD5 digest of that JSON, by which clients identify it."""
         return hashlib.md5(self._program().source, usedforsecurity=False).digest()
 
     def bm_get_id_from_name(self, _: int, kind: int, name: str) -> int:
-        """Return the id that the JSON gives to a table (kind 0), profile, counter, meter, register, learn list (5)."""
+        """Return the JSON's id of a table (kind 0), profile, counter, meter, register, learn list (5)."""
         document = json.loads(self._program().source)
         pipelines = document.get("pipelines", [])
         if kind == 0:
@@ -102,7 +102,7 @@ class StandardMethods(TableMethods, ProfileMethods, ArrayMethods):
         return [PortInfo(number, state.device, state.is_open, {}) for number, state in states.items()]
 
     def bm_dev_mgr_add_port(self, device: str, port: int, capture: str) -> None:
-        """Switch a port on again that was removed; refuse others: ports are opened when the switch starts."""
+        """Switch a removed port on again; refuse others: ports are opened when the switch starts."""
         state = self.runtime.control.port_states().get(port)
         if state is None or state.device != device or capture:
             raise PortRefusal(1)
@@ -114,7 +114,7 @@ class StandardMethods(TableMethods, ProfileMethods, ArrayMethods):
             raise PortRefusal(1)
         self.runtime.control.set_admin(port, up=False)
 
-    # ---- what is set in other ways here
+    # ---- features configured differently here
 
     def bm_learning_ack(self, _: int, digest: int, buffer: int, samples: Sequence[int]) -> None:  # noqa: ARG002
         """Refuse: digests are sent and acknowledged by P4Runtime."""
@@ -128,7 +128,7 @@ class StandardMethods(TableMethods, ProfileMethods, ArrayMethods):
     bm_learning_set_buffer_size = bm_learning_ack_buffer
 
     def bm_set_crc16_custom_parameters(self, _: int, name: str, config: HashConfig) -> None:  # noqa: ARG002
-        """Refuse: parameters of a CRC are given when a program is loaded."""
+        """Refuse: parameters of a CRC are set when a program is loaded."""
         raise HashRefusal(_NOT_HERE)
 
     bm_set_crc32_custom_parameters = bm_set_crc16_custom_parameters

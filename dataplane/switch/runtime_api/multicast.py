@@ -1,4 +1,4 @@
-"""Methods on multicast groups: nodes, each with an instance number and ports, that groups consist of."""
+"""Methods on multicast groups: groups of nodes, each with an instance number and ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MULTICAST_NOTES = ("multicast group", "clone session")
 
 
 class MulticastMethods:
-    """The services simple_pre_lag and simple_pre; nodes without ports but with link aggregation groups are refused."""
+    """The services simple_pre_lag and simple_pre; nodes with link aggregation groups instead of ports are refused."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -75,7 +75,7 @@ class MulticastMethods:
             publish(books, group)
 
     def bm_mc_node_destroy(self, _: int, handle: int) -> None:
-        """Remove a node, from its groups too."""
+        """Remove a node, also from its groups."""
         with self._books() as books:
             groups = _node(books, handle).groups
             del books.nodes[handle]
@@ -108,7 +108,7 @@ class MulticastMethods:
 
 
 def publish(books: Books, group: int) -> None:
-    """Let packets see what a group consists of now."""
+    """Publish a group's present contents to packets."""
     replicas = [
         Replica(port, node.rid)
         for _, node in sorted(books.nodes.items())
@@ -121,14 +121,14 @@ def publish(books: Books, group: int) -> None:
 
 
 def follow_group(books: Books, group: int) -> None:
-    """Let mirroring sessions that go to a group go where it goes now."""
+    """Update mirroring sessions of a group to its present contents."""
     for session, followed in books.mirrored_groups.items():
         if followed == group:
             publish_session(books, session)
 
 
 def publish_session(books: Books, session: int) -> None:
-    """Let packets see where a mirroring session goes now."""
+    """Publish a mirroring session's present destination to packets."""
     group, port = books.mirrored_groups.get(session), books.mirrored_ports.get(session)
     replicas: tuple[Replica, ...] = () if port is None else (Replica(port),)
     if group is not None:
@@ -150,7 +150,7 @@ def _node(books: Books, handle: int) -> Node:
 
 
 def _ports(port_map: str, lag_map: str) -> tuple[int, ...]:
-    """Return the ports that a string of bits names, the last character that of port 0."""
+    """Return the ports in a string of bits, the last character for port 0."""
     if set(port_map + lag_map) - {"0", "1"} or "1" in lag_map or "1" in port_map[:-_PORTS]:
         raise MulticastRefusal(MulticastCode.ERROR)
     return tuple(port for port, bit in enumerate(reversed(port_map)) if bit == "1")

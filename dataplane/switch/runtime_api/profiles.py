@@ -1,4 +1,4 @@
-"""Methods on action profiles. A handle is the id that P4Runtime has, less one: bmv2 counts from 0."""
+"""Methods on action profiles. A handle is P4Runtime's id less one: bmv2 counts from 0."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Opened:
         return found
 
     def require_selector(self) -> None:
-        """Raise NO_ACTION_PROFILE_SELECTION where there are no groups."""
+        """Raise NO_ACTION_PROFILE_SELECTION if there are no groups."""
         if not self.profile.spec.selector:
             raise TableRefusal(TableCode.NO_ACTION_PROFILE_SELECTION)
 
@@ -77,7 +77,7 @@ class ProfileMethods:
             opened.profile.modify_member(opened.member(handle), call_of(opened.actions, action, data))
 
     def bm_mt_act_prof_delete_member(self, _: int, name: str, handle: int) -> None:
-        """Remove a member that nothing leads to."""
+        """Remove a member that nothing points to."""
         with self._profile(name) as opened:
             opened.profile.delete_member(opened.member(handle))
 
@@ -90,7 +90,7 @@ class ProfileMethods:
             return handle
 
     def bm_mt_act_prof_delete_group(self, _: int, name: str, handle: int) -> None:
-        """Remove a group that no entry leads to."""
+        """Remove a group that no entry points to."""
         with self._profile(name) as opened:
             try:
                 opened.profile.delete_group(opened.group(handle).group_id)
@@ -139,7 +139,7 @@ class ProfileMethods:
 
 
 def _first_free(present: Collection[int]) -> int:
-    """Return the smallest handle that none has; ids are handles plus one."""
+    """Return the smallest unused handle; ids are handles plus one."""
     handle = 0
     while handle + 1 in present:
         handle += 1

@@ -1,4 +1,4 @@
-"""The structs, codes and refusals of bmv2's runtime API (standard.thrift and simple_switch.thrift name the numbers)."""
+"""The structs, codes and refusals of bmv2's runtime API (numbers from standard.thrift and simple_switch.thrift)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dataplane.switch.runtime_api.wire import (
 
 
 class MatchType(IntEnum):
-    """How a key field is given."""
+    """Kind of match of a key field."""
 
     EXACT = 0
     LPM = 1
@@ -32,7 +32,7 @@ class MatchType(IntEnum):
 
 
 class EntryType(IntEnum):
-    """What an entry leads to."""
+    """Target of an entry."""
 
     NONE = 0
     ACTION_DATA = 1
@@ -41,7 +41,7 @@ class EntryType(IntEnum):
 
 
 class TableCode(IntEnum):
-    """Why a call on a table or action profile is refused."""
+    """Reason to refuse a call on a table or action profile."""
 
     TABLE_FULL = 1
     INVALID_HANDLE = 2
@@ -70,7 +70,7 @@ class TableCode(IntEnum):
 
 
 class CounterCode(IntEnum):
-    """Why a call on an indirect counter is refused; of registers the same."""
+    """Reason to refuse a call on an indirect counter; the same for registers."""
 
     INVALID_NAME = 1
     INVALID_INDEX = 2
@@ -78,7 +78,7 @@ class CounterCode(IntEnum):
 
 
 class MeterCode(IntEnum):
-    """Why a call on an indirect meter is refused."""
+    """Reason to refuse a call on an indirect meter."""
 
     INVALID_NAME = 1
     INVALID_INDEX = 2
@@ -88,7 +88,7 @@ class MeterCode(IntEnum):
 
 
 class SwapCode(IntEnum):
-    """Why a program is not exchanged."""
+    """Reason to refuse a program swap."""
 
     CONFIG_SWAP_DISABLED = 1
     ONGOING_SWAP = 2
@@ -96,7 +96,7 @@ class SwapCode(IntEnum):
 
 
 class MulticastCode(IntEnum):
-    """Why a call on multicast groups is refused."""
+    """Reason to refuse a call on multicast groups."""
 
     TABLE_FULL = 1
     INVALID_MGID = 2
@@ -178,7 +178,7 @@ class TernaryParam(Record):
 
 @dataclass(slots=True)
 class ValidParam(Record):
-    """Whether a header is valid."""
+    """Validity of a header."""
 
     key: bool = wire(1, BOOL)
 
@@ -193,7 +193,7 @@ class RangeParam(Record):
 
 @dataclass(slots=True)
 class MatchParam(Record):
-    """A key field; the one member that `type` says is set."""
+    """A key field; the one member selected by `type` is set."""
 
     type: int = wire(1, I32)
     exact: ExactParam | None = wire(2, struct(ExactParam), optional=True)
@@ -205,7 +205,7 @@ class MatchParam(Record):
 
 @dataclass(slots=True)
 class AddOptions(Record):
-    """The priority, of which a smaller one wins."""
+    """The priority; a smaller one wins."""
 
     priority: int | None = wire(1, I32, optional=True)
 
@@ -238,7 +238,7 @@ class PortInfo(Record):
 
 @dataclass(slots=True)
 class ActionEntry(Record):
-    """What an entry leads to; `action_type` is an EntryType."""
+    """Target of an entry; `action_type` is an EntryType."""
 
     action_type: int = wire(1, I32)
     action_name: str | None = wire(2, STRING, optional=True)
@@ -285,7 +285,7 @@ class Group(Record):
 
 @dataclass(slots=True)
 class SwitchInfo(Record):
-    """What the switch says of itself."""
+    """A switch's information about itself."""
 
     device_id: int = wire(1, I64)
     thrift_port: int = wire(2, I32)
@@ -296,7 +296,7 @@ class SwitchInfo(Record):
 
 @dataclass(slots=True)
 class MirroringConfig(Record):
-    """Where a mirroring session's copies go: a port, a multicast group, or both."""
+    """Destination of a mirroring session's copies: a port, a multicast group, or both."""
 
     port: int | None = wire(1, I32, optional=True)
     mgid: int | None = wire(2, I32, optional=True)
@@ -304,4 +304,4 @@ class MirroringConfig(Record):
 
 @dataclass(slots=True)
 class HashConfig(Record):
-    """Parameters of a CRC, of which none is read."""
+    """Parameters of a CRC, all ignored."""

@@ -1,4 +1,4 @@
-"""What all methods of the runtime API work on: the switch, its present state, and the handles that clients know."""
+"""Shared state of all runtime API methods: the switch, its present state, and the clients' handles."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Key = tuple[Match, int]
 
 
 class Numbers:
-    """Numbers for things as they come, the smallest free one first, as bmv2 hands out handles."""
+    """Allocates the smallest free number first, as bmv2 allocates handles."""
 
     def __init__(self) -> None:
         self._free: list[int] = []
         self._next = 0
 
     def take(self) -> int:
-        """Return a number that is free."""
+        """Return a free number."""
         if self._free:
             return heappop(self._free)
         self._next += 1
         return self._next - 1
 
     def give(self, number: int) -> None:
-        """Let a number be taken again."""
+        """Free a number."""
         heappush(self._free, number)
 
     def keep(self, used: set[int]) -> None:
@@ -40,7 +40,7 @@ class Numbers:
 
 
 class EntryHandles:
-    """The handles of a table's entries, whoever wrote them; the state's lock is held."""
+    """The handles of a table's entries, regardless of their writer; the state's lock is held."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -58,17 +58,17 @@ class EntryHandles:
         return self._handles[key]
 
     def key(self, handle: int) -> Key | None:
-        """Return what the handle stands for, None if no entry has it."""
+        """Return the key of a handle, None if no entry has it."""
         key = self._keys.get(handle)
         return None if key is None or self._table.get(*key) is None else key
 
     def forget(self, handle: int) -> None:
-        """Let a handle be given again: its entry is gone."""
+        """Free a handle whose entry is gone."""
         del self._handles[self._keys.pop(handle)]
         self._numbers.give(handle)
 
     def follow(self) -> None:
-        """Give handles to entries that others have written, forget those of entries that others have deleted."""
+        """Assign handles to entries that others have written, free those of entries that others have deleted."""
         for handle, key in list(self._keys.items()):
             if self._table.get(*key) is None:
                 self.forget(handle)
@@ -78,7 +78,7 @@ class EntryHandles:
 
 @dataclass(slots=True)
 class Node:
-    """A multicast node: an instance number, its ports, the groups that it is in."""
+    """A multicast node: an instance number, its ports, the groups that contain it."""
 
     rid: int
     ports: tuple[int, ...]
@@ -87,7 +87,7 @@ class Node:
 
 @dataclass(slots=True)
 class Books:
-    """What clients of the runtime API know of one state and P4Runtime does not."""
+    """State of one program that the runtime API has and P4Runtime does not."""
 
     state: ForwardingState
     entries: dict[str, EntryHandles] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Books:
 
 
 class Runtime:
-    """One switch, as the methods of the runtime API see it; `port` is the one that is listened on."""
+    """One switch, as the methods of the runtime API see it; `port` is the one it listens on."""
 
     def __init__(self, control: RuntimeControl) -> None:
         self.control = control

@@ -1,4 +1,4 @@
-"""Listens for clients of the runtime API: on loopback, a thread a connection, so many at a time, messages bounded."""
+"""Listens for clients of the runtime API: on loopback, one thread per connection, connections and messages bounded."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dataplane.switch.runtime_api.calls import Handlers, answer
 
 LOGGER = logging.getLogger("millrace.switch.thrift")
 HOST: Final = "127.0.0.1"
-"""Nothing is encrypted and nobody is asked who he is; bmv2 listens on every interface."""
+"""Nothing is encrypted or authenticated; bmv2 listens on every interface."""
 
 NO_CALL: Final = (TProtocolException, TTransportException, OSError, UnicodeDecodeError, RecursionError)
-"""What the library raises for bytes that are no call, and connections that end."""
+"""Errors that the library raises for invalid calls and closed connections."""
 
 _RECEIVE_BYTES: Final = 1 << 16
 _KEEPALIVE_S: Final = 5
@@ -32,24 +32,24 @@ _KEEPALIVE_S: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ApiLimits:
-    """What clients may take."""
+    """Limits on clients."""
 
     connections: int = 32
-    """Connections at a time; another is closed at once."""
+    """Maximum concurrent connections; another is closed at once."""
     message_bytes: int = 32 << 20
-    """Of a call; programs are loaded by calls."""
+    """Size of a call; programs are loaded by calls."""
     items: int = 1 << 17
-    """Of a list."""
+    """Length of a list."""
     message_s: float = 30.0
-    """A call that has begun is complete by then, and its answer taken."""
+    """Time to complete a call that has begun, including delivery of its response."""
     first_s: float = 10.0
-    """A connection says something by then; between calls it may be silent, as shells are."""
+    """Time to a connection's first call; between calls it may be silent, as shells are."""
 
 
 class ApiServer:
-    """Serves the runtime API on a TCP port of loopback, 0 for any; use it as a context manager.
+    """Serves the runtime API on a loopback TCP port, 0 for any; use it as a context manager.
 
-    Raises SwitchError where the port cannot be had.
+    Raises SwitchError if the port is not available.
     """
 
     def __init__(self, handlers: Handlers, port: int, limits: ApiLimits | None = None) -> None:
@@ -123,7 +123,7 @@ class ApiServer:
 
 
 class Connection(TTransportBase):  # type: ignore[misc]  # the library has no types
-    """A socket as the library reads and writes it, each message within the limits."""
+    """A socket as the library reads and writes it, with limits on each message."""
 
     def __init__(self, connection: socket.socket, limits: ApiLimits) -> None:
         self._socket, self._limits = connection, limits
@@ -148,11 +148,11 @@ class Connection(TTransportBase):  # type: ignore[misc]  # the library has no ty
         return bool(self._input)
 
     def isOpen(self) -> bool:  # noqa: N802 - the library's name
-        """Say that it is open: it is made so."""
+        """Return True: it is created open."""
         return True
 
     def read(self, size: int) -> bytes:
-        """Return at most so many bytes of the message; raise TTransportException past a limit or the end."""
+        """Return at most that many bytes of the message; raise TTransportException past a limit or the end."""
         if size > self._left:
             raise TTransportException(TTransportException.SIZE_LIMIT, "the message is too long")
         if self._place == len(self._input):
@@ -166,11 +166,11 @@ class Connection(TTransportBase):  # type: ignore[misc]  # the library has no ty
         return found
 
     def write(self, data: bytes) -> None:
-        """Keep what is sent by `flush`."""
+        """Buffer data for `flush`."""
         self._output.append(data)
 
     def flush(self) -> None:
-        """Send the answer."""
+        """Send the response."""
         data, self._output = b"".join(self._output), []
         self._socket.settimeout(self._limits.message_s)
         self._socket.sendall(data)

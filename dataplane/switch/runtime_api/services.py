@@ -1,4 +1,4 @@
-"""The services of the runtime API, method by method: arguments in the order of their numbers, result, refusal."""
+"""The services of the runtime API, method by method: arguments in numerical order, result, refusal."""
 
 from __future__ import annotations
 

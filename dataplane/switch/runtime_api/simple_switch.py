@@ -21,7 +21,7 @@ class SimpleSwitchMethods:
         self.runtime = runtime
 
     def mirroring_session_add(self, session: int, config: MirroringConfig) -> None:
-        """Make a mirroring session, or give it another place."""
+        """Create a mirroring session, or change its destination."""
         if not 0 <= session < _SESSIONS:
             raise MirroringRefusal(_NOT_FOUND)
         if config.port is not None and not 0 <= config.port < _PORTS:
@@ -46,7 +46,7 @@ class SimpleSwitchMethods:
             books.mirrored_ports.pop(session, None)
 
     def mirroring_session_get(self, session: int) -> MirroringConfig:
-        """Return where a mirroring session goes; of one that P4Runtime made, its first port."""
+        """Return a mirroring session's destination; for one made by P4Runtime, its first port."""
         with self.runtime.books() as books:
             found = books.state.clone_sessions.get(session)
             if found is None:
@@ -56,7 +56,7 @@ class SimpleSwitchMethods:
             return MirroringConfig(found.replicas[0].port if found.replicas else None)
 
     def mirroring_mapping_add(self, session: int, port: int) -> int:
-        """Make a mirroring session to a port."""
+        """Create a mirroring session to a port."""
         self.mirroring_session_add(session, MirroringConfig(port))
         return 0
 
@@ -77,11 +77,11 @@ class SimpleSwitchMethods:
         return -1 if port is None else port
 
     def set_egress_priority_queue_depth(self, port: int, priority: int, frames: int) -> int:
-        """Return -1: a port's eight queues are of one length."""
+        """Return -1: a port's eight queues have the same length."""
         return _refused(f"set_queue_depth {frames} {port} {priority}: the eight queues of a port are of one length")
 
     def set_egress_queue_depth(self, port: int, frames: int) -> int:
-        """Set how many frames wait in each of a port's queues."""
+        """Set the capacity, in frames, of each of a port's queues."""
         if not self._may(port, frames, "set_queue_depth"):
             return -1
         with self.runtime.control.paused():
@@ -89,7 +89,7 @@ class SimpleSwitchMethods:
         return 0
 
     def set_all_egress_queue_depths(self, frames: int) -> int:
-        """Set how many frames wait in each queue."""
+        """Set the capacity, in frames, of each queue."""
         return min(
             (self.set_egress_queue_depth(port, frames) for port in self.runtime.control.port_states()), default=0
         )
@@ -99,7 +99,7 @@ class SimpleSwitchMethods:
         return _refused(f"set_queue_rate {packets_per_s} {port} {priority}: the queues of a port share its rate")
 
     def set_egress_queue_rate(self, port: int, packets_per_s: int) -> int:
-        """Set how many packets a second leave a port's queues; 0 for as many as the port's rate lets."""
+        """Set the maximum packets per second that leave a port's queues; 0: limited only by the port's rate."""
         if not self._may(port, packets_per_s + 1, "set_queue_rate"):
             return -1
         with self.runtime.control.paused():
@@ -107,7 +107,7 @@ class SimpleSwitchMethods:
         return 0
 
     def set_all_egress_queue_rates(self, packets_per_s: int) -> int:
-        """Set how many packets a second leave each port's queues."""
+        """Set the maximum packets per second that leave each port's queues."""
         ports = self.runtime.control.port_states()
         return min((self.set_egress_queue_rate(port, packets_per_s) for port in ports), default=0)
 
@@ -130,6 +130,6 @@ class SimpleSwitchMethods:
 
 
 def _refused(line: str) -> int:
-    """Say in the log why a call does nothing, and return what bmv2's clients take for that: its calls have no error."""
+    """Log why a call has no effect, and return bmv2's failure value: these calls have no error."""
     LOGGER.warning("%s", line)
     return -1

@@ -63,7 +63,7 @@ class Opened:
         return entry
 
     def priority(self, options: AddOptions) -> int:
-        """Return the priority as our tables have it."""
+        """Return the priority on our tables' scale."""
         if not self.table.needs_priority:
             return 0
         given = options.priority or 0
@@ -116,7 +116,7 @@ class TableMethods:
     def bm_mt_indirect_add_entry(
         self, _: int, name: str, key: Sequence[MatchParam], member: int, options: AddOptions
     ) -> int:
-        """Insert an entry that leads to a member."""
+        """Insert an entry that points to a member."""
         with self._open(name) as opened:
             opened.check(profile=True)
             return _insert(opened, key, options, TableEntry((), member=member + 1))
@@ -124,7 +124,7 @@ class TableMethods:
     def bm_mt_indirect_ws_add_entry(
         self, _: int, name: str, key: Sequence[MatchParam], group: int, options: AddOptions
     ) -> int:
-        """Insert an entry that leads to a group."""
+        """Insert an entry that points to a group."""
         with self._open(name) as opened:
             opened.check(profile=True, selector=True)
             return _insert(opened, key, options, TableEntry((), group=group + 1))
@@ -137,14 +137,14 @@ class TableMethods:
             opened.table.modify(replace(present, call=call_of(opened.actions, action, data)))
 
     def bm_mt_indirect_modify_entry(self, _: int, name: str, handle: int, member: int) -> None:
-        """Have an entry lead to another member."""
+        """Point an entry to another member."""
         with self._open(name) as opened:
             opened.check(profile=True)
             entry = replace(opened.present(handle), member=member + 1, group=None, action_set=None)
             _point(opened, entry)
 
     def bm_mt_indirect_ws_modify_entry(self, _: int, name: str, handle: int, group: int) -> None:
-        """Have an entry lead to another group."""
+        """Point an entry to another group."""
         with self._open(name) as opened:
             opened.check(profile=True, selector=True)
             entry = replace(opened.present(handle), member=None, group=group + 1, action_set=None)
@@ -160,7 +160,7 @@ class TableMethods:
     bm_mt_indirect_delete_entry = bm_mt_delete_entry
 
     def bm_mt_set_entry_ttl(self, _: int, name: str, handle: int, timeout_ms: int) -> None:
-        """Set how long an entry may be idle."""
+        """Set an entry's idle timeout."""
         with self._open(name) as opened:
             if not opened.table.spec.idle_timeout:
                 raise TableRefusal(TableCode.AGEING_DISABLED)
@@ -179,7 +179,7 @@ class TableMethods:
             opened.table.set_default(call_of(opened.actions, action, data))
 
     def bm_mt_reset_default_entry(self, _: int, name: str) -> None:
-        """Return to the program's default action."""
+        """Restore the program's default action."""
         with self._open(name) as opened:
             if opened.table.spec.const_default:
                 raise TableRefusal(TableCode.DEFAULT_ACTION_IS_CONST)
@@ -188,13 +188,13 @@ class TableMethods:
     bm_mt_indirect_reset_default_entry = bm_mt_reset_default_entry
 
     def bm_mt_indirect_set_default_member(self, _: int, name: str, member: int) -> None:  # noqa: ARG002
-        """Refuse: default entries have actions, as P4Runtime wants it."""
+        """Refuse: default entries have actions, as P4Runtime requires."""
         with self._open(name):
             raise TableRefusal(TableCode.ERROR)
 
     bm_mt_indirect_ws_set_default_group = bm_mt_indirect_set_default_member
 
-    # ---- what an entry has with it
+    # ---- direct resources of an entry
 
     def bm_mt_read_counter(self, _: int, name: str, handle: int) -> CounterValue:
         """Return an entry's counter."""
@@ -277,7 +277,7 @@ def _insert(opened: Opened, key: Sequence[MatchParam], options: AddOptions, entr
         raise TableRefusal(TableCode.NO_TABLE_KEY)
     made = replace(entry, match=match_of(opened.table.spec.keys, key), priority=opened.priority(options))
     if opened.table.spec.idle_timeout:
-        made.touch(opened.now_us)  # it counts as hit when it is made
+        made.touch(opened.now_us)  # it counts as hit on creation
     try:
         opened.table.insert(made)
     except EntryError as error:
@@ -293,7 +293,7 @@ def _point(opened: Opened, entry: TableEntry) -> None:
 
 
 def _pointing(error: EntryError, entry: TableEntry) -> TableRefusal:
-    """Return the refusal of an entry that may lead to what does not exist."""
+    """Return the refusal of an entry that may point to something that does not exist."""
     if error.fault is EntryFault.NOT_FOUND and entry.call is None:
         return TableRefusal(TableCode.INVALID_MEMBER_HANDLE if entry.group is None else TableCode.INVALID_GROUP_HANDLE)
     return refusal_of(error)
@@ -321,7 +321,7 @@ def _require_meter(table: Table) -> None:
 
 
 def _signed(word: int) -> int:
-    """Return a word as Thrift has it: a signed number."""
+    """Return a word in Thrift's form: a signed number."""
     return word - (1 << 64) if word >> 63 else word
 
 

@@ -1,4 +1,4 @@
-"""Matches, actions, counts and rates of the runtime API as the tables have them, and back."""
+"""Converts matches, actions, counts and rates between the runtime API and the tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dataplane.switch.tables import MeterConfig
 from dataplane.switch.tables.match import FieldMatch, Match, all_ones, prefix_mask
 
 MAX_PRIORITY = (1 << 31) - 1
-"""A priority p of bmv2, of which the smallest wins, is this less p in our tables."""
+"""Priority p in bmv2, where the smallest wins, is this less p in our tables."""
 
 _PER_SECOND = 1_000_000
 
@@ -36,22 +36,22 @@ _CODES = {
 
 
 def refusal_of(error: EntryError) -> TableRefusal:
-    """Return what bmv2 says of a fault in the tables."""
+    """Return bmv2's refusal for a fault in the tables."""
     return TableRefusal(_CODES.get(error.fault, TableCode.ERROR))
 
 
 def handle_of(identifier: int) -> int:
-    """Return the handle of a member or group: its P4Runtime id less one, as a number that Thrift has."""
+    """Return the handle of a member or group: its P4Runtime id less one, in Thrift's range."""
     return (identifier - 1) & MAX_PRIORITY
 
 
 def to_bytes(value: int, width: int) -> bytes:
-    """Return a value as bmv2 sends it: all bytes of its width."""
+    """Return a value in bmv2's encoding: all bytes of its width."""
     return value.to_bytes(max(1, -(-width // 8)), "big")
 
 
 def from_bytes(data: bytes, width: int, code: TableCode) -> int:
-    """Return the value of bytes of any length; raise TableRefusal where it does not fit."""
+    """Return the value of bytes of any length; raise TableRefusal if it does not fit."""
     value = int.from_bytes(data, "big")
     if value > all_ones(width):
         raise TableRefusal(code)
@@ -59,7 +59,7 @@ def from_bytes(data: bytes, width: int, code: TableCode) -> int:
 
 
 def match_of(keys: Sequence[KeyField], params: Sequence[MatchParam]) -> Match:
-    """Return a match; raise BAD_MATCH_KEY where it does not go with the key. Bits that no mask looks at are cleared."""
+    """Return a match; raise BAD_MATCH_KEY if it does not suit the key. Bits outside the mask are cleared."""
     if len(params) != len(keys):
         raise TableRefusal(TableCode.BAD_MATCH_KEY)
     return tuple(_field_of(key, param) for key, param in zip(keys, params, strict=True))
@@ -88,7 +88,7 @@ def _field_of(key: KeyField, param: MatchParam) -> FieldMatch:
 
 
 def params_of(keys: Sequence[KeyField], match: Match) -> list[MatchParam]:
-    """Return a match as bmv2 sends it."""
+    """Return a match in bmv2's encoding."""
     return list(_params(keys, match))
 
 
@@ -124,7 +124,7 @@ def call_of(actions: Mapping[str, ActionSpec], name: str, data: Sequence[bytes])
 
 
 def data_of(actions: Mapping[str, ActionSpec], call: ActionCall) -> list[bytes]:
-    """Return an action's arguments as bmv2 sends them."""
+    """Return an action's arguments in bmv2's encoding."""
     spec = actions.get(call.action)
     widths = [width for _, width in spec.parameters] if spec is not None else []
     return [to_bytes(value, width) for value, width in zip(call.arguments, widths, strict=True)]
@@ -142,7 +142,7 @@ def config_of(rates: Sequence[MeterRate]) -> MeterConfig | None:
 
 
 def rates_of(config: MeterConfig | None) -> list[MeterRate]:
-    """Return a meter's configuration as bmv2 sends it; nothing where it has none."""
+    """Return a meter's configuration in bmv2's encoding; nothing if it has none."""
     if config is None:
         return []
     pairs = ((config.cir, config.cburst), (config.pir, config.pburst))

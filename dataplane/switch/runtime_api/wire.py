@@ -1,7 +1,7 @@
-"""How the runtime API's values lie in Thrift messages: kinds of fields, structs as dataclasses, methods.
+"""Encoding of the runtime API's values in Thrift messages: kinds of fields, structs as dataclasses, methods.
 
-A struct is a dataclass whose fields say their number and kind (`wire`); reading and writing is the library's. A field
-that does not come stays None; `check` refuses a struct that lacks one that it must have.
+A struct is a dataclass whose fields carry their number and kind (`wire`); the library reads and writes them. An absent
+field stays None; `check` refuses a struct without a required one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ R = TypeVar("R", bound="Record")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of the wire: the library's number, and what it wants to know besides."""
+    """A wire type: the library's number, and its additional type information."""
 
     number: int
     detail: Any = None
@@ -59,7 +59,7 @@ class Record:
     """A struct of the wire."""
 
     def read(self, protocol: TProtocolBase) -> None:
-        """Take the fields that come; those that are not known are skipped."""
+        """Read the fields that are present; unknown ones are skipped."""
         protocol.readStruct(self, layout_of(type(self)))
         self.check()
 
@@ -68,7 +68,7 @@ class Record:
         protocol.writeStruct(self, layout_of(type(self)))
 
     def check(self) -> None:
-        """Raise TProtocolException where a field is missing."""
+        """Raise TProtocolException if a field is missing."""
         for one in fields(self):
             if getattr(self, one.name) is None and not one.metadata["optional"]:
                 raise TProtocolException(TProtocolException.INVALID_DATA, f"{type(self).__name__} without {one.name}")
@@ -78,7 +78,7 @@ _LAYOUTS: dict[type[Record], tuple[Any, ...]] = {}
 
 
 def layout_of(record: type[Record]) -> tuple[Any, ...]:
-    """Return what the library wants to know of a struct."""
+    """Return the library's description of a struct."""
     found = _LAYOUTS.get(record)
     if found is None:
         members = {one.name: (one.metadata["number"], one.metadata["kind"]) for one in fields(record)}
@@ -96,7 +96,7 @@ def layout(members: Mapping[str, tuple[int, Kind]]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A call: what it returns, the error that it may answer with, and its arguments in order."""
+    """A call: its result, its possible error, and its arguments in order."""
 
     result: Kind
     error: type[Refusal] | None
@@ -105,13 +105,13 @@ class Method:
 
 @dataclass(slots=True)
 class RefusalRecord(Record):
-    """What every refusal looks like on the wire: a code."""
+    """Wire form of every refusal: a code."""
 
     code: int = wire(1, I32)
 
 
 class Refusal(Exception):  # noqa: N818 - on the wire it is an answer like any other
-    """A call is refused with a code of its kind; each kind of call has a class of its own."""
+    """A call is refused with a code of its kind; each kind of call has its own class."""
 
     def __init__(self, code: int) -> None:
         self.code = code

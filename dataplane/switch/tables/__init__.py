@@ -1,4 +1,4 @@
-"""What a switch's program looks up: tables, profiles, counters, registers, meters, value sets, groups and sessions."""
+"""Objects that a program looks up: tables, profiles, counters, registers, meters, value sets, groups and sessions."""
 
 from dataplane.switch.tables.arrays import CounterArray, RegisterCells, WideCells, register_cells
 from dataplane.switch.tables.carry import carry_over

@@ -14,7 +14,7 @@ WORD_MASK = (1 << WORD_BITS) - 1
 
 
 def word_count(width: int) -> int:
-    """Return how many words hold `width` bits; what has none takes one, too, so that each value has a place."""
+    """Return how many words hold `width` bits; zero bits take one, too, so that each value has a place."""
     return max(1, -(-width // WORD_BITS))
 
 

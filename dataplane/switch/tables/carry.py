@@ -22,7 +22,7 @@ def carry_over(
     """Insert everything that `source` holds, counts included, into the fresh `target`.
 
     Raises EntryError naming the object that `target`'s program cannot hold: a table or profile with entries that is
-    gone or has another key, an action with other parameters. `target` is then to be thrown away.
+    gone or has another key, an action with other parameters. `target` must then be discarded.
     """
     changed = {name for name, spec in source_actions.items() if target_actions.get(name) != spec}
     for name, profile in source.profiles.items():
@@ -68,7 +68,7 @@ def _carry_table(source: Table, target: Table | None, changed: set[str]) -> None
 
 
 def _carry_entries(source: Table, target: Table, changed: set[str]) -> None:
-    """Give `target` the entries of `source` in place of its own, except those that are const there."""
+    """Replace the entries of `target` by those of `source`, except for const ones of `target`."""
     for entry in [entry for entry in target if not entry.is_const]:
         target.delete(entry.match, entry.priority)
     for entry in source:
@@ -87,12 +87,12 @@ def _is_const(table: Table, entry: TableEntry) -> bool:
 
 
 def _default_changed(table: Table) -> bool:
-    """Say whether a controller has written anything to a table's default entry."""
+    """Return whether a controller has written anything to a table's default entry."""
     return table.default != table.spec.default or table.default_entry.meter_config is not None
 
 
 def _carry_arrays(source: ForwardingState, target: ForwardingState) -> None:
-    """Copy counters, registers and meters of the same shape; others start afresh, as nothing refers to them."""
+    """Copy counters, registers and meters of the same shape; others start from zero, as nothing refers to them."""
     for name, counter in source.counters.items():
         new = target.counters.get(name)
         if new is not None and new.spec == counter.spec:

@@ -17,9 +17,9 @@ WORD_MASK = (1 << 64) - 1
 
 
 class Tally(array):  # type: ignore[type-arg]  # array is generic for type checkers only
-    """Packets and bytes counted so far, modulo 2^64, and when the last one came.
+    """Packets and bytes counted so far, modulo 2^64, and the time of the last packet.
 
-    Three words in one place of memory (`dataplane.switch.abi.Tally`), so that compiled code counts in it too.
+    Three adjacent words in memory (`dataplane.switch.abi.Tally`), so that compiled code can count in it, too.
     """
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class Tally(array):  # type: ignore[type-arg]  # array is generic for type check
 
     @property
     def last_hit_us(self) -> int:
-        """When the last packet came, in microseconds on the switch's clock."""
+        """Time of the last packet, in microseconds on the switch's clock."""
         return self[2]  # type: ignore[no-any-return]  # a word
 
     @last_hit_us.setter
@@ -57,13 +57,13 @@ class Tally(array):  # type: ignore[type-arg]  # array is generic for type check
 
     @property
     def address(self) -> int:
-        """Where the words lie; for as long as this object lives."""
+        """Address of the words; valid while this object lives."""
         return self.buffer_info()[0]
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedAction:
-    """An action that takes `weight` consecutive places in a hash range, while the port that it watches is up."""
+    """An action that takes `weight` consecutive places in a hash range, while its watched port is up."""
 
     call: ActionCall
     weight: int = 1
@@ -87,7 +87,7 @@ class ActionSet:
         return self.actions[bisect_right(self._ends, hash_value % self._ends[-1])].call
 
     def without(self, down: AbstractSet[int]) -> ActionSet:
-        """Return the set without the actions that watch one of the ports `down`; itself where none does."""
+        """Return the set without the actions that watch one of the ports `down`; itself if none does."""
         if all(action.watch_port not in down for action in self.actions):
             return self
         return ActionSet(tuple(action for action in self.actions if action.watch_port not in down))
@@ -95,11 +95,11 @@ class ActionSet:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """What a table does with the packets that satisfy `match`: exactly one of call, member, group and action_set.
+    """The action on packets that satisfy `match`: exactly one of call, member, group and action_set.
 
     A larger `priority` wins; tables whose keys cannot overlap have 0. `is_const` entries come with the program and
-    stay. The default entry has an empty match and is for what matches no other. `metadata` and `cookie` are the
-    controller's and mean nothing to the switch. The table gives an entry the `tally` and the `meter_cell` that it
+    stay. The default entry has an empty match and applies to what matches no other. `metadata` and `cookie` belong to
+    the controller and mean nothing to the switch. The table gives an entry the `tally` and the `meter_cell` that it
     needs, and hands them on to the entry that replaces it.
     """
 
@@ -129,12 +129,12 @@ class TableEntry:
 
     @property
     def last_hit_us(self) -> int:
-        """When a packet last hit this entry, in microseconds on the switch's clock; 0 before the first `touch`."""
+        """Time of the last hit, in microseconds on the switch's clock; 0 before the first `touch`."""
         return 0 if self.tally is None else self.tally.last_hit_us
 
     @property
     def meter_config(self) -> MeterConfig | None:
-        """What the direct meter is set to; None where there is none, or it lets everything pass."""
+        """The direct meter's configuration; None if there is no meter, or it lets everything pass."""
         return None if self.meter_cell is None else self.meter_cell.config
 
     def count(self, nbytes: int) -> None:
@@ -144,7 +144,7 @@ class TableEntry:
         tally.bytes += nbytes
 
     def touch(self, now_us: int) -> None:
-        """Note that a packet hit the entry (idle timeout)."""
+        """Record that a packet hit the entry (idle timeout)."""
         self.own_tally().last_hit_us = now_us
 
     def meter(self, nbytes: int, now_us: int) -> int:
@@ -152,7 +152,7 @@ class TableEntry:
         return 0 if self.meter_cell is None else self.meter_cell.execute(nbytes, now_us)
 
     def own_tally(self) -> Tally:
-        """Return the entry's tally; tables without counter give none, so that a million entries stay small."""
+        """Return the entry's tally; tables without counter assign none, so that a million entries stay small."""
         if self.tally is None:
             object.__setattr__(self, "tally", Tally())
             assert self.tally is not None

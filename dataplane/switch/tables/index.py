@@ -1,4 +1,4 @@
-"""The indices that tables look packets up in: one dictionary, one a prefix length, or one a mask.
+"""The indices in which tables look packets up: one dictionary, one per prefix length, or one per mask.
 
 Each is tested against `reference.LinearIndex`. The mask index is tuple space search (Srinivasan, Suri, Varghese,
 "Packet classification using tuple space search", SIGCOMM 1999) with the tuples ordered by their best priority.
@@ -29,7 +29,7 @@ class Index(Protocol):
         ...
 
     def put(self, entry: TableEntry) -> None:
-        """Insert `entry`, or put it in the place of the one with the same match and priority."""
+        """Insert `entry`, or replace the one with the same match and priority."""
         ...
 
     def remove(self, match: Match, priority: int) -> None:
@@ -42,7 +42,7 @@ class Index(Protocol):
 
 
 def index_for(keys: tuple[KeyField, ...]) -> Index:
-    """Return the quickest index that is right for tables over `keys`, of which at most one is lpm."""
+    """Return the fastest suitable index for tables over `keys`, of which at most one is lpm."""
     if needs_priority(keys):
         return MaskIndex(keys)
     if any(key.kind is MatchKind.LPM for key in keys):
@@ -80,7 +80,7 @@ class ExactIndex:
 
 
 class PrefixIndex:
-    """One dictionary a prefix length, the longest tried first; the other fields are exact."""
+    """One dictionary per prefix length, the longest tried first; the other fields are exact."""
 
     def __init__(self, keys: tuple[KeyField, ...]) -> None:
         self._position = next(i for i, key in enumerate(keys) if key.kind is MatchKind.LPM)
@@ -140,7 +140,7 @@ class PrefixIndex:
 
 @dataclass(slots=True)
 class _Ranked:
-    """An entry with its place in the order: priority, then age (the older wins); and its ranges, by key position."""
+    """An entry with its rank: priority, then age (the older wins); and its ranges, by key position."""
 
     order: tuple[int, int]  # (-priority, sequence number): smaller is better
     entry: TableEntry
@@ -152,7 +152,7 @@ class _Ranked:
 
 @dataclass(slots=True)
 class _Space:
-    """The entries that share one mask; `masks` holds (key position, mask) of the fields that the mask looks at."""
+    """The entries with the same mask; `masks` holds (key position, mask) of the masked fields."""
 
     masks: tuple[tuple[int, int], ...]
     serial: int
@@ -162,11 +162,11 @@ class _Space:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Return what the search is ordered by: the best priority, then age."""
+        """Return the search order: the best priority, then age."""
         return -self.best_priority, self.serial
 
     def masked(self, key: Key) -> Key:
-        """Return the bits of `key` that this space looks at."""
+        """Return the bits of `key` under this space's mask."""
         return tuple([key[position] & mask for position, mask in self.masks])
 
 
@@ -196,7 +196,7 @@ class MaskIndex:
         return None if ranked is None else ranked.entry
 
     def put(self, entry: TableEntry) -> None:
-        """Insert or replace; an entry that is replaced keeps its age."""
+        """Insert or replace; a replaced entry keeps its age."""
         present = self._entries.get((entry.match, entry.priority))
         if present is not None:
             present.entry = entry
@@ -229,7 +229,7 @@ class MaskIndex:
             del self._search[bisect_left(self._search, space.order, key=_order)]
 
     def lookup(self, key: Key) -> TableEntry | None:
-        """Return the entry of the largest priority that covers the key; among equals, the oldest."""
+        """Return the highest-priority entry that covers the key; among equals, the oldest."""
         best: _Ranked | None = None
         for space in self._search:
             if best is not None and -best.order[0] > space.best_priority:

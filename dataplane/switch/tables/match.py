@@ -1,4 +1,4 @@
-"""Match values: what an entry holds for each key field, and how a packet's key is compared with it.
+"""Match values: an entry's value for each key field, and the comparison with a packet's key.
 
 exact: value; lpm: (value, prefix length); ternary: (value, mask); range: (low, high); optional: value or None. One form
 for "any value": lpm (0, 0), ternary (0, 0), range (0, all ones), optional None. Values never have bits outside the
@@ -42,7 +42,7 @@ def any_value(field: KeyField) -> FieldMatch:
 
 
 def needs_priority(keys: tuple[KeyField, ...]) -> bool:
-    """Say whether entries over `keys` can overlap, so that each needs a priority (P4Runtime, section 9.1)."""
+    """Return whether entries over `keys` can overlap, so that each needs a priority (P4Runtime, section 9.1)."""
     return any(field.kind in PRIORITY_KINDS for field in keys)
 
 
@@ -60,7 +60,7 @@ def _check_field(field: KeyField, value: FieldMatch, where: str) -> None:
         case MatchKind.EXACT, int() as bits:
             well_formed = 0 <= bits <= ones
         case MatchKind.OPTIONAL, int() as bits:
-            well_formed = 0 <= bits <= ones and field.width > 0  # the value of no bits is any: None
+            well_formed = 0 <= bits <= ones and field.width > 0  # a zero-width value matches anything: None
         case MatchKind.OPTIONAL, None:
             well_formed = True
         case MatchKind.LPM, (int() as bits, int() as length):
@@ -79,7 +79,7 @@ def _check_field(field: KeyField, value: FieldMatch, where: str) -> None:
 
 
 def field_matches(field: KeyField, match: FieldMatch, value: int) -> bool:
-    """Say whether a packet's `value` satisfies `match`: the plain definition that every index must agree with."""
+    """Return whether a packet's `value` satisfies `match`: the plain definition that every index must agree with."""
     match match:
         case None:
             return True

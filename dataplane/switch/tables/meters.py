@@ -1,8 +1,8 @@
 """Meters: two rates, three colours (RFC 2698, colour-blind), in whole numbers, so that every pipeline agrees.
 
-Token buckets as bmv2 has them: both start full, the peak one is charged first (red if it lacks tokens, and nothing is
-charged), then the committed one (yellow if it lacks them, the peak one stays charged), else green. A meter that is not
-configured makes everything green.
+Token buckets as in bmv2: both start full, the peak one is charged first (red if it lacks tokens, and nothing is
+charged), then the committed one (yellow if it lacks them, the peak one stays charged), else green. An unconfigured
+meter makes everything green.
 
 The arithmetic, exactly: a bucket's level counts millionths of a unit (a byte or a packet), so that a rate in units a
 second adds `rate` to it each microsecond. capacity = min(burst, MAX_BURST) * 1,000,000. On each packet, if now > last:
@@ -36,7 +36,7 @@ COUNTS_PACKETS = 1 << 33
 
 @dataclass(frozen=True, slots=True)
 class MeterConfig:
-    """Committed and peak rates in units a second, and bursts in units; units are bytes or packets as the meter says."""
+    """Committed and peak rates in units per second, and bursts in units; the meter's units are bytes or packets."""
 
     cir: int
     cburst: int
@@ -55,7 +55,7 @@ def check_config(config: MeterConfig, where: str) -> None:
 
 
 def fresh_words(config: MeterConfig | None, unit: MeterUnit) -> tuple[int, ...]:
-    """Return the words of a cell with full buckets; all zero where it is not configured."""
+    """Return the words of a cell with full buckets; all zero if it is not configured."""
     if config is None:
         return (0,) * CELL_WORDS
     state = CONFIGURED | (COUNTS_PACKETS if unit is MeterUnit.PACKETS else 0)
@@ -81,7 +81,7 @@ def execute(words: array[int], start: int, nbytes: int, now_us: int) -> int:
 
 
 CellWriter = Callable[[int, tuple[int, ...]], None]
-"""Writes a cell's words at an address at once, as seen by compiled code that may be charging packets to it."""
+"""Writes a cell's words at an address in one step, as seen by compiled code that may be charging packets to it."""
 
 
 class MeterCell:
@@ -95,7 +95,7 @@ class MeterCell:
 
     @property
     def address(self) -> int:
-        """Where the words lie; for as long as this object lives."""
+        """Address of the words; valid while this object lives."""
         return self.words.buffer_info()[0]
 
     def write(self, config: MeterConfig | None, writer: CellWriter | None = None) -> None:
@@ -109,7 +109,7 @@ class MeterCell:
 
 
 class MeterArray:
-    """An indirect meter: cells that are each configured on their own. `cells` are their words, CELL_WORDS each."""
+    """An indirect meter: cells that are configured independently. `cells` are their words, CELL_WORDS each."""
 
     def __init__(self, spec: MeterSpec) -> None:
         self.spec = spec
@@ -118,7 +118,7 @@ class MeterArray:
         self._configs: dict[int, MeterConfig] = {}
 
     def read(self, index: int) -> MeterConfig | None:
-        """Return what a cell is set to, None where it lets everything pass; raise EntryError if it is out of range."""
+        """Return a cell's configuration, None if it lets everything pass; raise EntryError if it is out of range."""
         self._check(index)
         return self._configs.get(index)
 

@@ -1,4 +1,4 @@
-"""The largest of many priorities that come and go."""
+"""The largest of a changing multiset of priorities."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from heapq import heappop, heappush
 
 
 class PriorityCount:
-    """A multiset of priorities; the best is known at once, in amortised logarithmic time a change."""
+    """A multiset of priorities; the best is known at once, in amortised logarithmic time per change."""
 
     __slots__ = ("_counts", "_heap")
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
-        self._heap: list[int] = []  # negated; may hold some that are gone, and some twice
+        self._heap: list[int] = []  # negated; may contain stale values and duplicates
 
     def __bool__(self) -> bool:
         return bool(self._counts)
@@ -36,7 +36,7 @@ class PriorityCount:
 
     @property
     def best(self) -> int:
-        """Return the largest; 0 where there is none."""
+        """Return the largest; 0 if there is none."""
         while self._heap and -self._heap[0] not in self._counts:
             heappop(self._heap)
         return -self._heap[0] if self._heap else 0

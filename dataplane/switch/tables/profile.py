@@ -16,7 +16,7 @@ CallCheck = Callable[[ActionCall], None]
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member's place in a group; it takes `weight` places in the hash range, while the port it watches is up."""
+    """A member's place in a group; it takes `weight` places in the hash range, while its watched port is up."""
 
     member: int
     weight: int = 1
@@ -25,9 +25,9 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Members that share the traffic of the entries that point at the group.
+    """Members that share the traffic of the entries that point to the group.
 
-    `max_size` limits the sum of their weights for as long as the group exists; 0 sets no limit but the profile's own.
+    `max_size` limits the sum of their weights while the group exists; 0 sets no limit but the profile's own.
     """
 
     group_id: int
@@ -36,27 +36,28 @@ class Group:
 
 
 class ProfileObserver(Protocol):
-    """Is notified of each change of a profile that can change what packets meet, once it is made."""
+    """Is notified after each change of a profile that can affect packets."""
 
     def member_changed(self, member_id: int) -> None:
-        """Take note that a member has another action, or is new, or gone."""
+        """Handle a member that has another action, or is new, or gone."""
         ...
 
     def group_changed(self, group_id: int) -> None:
-        """Take note that a group has another `choice`, or is new, or gone."""
+        """Handle a group that has another `choice`, or is new, or gone."""
         ...
 
     def ports_changed(self) -> None:
-        """Take note of ports that went up or down; groups are announced one by one, one-shot action sets are not."""
+        """Handle ports that went up or down; groups are announced one by one, one-shot action sets are not."""
         ...
 
 
 class Profile:
-    """The members and groups of one action profile, and the action that an entry and a hash value lead to.
+    """The members and groups of one action profile, and the action for an entry and a hash value.
 
     A group's members are ordered by id; each takes as many places as its weight, and the hash value modulo the sum of
-    weights chooses. What is pointed at cannot be deleted. A profile is used through members and groups or through
-    one-shot action sets, never both (P4Runtime, section 9.2.3). Its size limits members, and the sum of weights.
+    weights chooses. Referenced members and groups cannot be deleted. A profile is used through members and groups or
+    through one-shot action sets, never both (P4Runtime, section 9.2.3). Its size limits members, and the sum of
+    weights.
     """
 
     def __init__(self, spec: ProfileSpec, check_call: CallCheck) -> None:
@@ -73,7 +74,7 @@ class Profile:
         self._one_shots = 0
 
     def resolve(self, entry: TableEntry, hash_value: int) -> ActionCall | None:
-        """Return the action for a packet that hit `entry`; None where its group or action set is empty."""
+        """Return the action for a packet that hit `entry`; None if its group or action set is empty."""
         if entry.member is not None:
             return self.members[entry.member]
         if entry.group is not None:
@@ -81,7 +82,7 @@ class Profile:
         return None if entry.action_set is None else self.usable(entry.action_set).pick(hash_value)
 
     def choice(self, group_id: int) -> ActionSet | None:
-        """Return what a group chooses from at present; None if there is no such group."""
+        """Return a group's present choices; None if there is no such group."""
         return self._choices.get(group_id)
 
     def usable(self, action_set: ActionSet) -> ActionSet:
@@ -89,7 +90,7 @@ class Profile:
         return action_set.without(self._down) if self._down else action_set
 
     def set_ports_down(self, down: frozenset[int]) -> None:
-        """Leave actions that watch one of these ports out of groups and action sets."""
+        """Exclude actions that watch one of these ports from groups and action sets."""
         self._down = down
         for group in self.groups.values():
             if any(place.watch_port is not None for place in group.members):
@@ -110,7 +111,7 @@ class Profile:
         self._member_changed(member_id)
 
     def modify_member(self, member_id: int, call: ActionCall) -> None:
-        """Change a member's action, in every group that has it."""
+        """Change a member's action, in every group that contains it."""
         self._check_member(member_id)
         self._check_call(call)
         self.members[member_id] = call
@@ -120,7 +121,7 @@ class Profile:
                 self._choose(group)
 
     def delete_member(self, member_id: int) -> None:
-        """Remove a member that no group and no entry points at."""
+        """Remove a member that no group and no entry points to."""
         self._check_member(member_id)
         if self._member_uses[member_id]:
             raise self._error(EntryFault.IN_USE, f"member {member_id} is in use")
@@ -148,7 +149,7 @@ class Profile:
         self._put_group(group, present)
 
     def delete_group(self, group_id: int) -> None:
-        """Remove a group that no entry points at."""
+        """Remove a group that no entry points to."""
         present = self._present_group(group_id)
         if self._group_uses[group_id]:
             raise self._error(EntryFault.IN_USE, f"group {group_id} is in use")
@@ -160,7 +161,7 @@ class Profile:
             observer.group_changed(group_id)
 
     def take(self, entry: TableEntry) -> None:
-        """Note that a table entry points here; raise EntryError if what it points at does not exist or fit."""
+        """Record that a table entry points here; raise EntryError if its target does not exist or fit."""
         if entry.member is not None:
             self._check_member(entry.member)
             self._member_uses[entry.member] += 1
@@ -175,7 +176,7 @@ class Profile:
             self._weight += _weight(entry.action_set.actions)
 
     def release(self, entry: TableEntry) -> None:
-        """Note that a table entry no longer points here."""
+        """Record that a table entry no longer points here."""
         if entry.member is not None:
             self._member_uses[entry.member] -= 1
         elif entry.group is not None:

@@ -1,4 +1,4 @@
-"""Multicast groups and clone sessions: where copies of a packet go."""
+"""Multicast groups and clone sessions: destinations of a packet's copies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class CloneSession:
-    """Where clones go; `packet_length_bytes` 0 leaves them whole."""
+    """Destinations of clones; `packet_length_bytes` 0 leaves them whole."""
 
     replicas: tuple[Replica, ...]
     class_of_service: int = 0
@@ -28,7 +28,7 @@ class CloneSession:
 
 
 class ObservedDict(UserDict[int, _Value]):
-    """A dictionary that notifies its observers of each change before it makes it; None says that a key goes."""
+    """A dictionary that notifies its observers of each change before making it; None marks a removed key."""
 
     def __init__(self) -> None:
         self.observers: tuple[Callable[[int, _Value | None], None], ...] = ()

@@ -28,7 +28,7 @@ from dataplane.switch.tables.value_set import ValueSet
 
 
 class ProgramObjects(Protocol):
-    """What a program declares, by fully qualified name: the part of a `Program` that its state is made from."""
+    """A program's declarations by fully qualified name: the part of a `Program` that its state is made from."""
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
@@ -70,9 +70,9 @@ class ForwardingState:
     """Tables, profiles, counters, registers, meters, value sets, groups and clone sessions of one program, all fresh.
 
     `lock` is held by a writer for each batch, and for each burst by a switch whose pipeline runs in Python, so that
-    such a burst sees a batch whole or not at all. Values here are replaced, never changed in place, except what
-    packets change: counters, registers and meters. `replication_notes` keeps what a controller must read back of its
-    groups and sessions and no packet needs. `meters` are the indirect ones; the direct ones are their tables' affair.
+    such a burst sees a batch whole or not at all. Values here are replaced, never changed in place, except what packets
+    change: counters, registers and meters. `replication_notes` keeps what a controller must read back of its groups and
+    sessions and no packet needs. `meters` are the indirect ones; the direct ones belong to their tables.
     """
 
     def __init__(self, program: ProgramObjects) -> None:
@@ -91,7 +91,7 @@ class ForwardingState:
         self._register_specs = {spec.name: spec for spec in program.registers.values()}
 
     def set_port_status(self, port: int, up: bool) -> None:
-        """Take actions that watch `port` out of their groups and action sets while it is down; ports begin as up."""
+        """Exclude actions that watch `port` from their groups and action sets while it is down; ports start as up."""
         with self.lock:
             down = self.ports_down - {port} if up else self.ports_down | {port}
             if down == self.ports_down:
@@ -101,7 +101,7 @@ class ForwardingState:
                 profile.set_ports_down(down)
 
     def register_spec(self, name: str) -> RegisterSpec | None:
-        """Return what the program declares about a register, or None if it has none of that name."""
+        """Return the declaration of a register, or None if there is none of that name."""
         return self._register_specs.get(name)
 
     def write_register(self, name: str, index: int, value: int) -> None:

@@ -1,4 +1,4 @@
-"""A match-action table at run time: its entries, its default action, and what the program says about both."""
+"""A match-action table at run time: its entries, its default action, and the program's constraints on both."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def check_call(call: ActionCall, actions: Mapping[str, ActionSpec], allowed: tup
 
 
 class TableObserver(Protocol):
-    """Is notified of each change of a table before it is made; what it raises keeps the change from being made."""
+    """Is notified before each change of a table; an exception that it raises prevents the change."""
 
     def put(self, entry: TableEntry, present: TableEntry | None) -> None:
-        """Take note that `entry` is inserted, or replaces `present`, which has the same match and priority."""
+        """Handle that `entry` is inserted, or replaces `present`, which has the same match and priority."""
         ...
 
     def remove(self, entry: TableEntry) -> None:
-        """Take note that `entry` is removed."""
+        """Handle the removal of `entry`."""
         ...
 
     def set_default(self, entry: TableEntry) -> None:
-        """Take note that `entry` becomes the default entry."""
+        """Handle that `entry` becomes the default entry."""
         ...
 
 
@@ -79,7 +79,7 @@ class Table:
         return len(self._index)
 
     def __iter__(self) -> Iterator[TableEntry]:
-        """Iterate over the entries, the oldest first."""
+        """Iterate over the entries, oldest first."""
         return iter(self._index)
 
     @property
@@ -125,7 +125,7 @@ class Table:
         self._release(present)
 
     def set_default(self, call: ActionCall | None, metadata: bytes = b"", cookie: int = 0) -> None:
-        """Change the default action (None: back to the program's own); raise EntryError where it is const.
+        """Change the default action (None: restore the program's own); raise EntryError if it is const.
 
         Counter and meter of the default entry are kept.
         """
@@ -143,7 +143,7 @@ class Table:
         own.packets, own.bytes = tally.packets, tally.bytes
 
     def write_meter(self, match: Match, priority: int, config: MeterConfig | None) -> None:
-        """Set the direct meter of an entry (None: everything is green); raise EntryError if there is no such."""
+        """Set the direct meter of an entry (None: everything is green); raise EntryError if there is no such entry."""
         present = self._present(match, priority)
         if present.meter_cell is None:
             raise self._error(EntryFault.INVALID, "the table has no direct meter")
@@ -182,7 +182,7 @@ class Table:
         return replace(entry, meter_cell=MeterCell(self.meter_spec.unit))
 
     def _announce(self, entry: TableEntry, present: TableEntry | None) -> None:
-        """Notify the observers of an entry that is about to be put; give back what it took if one refuses."""
+        """Notify the observers of an entry about to be put; revert what it took if one refuses."""
         try:
             for observer in self.observers:
                 observer.put(entry, present)

@@ -1,4 +1,4 @@
-"""Parser value sets: what a select compares a key with, members set as one."""
+"""Parser value sets: members that a select compares a key with, set as a whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataplane.switch.tables.match import Match, check_match, field_matches
 
 
 class ValueSet:
-    """The members of one value set; each is a match over the set's key fields, as a table's entries have them."""
+    """The members of one value set; each is a match over the set's key fields, like a table entry's."""
 
     def __init__(self, spec: ValueSetSpec) -> None:
         self.spec = spec
@@ -20,7 +20,7 @@ class ValueSet:
         self._index()
 
     def replace(self, members: Iterable[Match]) -> None:
-        """Put `members` in the place of those present; raise EntryError if one is malformed or they do not fit."""
+        """Replace the present members by `members`; raise EntryError if one is malformed or they do not fit."""
         fresh = tuple(members)
         for member in fresh:
             check_match(self.spec.keys, member, self.spec.name)
@@ -34,7 +34,7 @@ class ValueSet:
         self._index()
 
     def contains(self, key: tuple[int, ...]) -> bool:
-        """Say whether a key, one value a field, satisfies a member."""
+        """Return whether a key, one value per field, satisfies a member."""
         if self._exact is not None:
             return key in self._exact
         keys = self.spec.keys

@@ -12,11 +12,11 @@ from dataplane.switch.tracing.pipeline import TracedPipeline
 from dataplane.switch.tracing.steps import PacketTrace
 
 MOST_PASSAGES = 256
-"""Passages through egress that are told of one packet: a program may send its copies round for ever."""
+"""Maximum traced passages of one packet through egress: a program may recirculate its copies forever."""
 _CUT = f"only the first {MOST_PASSAGES} passages through egress are told"
 
 Depth = Callable[[int, int], int]
-"""(port, priority) -> frames that wait there."""
+"""(port, priority) -> frames waiting there."""
 
 
 def _empty(_port: int, _priority: int) -> int:
@@ -24,7 +24,7 @@ def _empty(_port: int, _priority: int) -> int:
 
 
 class Explainer:
-    """Explains frames one after the other over one state, which they change as in a switch."""
+    """Explains frames one after another over one state, which they change as in a switch."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Explainer:
         self._depth = depth
 
     def explain(self, frame: Frame, now_us: int) -> PacketTrace:
-        """Return what becomes of a frame that comes in now and never waits."""
+        """Return the trace of a frame that arrives now and never waits."""
         pipeline = self._pipeline
         waiting = pipeline.ingress([frame], now_us)
         (trace,) = pipeline.take()

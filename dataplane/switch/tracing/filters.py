@@ -1,14 +1,13 @@
-"""A small language that says which packets are meant: `ipv4.dst_addr==10.0.0.2 && ingress_port==1`.
+"""A small language for selecting packets: `ipv4.dst_addr==10.0.0.2 && ingress_port==1`.
 
     either  = both { "||" both }
     both    = one { "&&" one }
     one     = "!" one | "(" either ")" | FIELD [COMPARISON NUMBER [ "/" LENGTH ]]
 
 COMPARISON is == != < <= > >=. NUMBER is decimal, 0x, 0o, 0b, or an IPv4, IPv6 or MAC address; with a LENGTH only that
-many bits from the left are compared. A FIELD is one of the program's, `ipv4.dst_addr` (or `hdr.ipv4.dst_addr`), or of
-standard_metadata by its name alone; it is looked at once the packet is parsed, before ingress. A comparison is false
-where the field's header is not valid. A header's name alone, `ipv4`, asks whether it is valid, a field's whether it is
-not zero.
+many leading bits are compared. A FIELD is one of the program's, `ipv4.dst_addr` (or `hdr.ipv4.dst_addr`), or of
+standard_metadata by its name alone; it is read once the packet is parsed, before ingress. A comparison is false if the
+field's header is invalid. A header's name alone, `ipv4`, tests whether it is valid, a field's whether it is non-zero.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 }
 _PREFIXES = ("hdr.", "headers.")
 MOST_DEPTH = 64
-"""Parentheses and negations inside each other."""
+"""Maximum nesting of parentheses and negations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A field against a number, both cut to their first `length` bits if it is given."""
+    """A field against a number, both truncated to their first `length` bits if it is given."""
 
     field: str
     sign: str
@@ -51,7 +50,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Whether a header is there, or a field is not zero."""
+    """True if a header is valid, or a field is non-zero."""
 
     name: str
 
@@ -80,11 +79,11 @@ class Any:
 Condition: TypeAlias = Comparison | Named | Not | All | Any
 Matches: TypeAlias = Callable[[Fields], bool]
 EVERYTHING = All(())
-"""What no filter means."""
+"""The condition for an empty filter."""
 
 
 def parse_filter(text: str, where: str = "filter") -> Condition:
-    """Return the condition that a text stands for; raise ConfigError, in one line, for what is none."""
+    """Return the condition for a text; raise ConfigError, in one line, if it is invalid."""
     return _Reader(text, where).condition()
 
 
@@ -94,12 +93,12 @@ def bind_filter(condition: Condition, program: Program, where: str = "filter") -
 
 
 def header_name(name: str) -> str:
-    """Return a name without what P4 programs commonly call the struct of all headers."""
+    """Return a name without the usual name of the struct of all headers in P4 programs."""
     return next((name.removeprefix(prefix) for prefix in _PREFIXES if name.startswith(prefix)), name)
 
 
 def find_ref(name: str, program: Program, where: str) -> FieldRef:
-    """Return the field of a program that is called so; raise ConfigError naming those that come near."""
+    """Return a program's field of that name; raise ConfigError naming similar ones."""
     short = header_name(name)
     for candidate in (short, f"standard_metadata.{short}", f"scalars.{short}"):
         ref = program.find_field(candidate)

@@ -1,4 +1,4 @@
-"""Says of frames whether a filter is meant for them: they are parsed as the program does it, and no further."""
+"""Tests frames against a filter: parses them like the program, and no further."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Matcher:
         self._port, self._length = standard.slot("ingress_port"), standard.slot("packet_length")
 
     def __call__(self, frame: Frame) -> bool:
-        """Say whether the filter is true of a frame."""
+        """Return whether a frame satisfies the filter."""
         fields = self._layout.template.copy()
         fields[self._port] = frame.port & _PORT_MASK
         fields[self._length] = fields[PACKET_LENGTH] = fields[INGRESS_LENGTH] = len(frame.data)

@@ -1,4 +1,4 @@
-"""The interpreter that notes what it does: what a program does by its closures, what the switch does by its methods."""
+"""The interpreter that records its work: the program's by closures, the switch's by methods."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from dataplane.switch.tracing.steps import (
 from dataplane.switch.v1model import InstanceType
 
 MOST_TRACES = 4_096
-"""Traces that wait for `take`; the oldest is forgotten for a newer one."""
+"""Maximum traces waiting for `take`; a newer one evicts the oldest."""
 
 _OF_THE_SWITCH = {
     "ingress_drop": PORT,
@@ -55,23 +55,23 @@ _OF_THE_SWITCH = {
     "priority_out_of_range": "",
     "resubmit_limit": "",
 }
-"""Reasons that the switch finds, with the request that it follows; all others are faults of a statement."""
+"""Reasons found by the switch, with the request that caused each; all others are faults of a statement."""
 _CAUSES = {InstanceType.RESUBMITTED: "resubmitted", InstanceType.RECIRCULATED: "recirculated"}
 
 
 @dataclass(slots=True)
 class TracedPacket(Packet):
-    """A packet with the trace that it is told in, and which copy it is there."""
+    """A packet with its trace, and its copy number there."""
 
     trace: PacketTrace
     copy: int
 
 
 class TracedPipeline(InterpretedPipeline):
-    """The interpreter, with a `PacketTrace` of every frame that comes in: complete once its copies have left.
+    """The interpreter, with a `PacketTrace` of every incoming frame: complete once its copies have left.
 
-    `frames_received` counts them. `exact` False says that counters, registers, meters and random numbers may have been
-    others for the packet itself.
+    `frames_received` counts them. `exact` False means that counters, registers, meters and random numbers may have
+    differed for the packet itself.
     """
 
     def __init__(self, program: Program, state: PipelineState, *, rng: SplitMix, exact: bool = True) -> None:
@@ -86,7 +86,7 @@ class TracedPipeline(InterpretedPipeline):
         self._cloning = self._replicating = False
 
     def take(self) -> list[PacketTrace]:
-        """Return the traces since the last call, oldest first; copies that still wait are told in them later."""
+        """Return the traces since the last call, oldest first; copies still waiting are added to them later."""
         traces, self._traces = self._traces, []
         return traces
 
@@ -199,7 +199,7 @@ class TracedPipeline(InterpretedPipeline):
             self._cloning = False
 
     def deflect(self, refused: Placement, session: int) -> list[Placement]:
-        """Return what is to be queued of what a queue had no room for, told in the packet's trace."""
+        """Return placements for a packet that a queue refused, recorded in the packet's trace."""
         packet: TracedPacket = refused.packet
         self._trace, self._copy = packet.trace, packet.copy
         self._begin("queue", "deflected")

@@ -1,4 +1,4 @@
-"""Notes what a program does with a packet: closures around those that the interpreter is bound to."""
+"""Records what a program does with a packet: wrappers of the interpreter's closures."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ Arguments: TypeAlias = Sequence[int]
 
 
 class Recorder:
-    """A `Tracer` that appends a step to `steps` for whatever runs; `exact` as `steps.Ran` has it, for shared state.
+    """A `Tracer` that appends a step to `steps` for whatever runs; `exact` as in `steps.Ran`, for shared state.
 
-    `last_source` is the statement that ran last; `causes` are those that last set where the packet goes, asked for a
-    clone, or for a digest, by these words.
+    `last_source` is the statement that ran last; `causes` are those that last set the packet's destination, requested a
+    clone, or a digest, by these words.
     """
 
     def __init__(self, program: Program, state: PipelineState, *, exact: bool = True) -> None:
@@ -73,7 +73,7 @@ class Recorder:
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Note nothing meanwhile."""
+        """Record nothing meanwhile."""
         steps, self.steps = self.steps, []
         try:
             yield
@@ -81,7 +81,7 @@ class Recorder:
             self.steps = steps
 
     def headers(self, fields: Fields, names: Sequence[str]) -> tuple[HeaderValue, ...]:
-        """Return those of the headers that are valid, one behind the other."""
+        """Return the valid ones among the headers, one after another."""
         found: list[HeaderValue] = []
         offset = 0
         for name in names:
@@ -97,7 +97,7 @@ class Recorder:
     def parser_state(
         self, state: ParserState, operations: tuple[Operation, ...], select: Select
     ) -> tuple[tuple[Operation, ...], Select]:
-        """Note the state, what it extracts and sets, and what follows it."""
+        """Record the state, what it extracts and sets, and its successor."""
 
         def enter(_fields: Fields, _data: bytes, cursor: int) -> int:
             self.steps.append(StateEntered(state.name))
@@ -165,7 +165,7 @@ class Recorder:
     # ---- checksums
 
     def verified(self, checksum: Checksum, compute: Compute) -> Compute:
-        """Note what a received checksum should be."""
+        """Record the expected value of a received checksum."""
         name, slot, width = self._target(checksum)
         mask = (1 << width) - 1
 
@@ -177,7 +177,7 @@ class Recorder:
         return traced
 
     def updated(self, checksum: Checksum, compute: Compute) -> Compute:
-        """Note what a checksum becomes."""
+        """Record the new value of a checksum."""
         name, slot, width = self._target(checksum)
 
         def traced(fields: Fields, payload: bytes) -> int:
@@ -195,12 +195,12 @@ class Recorder:
     # ---- control flow
 
     def condition(self, node: ConditionNode, evaluate: Evaluate) -> Evaluate:
-        """Note which way a branch goes."""
+        """Record the direction of a branch."""
         text = _text(node.source) or expression_text(node.condition)
         return self._decision("control", text, node.source, evaluate)
 
     def jump(self, action: Action, index: int, evaluate: Evaluate) -> Evaluate:
-        """Note which way a branch in an action goes."""
+        """Record the direction of a branch in an action."""
         jump, source = action.primitives[index], _source_of(action, index)
         assert isinstance(jump, JumpIfZero)
         return self._decision("action", _text(source) or expression_text(jump.condition), source, evaluate)
@@ -215,7 +215,7 @@ class Recorder:
         return traced
 
     def call(self, node: CallNode, run: Step) -> Step:
-        """Note an action that is called outside of tables."""
+        """Record an action that is called outside of tables."""
         name = node.action.name
         is_declared = "." in name or name in self._declared
         called = Called(name if is_declared else None, _arguments(node.action, node.arguments), node.source)
@@ -227,7 +227,7 @@ class Recorder:
         return traced
 
     def table(self, node: TableNode, find: Find) -> Find:
-        """Note key, entry and action of a lookup."""
+        """Record key, entry and action of a lookup."""
         table = self._state.tables[node.name]
         meter = None if node.meter_target is None else self.layout.slot(node.meter_target)
 
@@ -241,7 +241,7 @@ class Recorder:
         return traced
 
     def primitive(self, action: Action, index: int, run: Step) -> Step:
-        """Note what a statement sets and uses."""
+        """Record what a statement sets and uses."""
         item, source = action.primitives[index], _source_of(action, index)
         statement = self._watch.statement(item, source, _text(source))
         cause = self._watch.cause(item)
@@ -258,7 +258,7 @@ class Recorder:
 
 
 def header_value(fields: Fields, slots: HeaderSlots, offset: int, length: int) -> HeaderValue:
-    """Return a header as it is now; a varbit is as wide as it is in this packet."""
+    """Return a header's current value; a varbit has its width in this packet."""
     values = []
     for spec in slots.header.type.fields:
         width = fields[slots.length] if spec.variable else spec.width_bits

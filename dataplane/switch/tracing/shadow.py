@@ -1,7 +1,7 @@
-"""A state that stands in for a switch's: packets that are explained beside the traffic read it and change nothing.
+"""A stand-in for a switch's state: packets explained off the forwarding path read it and change nothing.
 
-What they would change (counters, registers, meters) they change in a layer of their own, which the next one finds
-empty, so that a packet sees its own writes.
+Their changes (counters, registers, meters) go to a separate layer, which is empty for the next packet, so that a packet
+sees its own writes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataplane.switch.tables.meters import CELL_WORDS, CONFIGURED, COUNTS_PACKET
 
 
 class ShadowState:
-    """The state of a running program for packets that must leave no trace in it; `reset` comes before each of them."""
+    """The state of a running program for packets that must leave no trace in it; call `reset` before each of them."""
 
     def __init__(self, state: ForwardingState) -> None:
         self.value_sets: Mapping[str, ValueSet] = state.value_sets
@@ -41,7 +41,7 @@ class ShadowState:
         self.meters = {name: _ShadowMeter(meter) for name, meter in state.meters.items()}
 
     def reset(self) -> None:
-        """Forget what the packet before has changed."""
+        """Forget the previous packet's changes."""
         for counter in self.counters.values():
             counter.changed.clear()
         for register in self.registers.values():
@@ -51,7 +51,7 @@ class ShadowState:
 
 
 class _ShadowTable:
-    """A table whose entries are handed out with counters and meters of their own."""
+    """A table whose entries are returned with their own counters and meters."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""What a statement sets, and what it uses of counters, registers and meters: looked at before and after it runs."""
+"""Effects of a statement, and its use of counters, registers and meters: read before and after it runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COLOUR_BITS = 2
 
 
 class Watch:
-    """Looks at statements of one program over one state."""
+    """Observes statements of one program over one state."""
 
     def __init__(self, program: Program, layout: Layout, state: PipelineState, *, exact: bool) -> None:
         self._program, self._layout, self._state, self._exact = program, layout, state, exact
@@ -55,7 +55,7 @@ class Watch:
         self._egress_spec = layout.headers["standard_metadata"].slot("egress_spec")
 
     def cause(self, item: Primitive) -> str | None:
-        """Return what a statement asks of the switch: PORT, CLONE or DIGEST; None for all else."""
+        """Return a statement's request to the switch: PORT, CLONE or DIGEST; None for all else."""
         match item:
             case Clone():
                 return CLONE
@@ -65,7 +65,7 @@ class Watch:
         return PORT if slots is not None and self._egress_spec in slots else None
 
     def statement(self, item: ParserOp, source: Source | None, text: str) -> Begin:
-        """Return what is to be called before a statement; what that returns, after it."""
+        """Return a function to call before a statement; it returns the one to call after."""
         slots, uses = self._slots(item), self._uses(item)
         name, exact = primitive_name(item), self._exact or not isinstance(item, _SHARED)
 
@@ -95,7 +95,7 @@ class Watch:
         return tuple(found)
 
     def _slots(self, item: ParserOp) -> tuple[int, ...] | None:
-        """Return the slots that a statement sets; None where that depends on the packet."""
+        """Return the slots that a statement sets; None if that depends on the packet."""
         match item:
             case (
                 Assign(target=FieldRef() as ref)
@@ -112,10 +112,10 @@ class Watch:
                 return (self._layout.headers[header].slot("egress_spec"),)
         return None
 
-    # ---- what a statement uses
+    # ---- stateful resources of a statement
 
     def _uses(self, item: ParserOp) -> Uses:
-        """Return what is called before a statement and returns what reads afterwards which numbers it used."""
+        """Return a function to call before; it returns a reader of the numbers used, to call after."""
         cell = self._cell(item)
         if cell is not None:
             return cell

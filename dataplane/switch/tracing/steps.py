@@ -1,7 +1,6 @@
-"""What a trace consists of: passages of a packet (or a copy of it) through a pipeline, each with its steps in order.
+"""Contents of a trace: passages of a packet (or a copy of it) through a pipeline, each with its steps in order.
 
-Every class is a step of its own kind: `kind` says which in JSON, and its fields are the other keys
-(docs/network/trace.md).
+Every class is a kind of step: `kind` names it in JSON, and its fields are the other keys (docs/network/trace.md).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataplane.program.model import Source
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A named number of so many bits; a signed field's may be negative."""
+    """A named number of that many bits; a signed field's may be negative."""
 
     name: str
     width_bits: int
@@ -33,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """A field of a table's key: what the packet has, and what the entry that it hit wants, if it hit one."""
+    """A field of a table's key: the packet's value, and the value of the entry that it hit, if any."""
 
     name: str
     match_kind: str
@@ -91,7 +90,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class ParserDone:
-    """Parsing has ended after so many bytes; `error` is NoError unless something was wrong."""
+    """Parsing has ended after that many bytes; `error` is NoError unless something was wrong."""
 
     kind: ClassVar[str] = "parsed"
     length: int
@@ -103,7 +102,7 @@ class ParserDone:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A received checksum was compared with what it should be."""
+    """A received checksum was compared with its expected value."""
 
     kind: ClassVar[str] = "verify_checksum"
     name: str
@@ -116,7 +115,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """A checksum was computed anew for the packet that leaves."""
+    """A checksum was recomputed for the outgoing packet."""
 
     kind: ClassVar[str] = "update_checksum"
     change: Change
@@ -128,7 +127,7 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A condition was looked at: `within` the parser, a control or an action."""
+    """A condition was evaluated: `within` the parser, a control or an action."""
 
     kind: ClassVar[str] = "condition"
     within: str
@@ -139,10 +138,10 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class TableApplied:
-    """A table was looked up; `action` is what runs: the entry's, a group's member's, or the default.
+    """A table was looked up; `action` is the one that runs: the entry's, a group's member's, or the default.
 
-    `entries` is how many the table has. Where nothing was hit, or a group is empty, `hit` is False. `colour` is what
-    the entry's meter gave the packet.
+    `entries` is the number of entries in the table. If nothing was hit, or a group is empty, `hit` is False. `colour`
+    is the entry's meter's colour for the packet.
     """
 
     kind: ClassVar[str] = "table"
@@ -162,7 +161,7 @@ class TableApplied:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """An action was called outside of tables; None: statements of a control, which the compiler makes an action of."""
+    """An action was called outside of tables; None: statements of a control, which the compiler made an action."""
 
     kind: ClassVar[str] = "call"
     action: str | None
@@ -172,9 +171,9 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A statement was executed: its primitive, the fields that it set, and what it used of counters and registers.
+    """A statement was executed: its primitive, the fields that it set, and its use of counters and registers.
 
-    `exact` is False where what it used is shared with other packets and may have been another for the packet itself.
+    `exact` is False if what it used is shared with other packets and may have differed for the packet itself.
     """
 
     kind: ClassVar[str] = "statement"
@@ -186,7 +185,7 @@ class Ran:
     source: Source | None
 
 
-# ---- what the switch makes of it
+# ---- actions of the switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ class DigestSent:
 
 @dataclass(frozen=True, slots=True)
 class Cloned:
-    """A clone session was asked for copies; `known` is False where there is no such session."""
+    """Copies were requested from a clone session; `known` is False if there is no such session."""
 
     kind: ClassVar[str] = "clone"
     session: int
@@ -220,7 +219,7 @@ class Multicast:
 
 @dataclass(frozen=True, slots=True)
 class Resubmitted:
-    """The packet goes through ingress again as it came in, but for the fields that it keeps."""
+    """The packet goes through ingress again as it came in, except for the fields that it keeps."""
 
     kind: ClassVar[str] = "resubmit"
     kept: tuple[Value, ...]
@@ -228,7 +227,7 @@ class Resubmitted:
 
 @dataclass(frozen=True, slots=True)
 class Recirculated:
-    """The packet goes through ingress again as it would have left, but for the metadata that it keeps."""
+    """The packet goes through ingress again as it would have left, except for the metadata that it keeps."""
 
     kind: ClassVar[str] = "recirculate"
     length: int
@@ -237,7 +236,7 @@ class Recirculated:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A copy is to be queued for a port; copy 0 is the packet itself."""
+    """A copy will be queued for a port; copy 0 is the packet itself."""
 
     kind: ClassVar[str] = "queue"
     copy: int
@@ -267,7 +266,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A packet, copy or digest ended here; `reason` is the counter's name, `source` the statement that brought it."""
+    """A packet, copy or digest ended here; `reason` is the counter's name, `source` the statement that caused it."""
 
     kind: ClassVar[str] = "drop"
     reason: str
@@ -300,7 +299,7 @@ Step: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class QueueReading:
-    """What a copy found at its queue: frames that waited when it came and when it left, and how long it waited."""
+    """A copy's queue: frames waiting on its arrival and departure, and its waiting time."""
 
     port: int
     priority: int
@@ -311,10 +310,10 @@ class QueueReading:
 
 @dataclass(slots=True)
 class Passage:
-    """One go of a copy through ingress or egress, while it is written; copy 0 is the packet itself.
+    """One pass of a copy through ingress or egress, while it is recorded; copy 0 is the packet itself.
 
-    `cause` says why: received, resubmitted, recirculated, or queued, then with what the queue was like. Where a full
-    queue has refused a packet and it is deflected, `pipeline` is queue.
+    `cause` gives the reason: received, resubmitted, recirculated, or queued, then with the state of the queue. If a
+    full queue has refused a packet and it is deflected, `pipeline` is queue.
     """
 
     copy: int
@@ -326,9 +325,10 @@ class Passage:
 
 @dataclass(slots=True)
 class PacketTrace:
-    """All that became of a packet that came in by `port` at `time_us` on the switch's clock.
+    """The full trace of a packet that came in by `port` at `time_us` on the switch's clock.
 
-    `copies` is how many were made of it; `unknown` says in words what the trace cannot know exactly, if anything.
+    `copies` is the number of copies made of it; `unknown` tells in words what the trace cannot know exactly, if
+    anything.
     """
 
     number: int
@@ -345,9 +345,9 @@ class PacketTrace:
         return [step for passage in self.passages for step in passage.steps]
 
     def sent(self) -> list[tuple[int, bytes]]:
-        """Return what left, port and frame, in order."""
+        """Return the sent frames with their ports, in order."""
         return [(step.port, step.data) for step in self.steps() if isinstance(step, Sent)]
 
     def drops(self) -> list[str]:
-        """Return the reasons of what was dropped, in order."""
+        """Return the drop reasons, in order."""
         return [step.reason for step in self.steps() if isinstance(step, Dropped)]

@@ -1,4 +1,4 @@
-"""Names and numbers of a program in a reader's words: expressions as P4 writes them, fields as addresses."""
+"""Names and numbers of a program in human notation: expressions as in P4, fields as addresses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DECIMAL_BITS = 32
 
 
 def expression_text(node: Expression | AnyHeaderRef | StackRef | UnionRef | Lookahead) -> str:
-    """Return an expression roughly as a P4 program has it."""
+    """Return an expression in approximate P4 syntax."""
     match node:
         case Constant(value):
             return str(value) if abs(value) < 1 << 16 else hex(value)
@@ -94,7 +94,7 @@ def _unary_text(node: Unary) -> str:
 
 
 def operation_text(operation: ParserOp) -> str:
-    """Return an operation of the parser roughly as a P4 program has it."""
+    """Return a parser operation in approximate P4 syntax."""
     match operation:
         case Extract(target):
             return f"extract({expression_text(target)})"
@@ -114,7 +114,7 @@ def primitive_name(primitive: object) -> str:
 
 
 def value_text(name: str, width_bits: int, value: int) -> str:
-    """Return a field's value as one reads it: by width and name an address, a code in hexadecimal, or a number."""
+    """Return a field's value in human notation: by width and name an address, a code in hexadecimal, or a number."""
     last = name.rpartition(".")[2].lower()
     if width_bits == _MAC_BITS and value >= 0:
         return value.to_bytes(6, "big").hex(":")
@@ -127,7 +127,7 @@ def value_text(name: str, width_bits: int, value: int) -> str:
 
 
 def match_text(key: KeyField, match: FieldMatch) -> str:
-    """Return what an entry wants of a key field, as STF files have it: VALUE, VALUE/LENGTH, VALUE&&&MASK, LOW->HIGH."""
+    """Return an entry's match on a key field as in STF files: VALUE, VALUE/LENGTH, VALUE&&&MASK, LOW->HIGH."""
 
     def text(value: int) -> str:
         return value_text(key.name, key.width, value)

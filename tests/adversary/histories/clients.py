@@ -40,23 +40,23 @@ _WEIGHTS: Final = (6, 3, 8, 2, 2)
 
 @dataclass(slots=True)
 class Record:
-    """What all clients and watches of a trial have noted, by one clock."""
+    """Log of all clients and watches of a trial, on one clock."""
 
     history: list[Operation[Action]] = field(default_factory=list)
     writes: Writes = field(default_factory=Writes)
     seen: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    """The revision of each register's values, and when somebody had it first."""
+    """The revision of each register's values, and the time of its first observation."""
     deletions: dict[tuple[str, int], int] = field(default_factory=dict)
-    """When somebody saw first that a register went, by name and revision."""
+    """Time when a register was first seen deleted, by name and revision."""
     watches: dict[str, list[Stretch]] = field(default_factory=dict)
     answered: int = 0
     is_caught_up: bool = False
-    """Whether all watches have told everything in the end."""
+    """True once all watches have delivered everything."""
     problems: list[str] = field(default_factory=list)
 
     @property
     def outcomes(self) -> Counter[str]:
-        """How many operations had which outcome."""
+        """Number of operations by outcome."""
         return Counter(one.action.outcome.value for one in self.history)
 
     def note(self, client: str, action: Action, called: int) -> None:
@@ -77,7 +77,7 @@ class Record:
                 self.writes.acknowledged[action.name, action.revision] = action.value
 
     def see(self, name: str, value: str, revision: int, at: int) -> None:
-        """Take note of what somebody has seen."""
+        """Record an observation."""
         self.seen.setdefault((name, value), (revision, at))
 
 
@@ -98,7 +98,7 @@ class Client:
         self._name, self._api, self._record, self._rng = name, api, record, rng
         self._registers, self._number = registers, 0
         self._revisions: dict[str, int] = {}
-        """Of each register, as it was when it was seen last."""
+        """Last revision seen of each register."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Go on until it is to stop."""

@@ -112,7 +112,7 @@ class _Search(Generic[S, A]):
     model: Model[S, A]
     answered: int = field(init=False)
     seen: dict[tuple[int, int, S], list[int]] = field(default_factory=dict)
-    """Where the search was, and with which operations without an answer: whoever has used more of them is worse off."""
+    """Visited search positions, with the unanswered operations used there: using more of them is never better."""
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -142,7 +142,7 @@ class _Search(Generic[S, A]):
         return _Frame(state, first, taken, lost_taken, chosen, self._candidates(state, first, taken, lost_taken))
 
     def _taken(self, frame: _Frame[S], number: int) -> _Frame[S] | None:
-        """Return where it leads that an operation takes effect next; None if nowhere, or where somebody was before."""
+        """Return the position after an operation takes effect next; None if impossible, or if already visited."""
         action = self.operations[number].action
         if not self.model.is_possible(frame.state, action):
             return None

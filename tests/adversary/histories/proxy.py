@@ -28,7 +28,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """Where clients find the server."""
+        """URL of the server for clients."""
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def part(self) -> None:
@@ -38,7 +38,7 @@ class Proxy:
             end.transport.abort()
 
     def stall(self) -> None:
-        """Pass nothing on; what is sent meanwhile arrives when it is healed, whoever still waits for it."""
+        """Stop forwarding; pending data arrives after healing, whether or not anyone still waits for it."""
         self._flowing.clear()
 
     def tear(self, rng: random.Random) -> None:

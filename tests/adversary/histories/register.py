@@ -13,7 +13,7 @@ from tests.adversary.histories.linearizability import Operation
 
 
 class Verb(StrEnum):
-    """What is asked; with `expected` a put or delete is a compare-and-swap."""
+    """Requested operation; with `expected` a put or delete is a compare-and-swap."""
 
     GET = "get"
     CREATE = "create"
@@ -22,7 +22,7 @@ class Verb(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What is answered."""
+    """Outcome of an operation."""
 
     DONE = "done"
     ABSENT = "absent"
@@ -33,9 +33,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a register is; the value None: it is not there.
+    """State of a register; value None means absent.
 
-    After a write whose answer was lost only a lower bound of the revision is known: it is greater.
+    After a write whose answer was lost, `revision` is only a lower bound: the real one is greater.
     """
 
     value: str | None
@@ -116,14 +116,14 @@ def _is_done(state: Version, action: Action) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What readers and watches have seen of registers, and when somebody had it first."""
+    """Observations of registers by readers and watches, and the time of the first."""
 
     values: Mapping[tuple[str, str], tuple[int, int]]
     """The revision of each register's values, and when."""
     deletions: Mapping[tuple[str, int], int]
-    """When it was seen that a register went, by name and revision."""
+    """Time when a register was first seen deleted, by name and revision."""
     is_complete: bool
-    """Whether a watch has told of everything, so that what nobody has seen was not written."""
+    """True if a watch has delivered everything: a value that nobody has seen was never written."""
 
 
 def resolved(history: Iterable[Operation[Action]], observed: Observed) -> list[Operation[Action]]:

@@ -69,7 +69,7 @@ class Server:
             await self._process.wait()
 
     def step(self, offset_ns: int) -> None:
-        """Set its wall clock to the machine's and so much more; the file stays the one that it has mapped."""
+        """Set its wall clock to the machine's plus this offset; the file stays the one that it has mapped."""
         data = offset_ns.to_bytes(_OFFSET_BYTES, "little", signed=True)
         if not self._offset.exists():
             self._offset.write_bytes(data)

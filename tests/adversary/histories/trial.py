@@ -48,14 +48,14 @@ _CALM_S: Final = 30.0
 
 @dataclass(slots=True)
 class Report:
-    """What came of a trial; `problems` is empty when all was well."""
+    """Result of a trial; `problems` is empty on success."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     events: int = 0
     stretches: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     misdated: bool = False
-    """Whether the server dated something to another day."""
+    """True if the server dated something to another day."""
     problems: list[str] = field(default_factory=list)
 
     def add(self, other: Report) -> None:
@@ -129,7 +129,7 @@ class Nemesis:
 
 
 class Trial:
-    """Clients and watches of one server; registers and crew have names of their own."""
+    """Clients and watches of one server; registers and crew have unique names."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
         self._server, self._rng, self._record = server, rng, Record()

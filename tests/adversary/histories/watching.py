@@ -32,14 +32,14 @@ class Stretch:
     events: list[Seen] = field(default_factory=list)
     known: int = 0
     is_aged: bool = False
-    """Whether the list came from memory, and may have more than its revision says."""
+    """True if the list came from memory: it may hold more than its revision says."""
 
     def __post_init__(self) -> None:
         self.known = self.begun
 
     @property
     def replayed(self) -> dict[str, tuple[str, int]]:
-        """What there is after all events."""
+        """Contents after all events."""
         found = dict(self.listed)
         for event in self.events:
             if event.value is None:
@@ -55,12 +55,12 @@ class Stretch:
 
 @dataclass(slots=True)
 class Writes:
-    """What clients know of their writes: those that were acknowledged, and those whose answer was lost."""
+    """The clients' view of their writes: those acknowledged, and those whose answer was lost."""
 
     acknowledged: dict[tuple[str, int], str | None] = field(default_factory=dict)
     """Values by name and revision, None for a deletion."""
     called: dict[tuple[str, str], int] = field(default_factory=dict)
-    """When each value of a name was written first, acknowledged or not."""
+    """Time when each value of a name was first written, acknowledged or not."""
     lost_deletions: set[str] = field(default_factory=set)
     """Names with a deletion whose answer was lost."""
 

@@ -1,4 +1,4 @@
-"""What a siege is laid to: an API server, a centre's agent, more of them where that is asked for, and what is Ada's."""
+"""Targets of a siege: an API server, a centre's agent, more agents on request, and Ada's resources."""
 
 from __future__ import annotations
 

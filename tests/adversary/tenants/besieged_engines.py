@@ -24,11 +24,11 @@ from tests.controller.workloads.centres.engines.slurm_cluster import SlurmCluste
 
 _PYTHON: Final = "/usr/bin/python3"
 _PROFILE: Final = "engines"
-"""Of the scheduler: pods of the default profile are bound by the siege itself."""
+"""Scheduler profile: the siege itself binds pods of the default profile."""
 _SITE: Final = {"site": "c3"}
 _POLL_S: Final = 0.5
 _REMEMBERED_S: Final = 300
-"""How long Slurm knows a job that has ended, as by default; the test's cluster forgets it sooner than agents look."""
+"""Slurm's default retention of finished jobs; the test cluster forgets them before agents look."""
 
 
 def attack_words(

@@ -1,4 +1,4 @@
-"""Daemons of a siege as processes, each with a token of its own in a folder of its own."""
+"""Daemons of a siege as processes, each with its own token in its own folder."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Daemons:
         return number
 
     async def service(self, kind: str, role: Role, settings: Mapping[str, Any]) -> None:
-        """Start a daemon which is told of its token by the environment."""
+        """Start a daemon that finds its token through the environment."""
         token = await self.token(kind, role)
         await self.start(kind, kind, {"api": self.url, **settings}, {TOKEN_FILE: str(token)})
 

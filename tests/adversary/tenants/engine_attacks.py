@@ -32,7 +32,7 @@ from tests.controller.workloads.nodes.conftest import PodmanStorage
 
 ATTACK: Final = Path(__file__).with_name("task_attack.py")
 OWN: Final = frozenset({"writes its own", "writes scratch"})
-"""What every task may do."""
+"""Actions allowed to every task."""
 ON_SLURM: Final = OWN | {"sees the agent"}
 """Jobs there have no namespaces: they see which processes there are."""
 IN_CONTAINERS: Final = OWN | {"becomes root", "reads the one above", "traces the one above"}
@@ -42,7 +42,7 @@ could = {{what for what, could in main(*sys.argv[1:]).items() if could is True}}
 {then}
 sys.exit(None if could == set({may}) else f"it {{', '.join(sorted(could))}}")
 """
-"""What a task adds to its attack, so that it fails where it could do more, or less, than it may."""
+"""Appended to a task's attack: the task fails if it could do more, or less, than allowed."""
 _ESCAPE: Final = """
 could=0
 for path in {precious}/secret /proc/1/root{precious}/secret /proc/kcore /dev/mem /proc/sysrq-trigger; do
@@ -57,7 +57,7 @@ exit $could
 """
 """A container's attack on its machine: it ends with 0 where nothing of it could be done."""
 _EXIT_CODE: Final = 3
-"""Of Ada's tasks."""
+"""Exit code of Ada's tasks."""
 _WAITS_TO_BE_FORGED: Final = f"""
 left=600
 while [ ! -e .millrace/ended.json ] && [ $left -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
@@ -83,7 +83,7 @@ class TaskAttack:
     counted: str = "task"
     may: frozenset[str] = OWN
     then: str = ""
-    """What the program does after its attack."""
+    """Code to run after the attack."""
     rounds: int = 0
 
     async def attack(self) -> None:
@@ -154,9 +154,9 @@ class ContainersAttack(TaskAttack):
     """Tasks of Eve's as pods, while she makes and changes pods over HTTP to pass for a task of Ada's."""
 
     node: str
-    """Where the centre's pods run."""
+    """Node of the centre's pods."""
     spec: PodSpec
-    """Of a pod that runs there, without a command."""
+    """Spec of a pod on that node, without a command."""
 
     async def attack(self) -> None:
         """Have a task try everything while a task of Ada's fails and is forged."""

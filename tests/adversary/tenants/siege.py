@@ -27,7 +27,7 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import Centre, Node, Pod, PodGroup, Project, Task
 
 CANARY: Final = "canary-8b1f0c"
-"""What only its owner is to read."""
+"""Secret that only its owner may read."""
 Attack = Callable[[], Awaitable[None]]
 """A round of one."""
 _AT_ONCE: Final = 12
@@ -54,10 +54,10 @@ class TenantSiege:
     slowest_s: float = 0.0
     """The longest that a report of the node took."""
     attacks: list[Attack] = field(default_factory=list)
-    """Each goes on beside all others, one round after the other."""
+    """Each runs round after round, concurrently with all others."""
     nodes: list[str] = field(default_factory=list)
     centres: list[str] = field(default_factory=list)
-    """Those with a daemon, which are to be ready at the end."""
+    """Those with a daemon, which must be ready at the end."""
 
     async def play(self, seconds: float) -> None:
         """Attack for so long, and look at what became of everything else."""
@@ -97,7 +97,7 @@ class TenantSiege:
                 self.effects.append(f"{name} is another one")
 
     async def _look_at_daemons(self) -> None:
-        """Note which of those that report are not ready any more."""
+        """Note which of the reporting ones are no longer ready."""
         for name in self.nodes:
             node = (await self.admin.of(Node).get(name)).status
             if not node.ready:
@@ -108,7 +108,7 @@ class TenantSiege:
                 self.effects.append(f"centre {name} is not ready: {centre.reason}")
 
     async def _objects(self) -> dict[str, bytes]:
-        """Return what belongs to Ada, and what is nobody's, as it is stored."""
+        """Return Ada's and unowned objects as stored."""
         found: dict[str, bytes] = {}
         for kind in (Pod, PodGroup, Task, Project):
             for one in (await self.admin.of(kind).list()).items:
@@ -308,11 +308,11 @@ class TenantSiege:
 
 
 def pod_named(name: str) -> dict[str, Any]:
-    """Return a pod that does not matter, as it is sent."""
+    """Return a dummy pod in wire format."""
     spec = {"containers": [{"name": "m", "image": "i"}]}
     return {"kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def task_named(name: str) -> dict[str, Any]:
-    """Return a task that does not matter, as it is sent."""
+    """Return a dummy task in wire format."""
     return {"kind": "Task", "metadata": {"name": name}, "spec": {"program": {"kind": "script", "text": "true"}}}

@@ -1,11 +1,11 @@
-"""What a hostile task tries at a centre: run by path, it prints what it could do as JSON.
+"""Attacks of a hostile task on a centre; run by path, it prints as JSON what succeeded.
 
     python task_attack.py SECRET SOCKET OUTSIDE PROCESS [PRIVATE ...]
 
-A file that only the agent may read, a socket that only the agent may open, a folder that the task has no business in, a
-process of the agent, and more files and folders that only the agent may read.
+The arguments are a file that only the agent may read, a socket that only the agent may open, a folder that the task has
+no business in, a process of the agent, and more files and folders that only the agent may read.
 
-`forge` is what a task does to others in addition where all tasks run as one user: it passes them off as successful.
+`forge` is an additional attack on other tasks where all tasks run as one user: it passes them off as successful.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A scheduler extender and those who may not call it: other holders of certificates, and pages in a browser."""
+"""A scheduler extender and unauthorised callers: other holders of certificates, and pages in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API server's gate and those who hold it up: strangers with half requests, users with watches, lists and floods."""
+"""An API server's gate under load: strangers with half requests, users with watches, lists and floods."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def place_of(served: Served) -> tuple[str, int]:
 
 @asynccontextmanager
 async def half_requests(served: Served, count: int, said: bytes = HALF) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """Have so many connections open that never end their first request."""
+    """Open this many connections that never finish their first request."""
     opened = []
     try:
         for _ in range(count):
@@ -73,7 +73,7 @@ async def half_requests(served: Served, count: int, said: bytes = HALF) -> Async
 
 
 async def ended(readers: list[asyncio.StreamReader], least: int) -> None:
-    """Wait until the server has closed so many connections."""
+    """Wait until the server has closed this many connections."""
     gone = 0
 
     async def end(reader: asyncio.StreamReader) -> None:

@@ -39,7 +39,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bundle(tmp_path: Path, secret: Path) -> Path:
-    """A bundle, and beside its root folder a link to the secret."""
+    """A bundle, with a link to the secret next to its root folder."""
     folder = tmp_path / "bundles" / "b1"
     (folder / "rootfs" / "etc").mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"process": {"args": ["sh"]}, "root": {"path": "rootfs"}}))
@@ -187,7 +187,7 @@ def test_a_config_that_is_no_file_is_refused(bundle: Path, special: str) -> None
 
 
 def test_a_folder_with_mounts_is_not_removed(tmp_path: Path, container: Path) -> None:
-    """What is bound into a container's folder is the machine's: unmounted first, in folders of any name."""
+    """Bind mounts in a container's folder belong to the machine: they are unmounted first, in folders of any name."""
     precious = tmp_path / "precious folder"
     precious.mkdir()
     (precious / "data").touch()

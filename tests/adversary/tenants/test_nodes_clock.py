@@ -1,4 +1,4 @@
-"""Clocks that somebody sets: they end no lease, of a node or a centre, before its time."""
+"""Clock changes: no lease of a node or a centre ends early."""
 
 from __future__ import annotations
 

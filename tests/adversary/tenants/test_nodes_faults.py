@@ -27,7 +27,7 @@ UNFORESEEN = (
 
 
 class BreakingRuntime(MemoryRuntime):
-    """Raises, for images and pods of that name, what nobody foresaw."""
+    """Raises unexpected errors for images and pods of that name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def _state(world: World) -> Path:
 
 
 async def _killed_while_starting(world: World, pods: int) -> None:
-    """Have a manager that starts so many pods end as by kill -9: its files stay as they are."""
+    """Start this many pods, then end the manager as by kill -9: its files stay unchanged."""
     async with world.managing(runtime := BreakingRuntime()):
         files = _state(world) / "attempts"
         await world.until(lambda: _holds(files.is_dir() and len(list(files.iterdir())) >= pods))

@@ -1,4 +1,4 @@
-"""Image files made to be read for ever, to be somebody else's, or to fill the disk: each is refused in one line."""
+"""Image files that never end, belong to somebody else, or fill the disk: each is refused in one line."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_image_files_lie_where_the_node_allows_them(tmp_path: Path) -> None:
 
 
 def test_words_of_the_kernel_are_never_read(tmp_path: Path) -> None:
-    """Even where the settings allow it: reading /proc/kmsg waits for ever, and takes what others were to read."""
+    """Even where the settings allow it: reading /proc/kmsg blocks forever, and consumes lines meant for others."""
     for path in ("/proc/kmsg", f"/proc/{os.getpid()}/mem", "/sys/kernel/uevent_seqnum"):
         if Path(path).exists():
             folders = (Path("/proc"), Path("/sys"))

@@ -1,4 +1,4 @@
-"""A user's token reaches what is the user's and nothing of anybody else: each way in that one was tried."""
+"""A user's token reaches only that user's objects: tests of every way in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and containers at a socket of their agent's user: they are refused, whatever user's number they have."""
+"""Jobs and containers at a socket of their agent's user: refused under any user id."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ sys.stdin.read()
 
 @contextmanager
 def as_user(user: int) -> Iterator[None]:
-    """Be somebody else for a while."""
+    """Run as another user for a while."""
     os.seteuid(user)
     try:
         yield
@@ -54,7 +54,7 @@ def connected(listening: socket.socket, *before: str) -> Iterator[socket.socket]
 
 @pytest.fixture
 def listening(tmp_path: Path) -> Iterator[socket.socket]:
-    """A socket that anybody may open."""
+    """A socket open to everyone."""
     with socket.socket(socket.AF_UNIX) as found:
         found.bind(str(tmp_path / "s"))
         found.listen()

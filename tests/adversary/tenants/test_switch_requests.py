@@ -19,7 +19,7 @@ from dataplane.switch.p4runtime.server import MAX_MESSAGE_BYTES
 
 _AT_ONCE = 16
 _MOST_MIB = 500
-"""Two requests of 32 MiB, several times over, beside the interpreter; sixteen would take a gigabyte and more."""
+"""Two requests of 32 MiB, several times over, plus the interpreter; sixteen would take a gigabyte and more."""
 
 
 @pytest.fixture

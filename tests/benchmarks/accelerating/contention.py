@@ -92,7 +92,7 @@ CASES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a case's rounds took together; what they were said to, by their paths and by the sum over one rate."""
+    """Total time of a case's rounds: predicted from their paths, predicted from the sum over one rate, and measured."""
 
     case: Case
     predicted_s: float
@@ -101,12 +101,12 @@ class Trial:
 
     @property
     def error(self) -> float:
-        """How far off the prediction is, as a share of what was measured."""
+        """Relative error of the prediction, as a share of the measured time."""
         return abs(self.predicted_s - self.measured_s) / self.measured_s
 
     @property
     def error_of_sum(self) -> float:
-        """How far off the sum of all data over one rate is."""
+        """Relative error of the estimate "all data over one rate"."""
         return abs(self.sum_s - self.measured_s) / self.measured_s
 
 

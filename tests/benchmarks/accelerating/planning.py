@@ -1,8 +1,9 @@
-"""How long it takes to explain a query: the 22 statements of TPC-H at scale 0.1 and 1, of declared tables and of data.
+"""Time to explain a query: the 22 statements of TPC-H at scale 0.1 and 1, on declared tables and on data.
 
-Timed is what `millrace accel explain` does for a statement once its tables are known: DuckDB's planning, the graph of
-its plan, works by the calibration, times, a device for each operator, and what would flip each. DuckDB's own part
-(EXPLAIN) is told apart. Each statement is explained `REPEATS` times; its figure is the median.
+The measured time covers what `millrace accel explain` does for a statement once its tables are known: DuckDB's
+planning, the graph of its plan, works from the calibration, times, a device for each operator, and what would flip
+each. DuckDB's own part (EXPLAIN) is reported separately. Each statement is explained `REPEATS` times; the figure is the
+median.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Planned:
 
     @property
     def own_ms(self) -> float:
-        """What is not DuckDB's."""
+        """Time excluding DuckDB."""
         return self.total_ms - self.duckdb_ms
 
 

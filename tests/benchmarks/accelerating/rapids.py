@@ -48,7 +48,7 @@ BYTES: Final = ROWS * ROW_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What an operator of Spark's does on the CPU and on the GPU, and why our place of it is what it is."""
+    """CPU and GPU versions of a Spark operator, and the reason why we place it as we do."""
 
     on_cpu: tuple[Operator, ...]
     on_gpu: tuple[Operator, ...]

@@ -41,7 +41,7 @@ from tests.benchmarks.accelerating.links import GOODPUT, Links
 
 MACHINES: Final = 8
 CPU_MILLI: Final = 200
-"""Of a core, to each machine: all of them have 1.6 cores."""
+"""CPU share of each machine, in thousandths of a core: all machines together have 1.6 cores."""
 GROUPS: Final = 20_000
 TIMES: Final = 3
 _PORT: Final = 7707
@@ -118,7 +118,7 @@ CASES: Final = (
 
 
 NO_CLASS: Final = (Case(FEW, _DUCKDB, _ROWS, 8, 4, 50),)
-"""What the model has no class for: measured and shown, and not in the mean."""
+"""Cases outside the model's classes: measured and shown, but not in the mean."""
 
 
 @dataclass(frozen=True, slots=True)

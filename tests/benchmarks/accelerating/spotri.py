@@ -43,7 +43,7 @@ History = dict[DeviceKind, dict[str, list[float]]]
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What history is like: the standard deviation of a run's logarithm, runs, and the parts that go wrong."""
+    """Noise of the history: the standard deviation of a run's logarithm, runs, and the shares that go wrong."""
 
     deviation: float = NOISE
     runs: int = RUNS

@@ -25,7 +25,7 @@ _NS_EACH: Final = 16_000
 """Virtual time for each datagram: the attacker's cable takes what it sends, and its queue drops none."""
 _SHOWN: Final = 20
 _SHOWING: Final = ("records", "known", "late", "repeated")
-"""What reports that pass the edge do show in."""
+"""Figures that reports passing the edge do affect."""
 
 
 def measure(where: str, *, quick: bool = False) -> Figures:

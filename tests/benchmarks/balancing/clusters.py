@@ -44,7 +44,7 @@ DELAY_S: Final = 5.0
 
 
 class ClusterKind(StrEnum):
-    """Which of the two clusters."""
+    """Cluster of the comparison."""
 
     EXAMPLE = "example"
     MIXED = "mixed"
@@ -52,7 +52,7 @@ class ClusterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What runs on a device from a minute on, and where precision stands when it starts."""
+    """Workload of a device from a minute on, and its initial precision."""
 
     minute: int
     plant: Plant
@@ -61,12 +61,12 @@ class Job:
 
     @property
     def start(self) -> UnitState:
-        """Where the levers of a device stand with which nothing is done."""
+        """Lever positions of an unmanaged device."""
         return UnitState(self.precision, NOMINAL_MHZ, UNITS)
 
     @property
     def limit_tops(self) -> float:
-        """What the device does with no lever moved: a level of 1."""
+        """Throughput of the device with all levers unmoved: a level of 1."""
         return min(self.plant.bus_can_tops(self.precision), self.plant.cores_can_tops(self.start))
 
 
@@ -97,7 +97,7 @@ class Cluster:
 
     @property
     def units(self) -> int:
-        """How many sub-units the pool has."""
+        """Number of sub-units in the pool."""
         return UNITS * len(self.devices)
 
 

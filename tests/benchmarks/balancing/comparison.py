@@ -30,7 +30,7 @@ SEEDS: Final = (1, 2, 3, 4, 5)
 MINUTES: Final = 240
 QUICK_MINUTES: Final = 60
 HEADLINE: Final = FREEING
-"""Whose figures the benchmark's JSON has."""
+"""Driver whose figures go into the benchmark's JSON."""
 
 Which = Callable[[Cluster], bool]
 

@@ -34,7 +34,7 @@ DAY_MINUTES: Final = 240
 
 
 class Pattern(StrEnum):
-    """How a device's load goes."""
+    """Load pattern of a device."""
 
     LIGHT = "light"
     HEAVY = "heavy"

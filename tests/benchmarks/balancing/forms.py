@@ -1,9 +1,9 @@
-"""What is compared: the open loop, a threshold autoscaler, and controllers P, PID and PID with fuzzy gains.
+"""Forms compared: the open loop, a threshold autoscaler, and controllers P, PID and PID with fuzzy gains.
 
-Settings of each were found by `tests.benchmarks.balancing.tuning` on seeds that no figure is reported of, by the same
-search for the same objective. Both kinds ask for units through the same allocator, within the same limits, and what the
-pool does not give is handed on to clock and precision. Gains that are unstable on the linearised plant are refused, by
-ControlSettings itself, and the search leaves them out.
+The settings of each were tuned by `tests.benchmarks.balancing.tuning` on seeds that no figure is reported for, with the
+same search and the same objective. Both kinds request units from the same allocator, within the same limits, and the
+part that the pool cannot grant is passed on to clock and precision. ControlSettings itself refuses gains that are
+unstable on the linearised plant, and the search leaves them out.
 """
 
 from __future__ import annotations

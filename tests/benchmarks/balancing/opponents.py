@@ -9,14 +9,14 @@ from dataplane.config import Strict
 
 
 class ThresholdRule(Strict, frozen=True):
-    """How autoscalers of machines and pods work: by steps, or (`target`) proportionally to the load."""
+    """Rule of typical autoscalers for machines and pods: by steps, or (`target`) proportional to the load."""
 
     high: float = 0.9
     """Above this load units are added."""
     low: float = 0.5
     """Below it some are freed."""
     step: int = 2
-    """How many units at once."""
+    """Units per step."""
     target: float | None = None
     """Load that is aimed at, n' = ceil(n P_d / target), where the load is above high or below low."""
 

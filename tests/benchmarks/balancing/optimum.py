@@ -26,12 +26,12 @@ from tests.benchmarks.balancing.family import Floats
 MINUTE_S: Final = 60.0
 CLOCKS_MHZ: Final = tuple(float(mhz) for mhz in np.linspace(LOW_MHZ, HIGH_MHZ, 6))
 ENERGY_WEIGHT: Final = 1e-3
-"""What a unit's nominal energy for a minute weighs beside a unit's nominal work of one: it breaks ties, no more."""
+"""Weight of a unit's nominal energy for a minute against its nominal work for a minute: only breaks ties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """What the optimum does and draws over the whole run."""
+    """Work and energy of the optimum over the whole run."""
 
     work_tera: float
     energy_j: float

@@ -38,9 +38,9 @@ RULES: Final[dict[str, Rule]] = {
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What the loop did at one rate of the link: how long it took to settle, and |e| and moves in the time after.
+    """Results of the loop at one rate of the link: settling time, and |e| and moves after it.
 
-    `settle_s` is None where it did not settle within the time that it was given.
+    `settle_s` is None if the loop did not settle within the time limit.
     """
 
     rate_bps: int

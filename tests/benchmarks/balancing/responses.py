@@ -1,7 +1,7 @@
-"""How each form takes a load that steps, climbs, bursts or is noisy: settling time, overshoot, steady error.
+"""Response of each form to a load that steps, climbs, bursts or is noisy: settling time, overshoot, steady error.
 
-One unit in virtual time (controller.balance.trials), 100 sub-units where 50 would do, a sample a second, reports two
-samples late; the interval table moves sub-units. Settled is an error that stays within 0.1, the table's dead band.
+One unit in virtual time (controller.balance.trials), 100 sub-units where 50 would do, a sample per second, reports two
+samples late; the interval table moves sub-units. A settled error stays within 0.1, the table's dead band.
 
     .venv/bin/python -m tests.benchmarks.balancing.responses
 """

@@ -33,7 +33,7 @@ SETTLED_MINUTES: Final = 10
 
 @dataclass(frozen=True)
 class Driver:
-    """What moves the levers of each device of a cluster."""
+    """Controller of the levers of each device in a cluster."""
 
     name: str
     control: Controller = field(default_factory=lambda: Controller(ControlSettings()))
@@ -61,7 +61,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cluster did: tera-operations, joules, and changes of levers a minute and device once it was settled."""
+    """Results of a cluster: tera-operations, joules, and lever changes per minute and device once it had settled."""
 
     work_tera: float
     energy_j: float

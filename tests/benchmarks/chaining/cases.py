@@ -30,7 +30,7 @@ COUNTED = ("reports", "kernel queue full", "receive malformed", "reports shed")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What one run measures."""
+    """Parameters of one run."""
 
     switches: int
     flows: int
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def load(self) -> Load:
-        """What the fabric carries in it."""
+        """Load of the fabric."""
         return Load(TOPOLOGIES[self.switches], self.flows, self.rate, self.mix)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run came to; counters are of the whole run, cores and memory of the events."""
+    """Results of one run; counters cover the whole run, cores and memory the events."""
 
     events: tuple[Event, ...]
     sent: int
@@ -56,7 +56,7 @@ class Outcome:
     cores: Mapping[str, float]
     rss_mib: Mapping[str, float]
     longest_s: Mapping[str, float]
-    """Of each daemon the longest that it took to answer for its status, and how late the client itself was."""
+    """Maximum latency of each daemon's status call, and the delay of the client itself."""
     overloads: Mapping[str, Sequence[str]]
     """The causes of overload that each daemon named."""
     counters: Mapping[str, int]
@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def seen(self) -> int:
-        """How many events were seen in time."""
+        """Number of events seen in time."""
         return sum(math.isfinite(took_ms) for took_ms in self.reactions_ms)
 
     @property
@@ -87,7 +87,7 @@ class Outcome:
 
     @property
     def decided_share(self) -> float:
-        """Of the heavy flows on congested links, those that were taken off them in time."""
+        """Share of the heavy flows on congested links that were moved off them in time."""
         return sum(event.decided for event in self.events) / sum(len(event.heavy) for event in self.events)
 
     @property

@@ -43,7 +43,7 @@ _FLUSH_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the fabric carries and reports."""
+    """Traffic and reports of the fabric."""
 
     topology: str
     flows: int

@@ -49,7 +49,7 @@ class Event:
 
     @property
     def decided(self) -> int:
-        """How many of the heavy flows were taken off the link."""
+        """Number of heavy flows moved off the link."""
         return len(self.moved & self.heavy)
 
     def take(self, moved: Iterable[tuple[int, Path]], at_ns: int) -> None:

@@ -27,7 +27,7 @@ SOURCE_PORT, TARGET_PORT = 40_000, 5_001
 
 
 class Mix(StrEnum):
-    """How reports are divided among flows."""
+    """Distribution of reports among flows."""
 
     UNIFORM = "uniform"
     """All flows are reported equally often."""

@@ -56,7 +56,7 @@ _BOUND: Final = '"phase":"bound"'
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run took: seconds of wall time, and CPU milliseconds a pod by process."""
+    """Cost of one run: seconds of wall time, and CPU milliseconds per pod by process."""
 
     pods: int
     seconds: float

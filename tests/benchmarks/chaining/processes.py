@@ -30,7 +30,7 @@ class ProcessError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used of the processor since it began, and what it has in memory now."""
+    """CPU time of a process since its start, and its current memory."""
 
     at_s: float
     cpu_s: float

@@ -44,7 +44,7 @@ _OWN_AT = 8 + 4 + 8 - 4
 _STACK_AT = _OWN_AT + HOP_BYTES + 20 + 8 + 4 + 12
 """... then IPv4, UDP, INT's shim and header."""
 PORTS_AT = _OWN_AT + HOP_BYTES + 20
-"""Where a row has its packet's UDP ports, two bytes each; the checksum follows the length behind them."""
+"""Offset of the packet's UDP ports in a row, two bytes each; length and then checksum follow them."""
 _FIELDS = {"latency": (8, ">u4"), "queue": (12, ">u4"), "stamp": (16, ">u8"), "tx": (24, ">u4")}
 _DRAWN = 1 << 20
 _IDLE_NS, _IDLE_SIGMA = 1_000, 0.5

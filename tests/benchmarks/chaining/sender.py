@@ -37,7 +37,7 @@ BLOCK_S, SLICES = 0.005, 5
 """Reports are made for 5 ms at a time, and sent every millisecond."""
 LARGEST_BLOCK = 8192
 _BEHIND_S = 0.1
-"""What a busy machine did not let it send for longer than this is left out: it would only come as a burst."""
+"""Delay on a busy machine beyond which the sender skips its backlog, which would only come as a burst."""
 _UNKNOWN_NODE = 0xFFFE
 _PORTS = 60_000
 _NS = 1_000_000_000
@@ -58,7 +58,7 @@ class Bad(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SenderSettings:
-    """What to send, and where to."""
+    """Reports to send, and their destination."""
 
     topology: str
     flows: int

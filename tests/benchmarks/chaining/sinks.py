@@ -33,7 +33,7 @@ from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
 READY = "ready"
-"""What the process prints when all of its switches listen."""
+"""Line printed by the process once all its switches listen."""
 
 _MESSAGE_BYTES = 256 << 20
 _READ_ENTITIES = 1000
@@ -68,13 +68,13 @@ class _Stream:
 
 @dataclass(slots=True)
 class SinkSwitch:
-    """What one switch was given."""
+    """State written to one switch."""
 
     name: str
     config: p4r.ForwardingPipelineConfig = field(default_factory=p4r.ForwardingPipelineConfig)
     tables: dict[int, str] = field(default_factory=dict)
     entities: dict[_Key, bytes] = field(default_factory=dict)
-    """What is held, as it was written; equal ones of several switches are one object, as a large fabric has many."""
+    """Entities as written; equal ones of several switches share one object, as a large fabric has many."""
     streams: list[_Stream] = field(default_factory=list)
 
     @property

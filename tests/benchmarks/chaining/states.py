@@ -1,4 +1,4 @@
-"""What a chain knows of the fabric, and how the knowledge of two chains that carry the same load differs."""
+"""A chain's knowledge of the fabric, and how it differs between two chains that carry the same load."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.benchmarks.chaining import flows
 
 FRAMES = 2.0
 LOAD = 0.05
-"""Of a link's rate: a link's load is the mean of some readings, each drawn at random."""
+"""Tolerance, as a share of a link's rate: the load is the mean of a few readings, each drawn at random."""
 DELAY_SHARE, DELAY_NS = 0.2, 300
 SNAPSHOTS, INTERVAL_NS = 10, 1_000_000_000
 """Figures are means over so many snapshots, each of another window."""
 TOTAL_RATE_SHARE = 0.1
-"""Of all flows' rates together; a flow has some ten reports in the span of its rate, one more or less."""
+"""Tolerance, as a share of the sum of all flows' rates; a rate is over ten reports or so, one more or less."""
 FRESH_NS = 1_500_000_000
 
 _SHOWN = 3

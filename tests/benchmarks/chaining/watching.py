@@ -90,7 +90,7 @@ def _causes(status: object) -> set[str]:
 
 
 class Lateness:
-    """How late this process itself is: an answer that came meanwhile seems so much later than it was."""
+    """Delay of this process itself: an answer that arrives meanwhile appears late by this much."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0

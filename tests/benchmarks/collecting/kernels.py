@@ -13,7 +13,7 @@ _TRIES = 1_000_000
 
 
 class Sending(Struct):
-    """What to send, and how fast."""
+    """Reports to send, and the rate."""
 
     queue: PortQueue
     frames: Array[u8]  # `count` frames of `length` bytes, one after the other

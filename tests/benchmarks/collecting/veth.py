@@ -40,7 +40,7 @@ GROUP_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Where reports come from, how many share a packet, and whether packets travel joined (UDP GSO)."""
+    """Source of reports, reports per packet, and whether packets travel joined (UDP GSO)."""
 
     name: str
     polled: bool = False
@@ -67,7 +67,7 @@ class Trial:
 
     @property
     def lost(self) -> int:
-        """How many went missing."""
+        """Number of lost reports."""
         return self.sent - self.taken
 
     @property

@@ -32,7 +32,7 @@ BITS = 0xF900
 LINK_DELAY_NS = 5_000
 GROUP_BYTES, HEADER_BYTES, MAIN_BYTES = 8, 4, 8
 _HOP = {"node": 0, "ports": 4, "latency": 8, "queue": 12, "arrived": 16, "tx": 24}
-"""Where a hop's values stand; the reporter's own come without its node id."""
+"""Offsets of a hop's values; the reporter's own come without its node id."""
 HOP_BYTES = 28
 
 

@@ -1,8 +1,8 @@
-"""Who begins to read frames in the midst of a transfer: how many joined ones it sees, and for how long.
+"""Readers that start in the middle of a transfer: how many joined frames they see, and for how long.
 
-iperf3 through one switch in its default mode, as in tests/benchmarks/first/tcp.py. Readers begin at the receiving host,
-one after the other: packet sockets that make the device promiscuous before they read, after they have begun to, and
-not at all (as `tcpdump -p`).
+iperf3 through one switch in its default mode, as in tests/benchmarks/first/tcp.py. Readers start at the receiving host,
+one after the other: packet sockets that make the device promiscuous before they read, after they have begun to read,
+and never (like `tcpdump -p`).
 
     sudo .venv/bin/python -m tests.benchmarks.first.readers [--readers N]
 """
@@ -37,7 +37,7 @@ KINDS: Final = ("promiscuous first", "promiscuous after", "not promiscuous")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a reader saw: frames, those longer than the MTU, and when the last of these came, ms after it began."""
+    """Frames seen by a reader, those longer than the MTU, and the time of the last of these, in ms after its start."""
 
     frames: int
     joined: int

@@ -32,7 +32,7 @@ _START_S, _OVERTIME_S, _POLL_S = 10.0, 20, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a switch is: its namespace, and its devices by port."""
+    """Location of a switch: its namespace, and its devices by port."""
 
     switch: str
     ports: dict[int, str]

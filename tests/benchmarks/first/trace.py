@@ -1,7 +1,7 @@
-"""How many packets a second are explained: the forwarding program, its routes and frames, one thread.
+"""Packets explained per second: the forwarding program, its routes and frames, one thread.
 
-`trace_pps` is with the text that people read. The table has what that is made of: the interpreter alone, with its steps
-as values, with their text, with their JSON.
+`trace_pps` includes the text for people. The table breaks it down: the interpreter alone, with its steps as values,
+with their text, with their JSON.
 
     .venv/bin/python -m tests.benchmarks.first.trace [--quick]
 """

@@ -1,4 +1,4 @@
-"""How many exercises of p4lang's tutorials show the same with our switch as with bmv2 (tests/soak/tutorials.py)."""
+"""Exercises of p4lang's tutorials with the same results on our switch and on bmv2 (tests/soak/tutorials.py)."""
 
 from __future__ import annotations
 

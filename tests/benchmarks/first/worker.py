@@ -1,4 +1,4 @@
-"""What a training worker installs: the wheel without extras, in an empty environment, in the lock's versions."""
+"""Size of a training worker's installation: the wheel without extras, in an empty environment, locked versions."""
 
 from __future__ import annotations
 

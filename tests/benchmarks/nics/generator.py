@@ -29,7 +29,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What went out: frames that the kernel took, and in what time."""
+    """Frames that the kernel took from the generator, and the time spent."""
 
     frames: int
     took_s: float

@@ -34,14 +34,14 @@ MAGIC = 0x6D696C6C6E696373
 STAMP_BYTES = 16
 """Magic number and time in ns, big-endian; a time of 0 is none."""
 MOST_BYTES = 2_048
-"""Of a frame that the plain socket reads."""
+"""Maximum size of a frame read by the plain socket."""
 
 _NS_PER_S = 1_000_000_000
 _BURST = 64
 
 
 class Source(Struct):
-    """What to send, in turn, and how fast."""
+    """Frames to send, in turn, and the rate."""
 
     queue: PortQueue
     frames: Array[u8]  # `count` frames of `length` bytes, one after the other
@@ -56,7 +56,7 @@ class Source(Struct):
 
 
 class Tally(Struct):
-    """What one consumer saw; its thread alone writes it, but for `stop`."""
+    """Frames seen by one consumer; only its thread writes here, except for `stop`."""
 
     stop: u64  # 1: return after the next frame
     received: u64

@@ -23,8 +23,7 @@ _MOST_TIMED = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Wakes:
-    """What a driver's own statistics say: waits that the device ended, and all returns from a sleep: those, the other
-    waits, and pauses between polls."""
+    """Counters of a driver: waits ended by the device, and all wake-ups, other waits and polling pauses included."""
 
     interrupts: int
     wakeups: int
@@ -85,7 +84,7 @@ class Consumers:
 
     @property
     def are_alive(self) -> bool:
-        """Whether any still runs."""
+        """True while any still runs."""
         return any(thread.is_alive() for thread in self._threads)
 
     def join(self, timeout_s: float) -> None:

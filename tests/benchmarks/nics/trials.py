@@ -19,7 +19,7 @@ _LIMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of it; `wakes` are the driver's own statistics, None of a plain socket."""
+    """Result of a trial; `wakes` are the driver's own statistics, None for a plain socket."""
 
     offered_pps: float
     sent: int

@@ -1,4 +1,4 @@
-"""What threads of this process cost: processor time from their own clocks, and how often they went to sleep."""
+"""Cost of this process's threads: CPU time from their own clocks, and the number of sleeps."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _NODES: Final = 20
 _CPU_MILLI: Final = 8_000
 _WEIGHTS: Final = {"one": 1.0, "two": 2.0, "three": 1.0}
 _SIZE_MILLI: Final = 1_000
-"""Of every pod: where sizes differ, what has room first is not who has the smallest share."""
+"""Size of every pod: with different sizes, the pod that first finds room need not belong to the smallest share."""
 _LITTLE: Final = 8
 """Pods that the fourth project runs: a twentieth of the cluster."""
 _WAITING: Final = 30

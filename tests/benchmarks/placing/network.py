@@ -49,7 +49,7 @@ class Case:
     cluster: Cluster
     pods: tuple[PendingPod, ...]
     earlier: Mapping[str, tuple[tuple[str, int, int | None], ...]]
-    """Of a pod: earlier pods that are its peers, with bandwidth and delay bound."""
+    """Earlier peers of each pod, with bandwidth and delay bound."""
 
 
 def loaded(arity: int, seed: int, heat: float) -> CostMap:

@@ -1,9 +1,9 @@
-"""How many GPUs stay unallocated: our policy and others, on the cluster trace openb, over the same orders of pods.
+"""GPUs left unallocated: our policy and others, on the cluster trace openb, over the same orders of pods.
 
-Opponents are the scores that the trace's own simulator has, each with the choice of device that it is published with,
-or that is best for it: random, best fit and dot product with the device of which least is left, fragmentation gradient
-descent with its own. Fragmentation gradient descent has to come near to what its authors publish for it (95.3 % with
-seed 42; our draws are not theirs), or the comparison is void: `allocated_fgd` is that share.
+The opponents are the scores of the trace's own simulator, each with the choice of device published with it or best for
+it: random, best fit and dot product with the device that has least left, fragmentation gradient descent with its own.
+Fragmentation gradient descent must come close to its authors' published result (95.3 % with seed 42; our draws are not
+theirs), or the comparison is void: `allocated_fgd` is that share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How many decisions a second: pods of openb on all its nodes, with what each decision leads to taken.
+"""Decisions per second: pods of openb on all its nodes, with each decision applied.
 
-A decision is that of `decide` and the choice of devices, by the profile that is there without settings and by packing
-alone; with reasons it is all that `millrace scheduler serve` keeps: 16 candidates and 16 refused nodes, each score and
+A decision is that of `decide` plus the choice of devices, under the default profile and under packing alone; with
+reasons it is everything that `millrace scheduler serve` keeps: 16 candidates and 16 refused nodes, each score and
 refusal in words, as a Decision. Both alternate in one run, on clusters that fill up alike.
 """
 

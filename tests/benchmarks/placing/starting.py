@@ -1,8 +1,8 @@
-"""What everything between a script and its container adds to the time in which a container starts.
+"""Time added to a container's start by everything between a script and its container.
 
-From the request that `millrace pod apply` makes until a watcher of the API server hears that the pod runs:
-API server, scheduler, workload controller and manager are processes as they are in use, with podman. Beside it
-the same runtime makes and starts the same container by itself; both alternate.
+Measured from the request of `millrace pod apply` until a watcher of the API server hears that the pod runs: API server,
+scheduler, workload controller and manager are processes as in production, with podman. For comparison the same runtime
+makes and starts the same container by itself; both alternate.
 """
 
 from __future__ import annotations

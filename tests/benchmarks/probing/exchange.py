@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 PEER: Final = "BENCH_PEER"
-"""Where the environment names the other worker, HOST:PORT."""
+"""Environment variable with the other worker's HOST:PORT."""
 FEATURES: Final = 352
 GRADIENT_BYTES: Final = FEATURES * FEATURES * 4
-"""What each worker has to add up in a step."""
+"""Size of the gradient that each worker adds up in a step."""
 _HEADER: Final = struct.Struct("!Q")
 _PATIENCE_S: Final = 30.0
 _MOST_BYTES: Final = 1 << 26

@@ -1,7 +1,7 @@
-"""What a program of many steps does, from traces of few: executions and seconds grow with the steps, by straight lines.
+"""Extrapolate a program of many steps from traces of few: executions and seconds grow linearly with the steps.
 
-Tracing all steps would cost as much as the task itself. Traced are n and 2n steps; an operator that is executed as
-often in both belongs to what is made ready, the others to the steps. Time outside of operators (the interpreter,
+Tracing all steps would cost as much as the task itself. The traces cover n and 2n steps; an operator that is executed
+equally often in both belongs to the setup, the others to the steps. Time outside of operators (the interpreter,
 imports) is extrapolated in the same way.
 """
 

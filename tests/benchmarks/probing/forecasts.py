@@ -1,13 +1,13 @@
-"""How well the next measurement is forecast: the error of "the last value" over ours, on published series.
+"""Accuracy of forecasts of the next measurement: the error of "the last value" over ours, on published series.
 
-Runs: the benchmark runs on Azure's long-lived machines (operations a second, one series a machine; times are as they
-came). Links: what each of Abilene's links carries by 200 hourly demand matrices and base routes. Each measurement but
-the first is forecast from those before it alone, and errors are absolute. The ratio is the sum of the last value's
-errors over the sum of ours, a series; the mean over series is shown, and the least and greatest of them. What the
-forecasters' constants were chosen on (machine 0; every second link) is told from the rest, which the figures are of;
-which sorts of forecasters there are was decided with all of the series in view.
-Beside ours stand each single forecaster (the last value where it says nothing), the window of 20 that never changes,
-and the one that was best so far taken alone, without those that are nearly as good.
+Runs: the benchmark runs on Azure's long-lived machines (operations per second, one series per machine; in order of
+arrival). Links: the load of each of Abilene's links under 200 hourly demand matrices and base routes. Each measurement
+but the first is forecast from those before it alone, and errors are absolute. The ratio is the sum of the last value's
+errors over the sum of ours, per series; the output shows its mean, minimum and maximum over series. The figures exclude
+the series on which the forecasters' constants were chosen (machine 0; every second link), which are shown separately;
+the kinds of forecasters were chosen with all of the series in view. For comparison there are each single forecaster
+(the last value where it has no forecast), the fixed window of 20, and the best forecaster so far taken alone, without
+those that are nearly as good.
 
     .venv/bin/python -m tests.benchmarks.probing.forecasts    # --data FOLDER
 """

@@ -101,12 +101,12 @@ class Outcome:
 
     @property
     def pairs(self) -> Score:
-        """How well the predictions rank the centres."""
+        """Ranking score of the predictions."""
         return sum((one.score() for one in self.measured), Score(0, 0, 0))
 
     @property
     def fixed_pairs(self) -> Score:
-        """How well the fixed benchmark does."""
+        """Ranking score of the fixed benchmark."""
         return sum((score(one.real, self.fixed) for one in self.measured), Score(0, 0, 0))
 
 

@@ -50,8 +50,7 @@ _BURST_BYTES, _QUEUE_BYTES = 16 << 10, 512 << 10
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a centre has of the machine: units of a core each, thousandths of a core's time and memory of a unit, and
-    the rate of its link."""
+    """Share of a centre in the machine: units of a core each, CPU time (thousandths) and memory per unit, link rate."""
 
     name: str
     host: str

@@ -1,9 +1,9 @@
-"""Which of two places is the quicker one, as runs have shown and as was predicted; and where that cannot be said.
+"""Rank two places by speed, as real runs show and as predicted, and detect ties.
 
-The rule, laid down before there were results: two places differ for a task if their mean real run times do by more
-than TIE, or, nearer to each other than that, if repeated real runs tell them apart: by more than two standard errors of
-the means' difference, and by more than 1 %. Else the pair is a tie, and counts neither as right nor as wrong, for
-nobody's ranking; so many ties there are is told.
+The rule was fixed before there were results: two places differ for a task if their mean real run times differ by more
+than TIE, or, if they are closer than that, if repeated real runs tell them apart: by more than two standard errors of
+the means' difference, and by more than 1 %. Otherwise the pair is a tie and counts neither as right nor as wrong, for
+either ranking; the number of ties is reported.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from statistics import fmean, variance
 from typing import Final
 
 TIE: Final = 0.05
-"""What real runs of the same task in the same place differ by."""
+"""Relative difference between real runs of the same task in the same place."""
 _LEAST: Final = 0.01
 _DEVIATIONS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many pairs were ranked rightly, of those that differ; and how many do not."""
+    """Pairs ranked correctly out of those that differ, and the number of ties."""
 
     right: int
     decided: int

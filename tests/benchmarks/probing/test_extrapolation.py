@@ -1,4 +1,4 @@
-"""What a program of many steps does, from traces of few of its steps."""
+"""Tests of extrapolating a program of many steps from traces of a few."""
 
 from __future__ import annotations
 

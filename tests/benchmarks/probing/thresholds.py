@@ -1,13 +1,13 @@
-"""What efficiency thresholds save: unit-hours of a mix of scalable tasks against "all units", at equal finish time.
+"""Savings of efficiency thresholds: unit-hours of a mix of scalable tasks against "all units", at equal finish time.
 
 A centre has 32 units; 120 tasks of eight types wait from the start. In virtual time the task scheduler's own decider
-(controller.scheduling.dispatch) plans them by two of its profiles: `measured`, which gives a task no more units
-than its type's threshold, found by probes on 1 to 32 units whose run times scatter by 3 %; and `all-units`, which gives
-each all of them. Real run times scatter by 3 %, too, and differ from the curve by up to 3 % a type. Then the smallest
-centre is looked for on which `measured` ends no later than `all-units` does on 32: units times that time, what probes
-took included, against 32 times the same, is what is saved; "all units" pays for no probe. Types: Amdahl's law with
-serial shares of 0.5 to 10 %, the universal scalability law (which goes down again), a limit at 12 units, and perfect
-scaling. Beside it stands the same of curves measured here, of real programs on units of a quarter of a core
+(controller.scheduling.dispatch) plans them by two of its profiles: `measured`, which gives a task no more units than
+its type's threshold, found by probes on 1 to 32 units whose run times scatter by 3 %; and `all-units`, which gives each
+all of them. Real run times scatter by 3 %, too, and differ from the curve by up to 3 % per type. A search then finds
+the smallest centre on which `measured` ends no later than `all-units` does on 32: its units times that time, including
+the cost of probes, against 32 times the same time gives the savings; "all units" pays for no probe. Types: Amdahl's law
+with serial shares of 0.5 to 10 %, the universal scalability law (which goes down again), a limit at 12 units, and
+perfect scaling. The same is done with curves measured here, of real programs on units of a quarter of a core
 (scaling.py: root, a quiet machine of two cores).
 
     .venv/bin/python -m tests.benchmarks.probing.thresholds    # --quick: one seed, nothing measured here
@@ -96,7 +96,7 @@ class Kind:
 
 @dataclass
 class Known:
-    """What probes have said of a type, and what they took."""
+    """Results of probes for a type, and their cost."""
 
     known: KnownType
     evidence: Evidence
@@ -106,7 +106,7 @@ class Known:
 
 @dataclass
 class Outcome:
-    """What became of a mix: when the last task ended, and the unit-seconds that tasks held."""
+    """Result of a mix: the end of the last task, and the unit-seconds held by tasks."""
 
     finish_s: float
     held_unit_s: float
@@ -179,7 +179,7 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What one mix saves: the share of unit-hours at equal finish time, and what that was found by."""
+    """Savings for one mix: the share of unit-hours at equal finish time, and the runs behind it."""
 
     share: float
     units: int

@@ -1,4 +1,4 @@
-"""Whether a fabric has room for a surge at all: the least utilisation that any splitting of all demands reaches."""
+"""Check whether a fabric has room for a surge: the lowest utilisation that any splitting of all demands reaches."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How long traffic stays away when a link dies: from the fault to the first packet on another way.
+"""Outage after a link dies: the time from the fault to the first packet on another path.
 
 Three faults (a device set down, everything lost one way, a switch that dies) on a ring, Abilene and a leaf-spine, in
-virtual time and, as root, in the kernel with the real daemons. Each hits the path of one flow of 500 packets a second
-that has another way; another flow that has nothing to do with it must lose nothing. Figures are the longest time
-without a packet within three seconds of the fault.
+virtual time and, as root, in the kernel with the real daemons. Each hits the path of one flow of 500 packets per second
+that has another path; an unrelated flow must lose nothing. Figures are the longest time without a packet within three
+seconds of the fault.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RATE_BPS, FRAME_BYTES = 800_000, 200
 FAULT_NS = 1 * S
 WATCHED_NS = 3 * S
 BEFORE_NS = 500 * MS
-"""How long before the fault the other flow's packets begin to count."""
+"""Lead time before the fault from which the other flow's packets count."""
 NOTICE_NS = 1 * MS
 """A device that is set down is noticed by netlink at once."""
 RING = """
@@ -64,7 +64,7 @@ links: [{a: s1, b: s2}, {a: s2, b: s3}, {a: s3, b: s4}, {a: s4, b: s5}, {a: s5, 
 
 
 class Fault(StrEnum):
-    """What goes wrong."""
+    """Kind of fault."""
 
     DEVICE_DOWN = "device down"
     ONE_WAY = "lost one way"
@@ -73,7 +73,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What a fault did to the flow that it hit, and to the one that it did not."""
+    """Effect of a fault on the flow that it hit and on the one that it did not."""
 
     topology: str
     fault: Fault

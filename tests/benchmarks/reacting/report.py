@@ -1,4 +1,4 @@
-"""What reactions and noise come to: tables for people, figures for the last line."""
+"""Report reactions and noise: tables for people, figures for the last line."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ from dataplane.fabric.hosts import flow_between
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 SMALL = " in small flows"
-"""What the name of a topology ends with where the surge is made of them."""
+"""Suffix of a topology's name where the surge consists of small flows."""
 PARTS = 20
 OVER = 18
-"""Of so many flows in the place of one that many cross the congested link; these send what the one would have."""
+"""Small flows across the congested link, out of all that replace one flow; they carry its load."""
 
 
 def scattered(plan: Prepared) -> Prepared:

@@ -43,11 +43,11 @@ _SLOWER = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What one run showed beside its twin; delays are means over the victims' packets, in ns, None without packets.
+    """Results of one run and its twin; delays are means over the victims' packets, in ns, None without packets.
 
-    `victims` are the background flows that crossed the surge's link when it began. `relieved_ns` is from the surge's
-    start to the decision after which what is sent over the link fits; `moved_ns` to the first packet on a new path.
-    Where weights have changed, both are of the packets that leave the link's switch. `moves` counts both kinds.
+    `victims` are the background flows that crossed the surge's link when it began. `relieved_ns` is the time from the
+    surge's start to the decision after which the link's load fits; `moved_ns` the time to the first packet on a new
+    path. Where weights have changed, both apply to the packets that leave the link's switch. `moves` counts both kinds.
     """
 
     topology: str
@@ -71,7 +71,7 @@ class Reaction:
 
     @property
     def in_time(self) -> bool:
-        """Whether the link was relieved, and a packet on a new path, within the time."""
+        """True if the link was relieved, and a packet was on a new path, within the time limit."""
         times = (self.moved_ns, self.relieved_ns)
         return all(time_ns is not None and time_ns <= WITHIN_NS for time_ns in times)
 

@@ -45,7 +45,7 @@ class Optimum:
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """What rounds came to: maximum utilisation, rounds that changed weights, CPU, and destinations changed in all."""
+    """Totals over rounds: maximum utilisation, rounds that changed weights, CPU, and destinations changed."""
 
     max_utilisation: float
     rounds: int

@@ -26,7 +26,7 @@ _INTERVAL_NS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What a round takes with every flow measured, ms: where nothing has changed, and after a change of one link."""
+    """Time of a round with every flow measured, ms: without changes, and after a change of one link."""
 
     calm_ms: float
     change_ms: float

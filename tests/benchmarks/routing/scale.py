@@ -114,7 +114,7 @@ def link_state(topology: Topology, key: LinkKey, factor: float, *, dead: bool = 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens to a link."""
+    """Change of a link's state."""
 
     kind: str
     state: LinkState

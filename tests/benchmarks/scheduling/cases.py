@@ -69,7 +69,7 @@ class Case:
 
     @property
     def is_here(self) -> bool:
-        """Whether its file is there, if it has one."""
+        """True if the case's file is present, or if it needs none."""
         return not self.file or (DATA / self.file).exists()
 
     def given(self, seed: int, form: Form | None = None, *, quick: bool = False) -> Given[Any]:
@@ -120,7 +120,7 @@ AGENT: Final = AgentSettings(
     ),
     decisions=DecisionSettings(precision="float32"),
 )
-"""Where congestion moves; and of batch logs, with what these need otherwise."""
+"""Agent for moving congestion, and, with further settings, for batch logs."""
 
 _REQUESTS: Final = LearningSettings(
     agent=AgentSettings(
@@ -145,8 +145,8 @@ _REQUESTS: Final = LearningSettings(
     ),
     pool=PoolSettings(load_features=True, gain=Gain.LOG_RESPONSE, port_hz=10_000.0),
 )
-"""Of requests for which a node is chosen: a decision is judged by its own response, and by what it leaves others to
-wait for."""
+"""Settings for requests that choose a node: a decision is judged by its own response, and by the wait that it causes
+for others."""
 
 
 def _blocks() -> LearningSettings:

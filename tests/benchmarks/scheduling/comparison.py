@@ -34,7 +34,7 @@ OWN: Final = ("foretold-local", "rollout")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of a case: figures of each decider by seed, windows' sums by seed and decider, seconds of training."""
+    """Results of a case: figures of each decider by seed, windows' sums by seed and decider, seconds of training."""
 
     case: Case
     figures: Mapping[str, Sequence[Figures]]

@@ -1,13 +1,13 @@
-"""What features of the network are worth where congestion moves: the same agent with them and without.
+"""Value of network features under moving congestion: the same agent with them and without.
 
-Sixteen nodes compute, four hold the data: the hosts of a fabric of four leaves and two spines, five to a leaf, one of
-them with data. Others' demands are drawn anew every 4 ms of virtual time: four hosts, others each time, each receive
-from six hosts and send to six, as much as their links carry. What a transfer of the pool gets beside them is worked out
-flow by flow (`network.under_demands`). Tasks compute little and use one or two extents: what a task waits for is its
+Sixteen nodes compute, four hold the data: the hosts of a fabric of four leaves and two spines, five per leaf, one of
+them with data. Background demands are redrawn every 4 ms of virtual time: four hosts, different ones each time, each
+receive from six hosts and send to six, as much as their links carry. The rate left for a transfer of the pool is
+computed flow by flow (`network.under_demands`). Tasks compute little and use one or two extents: a task waits for its
 data. A decision is judged by its own response alone (discount 0).
 
-Both arms have the same settings, budget, seeds and inputs; `network_features` alone differs. `load_features` are off in
-both: their `fetching` would tell of the network, too.
+Both arms have the same settings, budget, seeds and inputs; only `network_features` differs. `load_features` are off in
+both, because their `fetching` would reveal the network, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What each departure from the specification is worth: one after another is changed, and the input learned anew.
+"""Value of each departure from the specification: change one at a time, and learn the input again.
 
-An agent of `tokens` learns an input (of `cases`) as it does in the comparison, but for one thing: a departure that it
-has is taken back to what the specification says, or one that it lacks is added. Mean responses are of the whole input,
-as it is tried there.
+An agent of `tokens` learns an input (of `cases`) as in the comparison, except for one thing: one of its departures is
+reverted to the specification, or one that it lacks is added. Mean responses are over the whole input, as evaluated
+there.
 
     .venv/bin/python -m tests.benchmarks.scheduling.departures     # --quick; --case spotri; --only Adam; --seeds 1
 """
@@ -29,7 +29,7 @@ from tests.benchmarks.scheduling.trials import in_processes, learned
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """What is changed of a case's settings, each by its path below `LearningSettings`."""
+    """Changes to a case's settings, each by its path below `LearningSettings`."""
 
     name: str
     changes: Mapping[str, Any]

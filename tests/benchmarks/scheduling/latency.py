@@ -1,9 +1,9 @@
-"""How long a decision takes at 16 nodes, on one core, while training runs in a process, and while it is stopped.
+"""Decision latency at 16 nodes, on one core, while training runs in a process, and while it is stopped.
 
-Networks of the specification's sizes (hidden 512, feed-forward 512), a decision a millisecond on the bursty family;
-what is timed is deciding, not leaving the experience. Rounds with training and rounds in which its process is stopped
-follow one another in one run. The deciding process is kept on one core, the training one on the others; as root both
-have priority over what else runs (nice -15 and -10), so that training does train on a busy machine. It trains with
+Networks of the specification's sizes (hidden 512, feed-forward 512), a decision per millisecond on the bursty family;
+the time covers deciding, not leaving the experience. Rounds with training and rounds in which its process is stopped
+alternate in one run. The deciding process is pinned to one core, the training one to the others; as root both have
+priority over everything else (nice -15 and -10), so that training makes progress on a busy machine. It trains with
 batches of 16, so that weights are published during the run: with the specification's 8 of 128 a step of `tokens` takes
 minutes.
 
@@ -68,7 +68,7 @@ class _Play:
 
     @property
     def view(self) -> Any:
-        """What may be read."""
+        """Readable state."""
         return self._environment.view
 
     def step(self, action: int) -> Experience:

@@ -1,7 +1,6 @@
-"""How many decisions a second the environment takes alone, at 16 nodes: with what is seen and all figures of each step.
+"""Decisions per second of the environment alone, at 16 nodes, with observations and all figures of each step.
 
-Decisions are those of a run by random choice, taken again. The bursty family: nearly nothing is evicted at first, then
-in most decisions.
+The decisions replay a run of random choices. The bursty family evicts nearly nothing at first, then in most decisions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the comparison's figures are of: rules that are not our own, and windows of all seeds together."""
+"""Tests of the comparison's figures: rules that are not our own, and windows of all seeds together."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.benchmarks.scheduling.windows import ORACLE, costs
 
 SETTINGS = LearningSettings(bursty=BurstySettings(tasks=120, objects=64, system=PoolSystem(nodes=3)))
 WINDOWS = Windows(count=3, tasks=4, width=81)
-"""Of three nodes and four tasks there are 81 ways: the beam loses none."""
+"""Three nodes and four tasks give 81 combinations: the beam drops none."""
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ EXAMINED: Final = 999
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process does: all rules of an input (no form), or an agent of a form, with a seed."""
+    """Work of one process: all rules on an input (no form), or an agent of a form, with a seed."""
 
     case: str
     form: Form | None
@@ -45,7 +45,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of it: figures by decider, windows' costs, the curve of an agent, and processor seconds."""
+    """Result of a job: figures by decider, windows' costs, the curve of an agent, and CPU seconds."""
 
     job: Job
     figures: Mapping[str, Figures]

@@ -29,17 +29,17 @@ class Cost:
 
 
 class _Environment(Rewindable[Any], Protocol):
-    """What can be gone back in, and read by who decides."""
+    """Environment that can be rewound, and read by deciders."""
 
     @property
     def view(self) -> Any:
-        """What may be read."""
+        """Readable state."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Where a window begins, and how many decisions it has."""
+    """Start of a window, and its number of decisions."""
 
     environment: _Environment
     seen: Observation

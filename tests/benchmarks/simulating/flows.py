@@ -1,4 +1,4 @@
-"""When the simulation says that transfers end."""
+"""End times of transfers according to the simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many requests are answered by a cache, of the same requests: the controller's decision and classic policies."""
+"""Cache hit counts on the same requests: the controller's decision against classic policies."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Static:
 
 
 class Switch:
-    """What a switch and its controller do, without packets: sketch, hot names, counters, decision."""
+    """A switch and its controller without packets: sketch, hot names, counters, decision."""
 
     def __init__(self, cells: int, per_interval: int) -> None:
         settings = StoreSettings(interval_ns=INTERVAL_NS, copies=cells)

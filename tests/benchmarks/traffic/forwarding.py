@@ -1,4 +1,4 @@
-"""What the switches under test forward: tests/dataplane/programs/forwarding.p4, its routes, and frames for them."""
+"""Forwarding of the switches under test: tests/dataplane/programs/forwarding.p4, its routes, and frames for them."""
 
 from __future__ import annotations
 

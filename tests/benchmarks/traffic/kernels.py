@@ -50,7 +50,7 @@ def nanosleep(duration: Array[u64], left: u64) -> i32:
 
 
 class Source(Struct):
-    """What to send, in turn, and how fast; `stop` ends it early."""
+    """Frames to send, in turn, and the rate; `stop` ends it early."""
 
     queue: PortQueue
     frames: Array[u8]  # `count` frames of `length` bytes, one after the other

@@ -1,7 +1,7 @@
-"""What the filter of source addresses costs a plain packet: fabric.p4 beside the same program before it had the filter.
+"""Cost of the source-address filter for a plain packet: fabric.p4 against the same program without the filter.
 
-Both compiled, memory to memory, in one process and in turn: packets of a host, without telemetry.
-programs/fabric_without_filter.* is what p4c made of the earlier program, without the places in its sources.
+Both compiled, memory to memory, alternating in one process: packets of a host, without telemetry.
+programs/fabric_without_filter.* is p4c's output for the earlier program, without source locations.
 """
 
 from __future__ import annotations

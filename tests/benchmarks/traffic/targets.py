@@ -31,7 +31,7 @@ _OPTIONS = {INTERPRETER: ("--pipeline", "interpreter"), COMPILED_XDP: ("--io", "
 
 
 class Attached(Protocol):
-    """Where a switch runs, and its devices there by port."""
+    """Location of a switch, and its devices there by port."""
 
     @property
     def switch(self) -> str:

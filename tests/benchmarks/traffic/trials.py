@@ -39,7 +39,7 @@ _SOL_PACKET, _PACKET_VERSION, _PACKET_RX_RING, _TPACKET_V2, _ETH_P_ALL = 263, 10
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of sending for `duration_s`; `cpu` are processors that the switch kept busy meanwhile."""
+    """Result of sending for `duration_s`; `cpu` is the number of CPUs that the switch kept busy meanwhile."""
 
     sent: int
     received: int

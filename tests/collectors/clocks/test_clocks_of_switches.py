@@ -20,7 +20,7 @@ from tests.collectors.reports import MICRO, Hop, Reporter, build_topology, long_
 
 MS = 1_000_000
 AHEAD = {11: 0, 12: 7_000 * MS, 13: 10**15}
-"""How much each switch's clock is ahead."""
+"""Lead of each switch's clock, in nanoseconds."""
 
 BEGINS_NS = 20_000 * MS
 

@@ -39,7 +39,7 @@ def columns(seen: Iterable[StampDifference], topology: Topology | None = None) -
 
 @dataclass(frozen=True)
 class WallClock:
-    """What a switch's clock reads: an offset and a drift against true time."""
+    """A switch's clock: an offset and a drift against true time."""
 
     offset_ns: int = 0
     drift_ppb: int = 0

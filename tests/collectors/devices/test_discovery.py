@@ -1,4 +1,4 @@
-"""What is found on recorded machines and on this one, and what it becomes: a node, and a part of a topology file."""
+"""Discovery on recorded machines and on this one, and its results: a node, and a part of a topology file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How busy machines are: shares of time between two samples, and what is missing, with the reason."""
+"""Load of machines: shares of time between two samples, and missing values with the reason."""
 
 from __future__ import annotations
 

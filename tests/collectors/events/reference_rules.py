@@ -153,7 +153,7 @@ class LimitCondition(_Observed):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is open and nothing is on its way."""
+        """True if no event is open or pending."""
         return self.raised is None and self._since_ns is None
 
     def observe(self, time_ns: int, subject: Subject, value: float) -> Iterator[Event]:

@@ -102,7 +102,7 @@ def test_no_snapshots_are_sent_more_often_than_the_settings_say(address: str) ->
 
 
 def test_whoever_stops_reading_ends_the_stream_of_snapshots(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for single snapshots must not leave a stream behind each time."""
+    """A client that asks for single snapshots must not leave a stream behind each time."""
     asked, encode = list[int](), feed_server.snapshot_bytes
 
     def counted(snapshot: Snapshot) -> bytes:

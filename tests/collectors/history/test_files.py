@@ -1,4 +1,4 @@
-"""Which files make up a table, whatever a crash left beside them."""
+"""Selection of the files that make up a table, despite leftovers of a crash."""
 
 from __future__ import annotations
 

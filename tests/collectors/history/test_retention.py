@@ -1,4 +1,4 @@
-"""What becomes of complete files as they age: what is due, and that no row is lost or counted twice on the way."""
+"""Ageing of complete files: which ones are due, and that no row is lost or counted twice on the way."""
 
 from __future__ import annotations
 

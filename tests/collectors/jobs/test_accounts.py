@@ -1,4 +1,4 @@
-"""What reports of items make of the jobs that switches add up: waits, stragglers, repetitions, cells in use."""
+"""Accounts of the jobs that switches add up, from item reports: waits, stragglers, repetitions, cells in use."""
 
 from __future__ import annotations
 

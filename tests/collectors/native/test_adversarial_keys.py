@@ -48,7 +48,7 @@ def longest_search(hashes: list[int]) -> int:
 
 
 def old_hash_key(key: list[int]) -> int:
-    """What hashed flows when its constants were the same everywhere, of IPv4: words 0 and 2 are 0."""
+    """Hash an IPv4 flow key as when the constants were the same everywhere; words 0 and 2 are 0."""
     mixed = key[1] * FIRST & WORD
     mixed = (mixed ^ mixed >> 29 ^ key[3]) * SECOND & WORD
     mixed = (mixed ^ mixed >> 31 ^ key[4]) * FIRST & WORD

@@ -109,7 +109,7 @@ def test_no_records_are_made_for_nobody(core: Core) -> None:
 
 @every_core
 def test_records_are_of_an_even_sample_of_reports(core: Core) -> None:
-    """Of 2,000 reports a second 100 are taken, in every tenth of a second about as many, and whole packets."""
+    """At 2,000 reports a second, 100 are taken, about as many in every tenth of a second, in whole packets."""
     clock, columns = VirtualClock(S), list[RecordColumns]()
     collector = Collector(build_topology(), clock, CollectorSettings(core=core, records_reports_per_s=100))
     collector.subscribe_columns(columns.append)

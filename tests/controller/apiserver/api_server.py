@@ -26,11 +26,11 @@ class Served:
     socket: str
     url: str
     client: ApiClient
-    """Of the socket: its administrator."""
+    """Client on the socket, as its administrator."""
     again: asyncio.Event
-    """What SIGHUP sets in a process."""
+    """Event that SIGHUP sets in a process."""
     stop: asyncio.Event
-    """What SIGTERM sets."""
+    """Event that SIGTERM sets."""
 
     async def client_of(
         self,

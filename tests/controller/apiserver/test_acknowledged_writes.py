@@ -1,4 +1,4 @@
-"""What a server has acknowledged is what it answers, though its watch is behind and the storage goes away."""
+"""Answers reflect every acknowledged write, even if the watch lags and the storage goes away."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Bench:
                 await asyncio.sleep(0)
 
     async def pods(self) -> tuple[Pod, ...]:
-        """What is listed, which is what is got one by one."""
+        """Return the listed pods after checking each against the result of a get."""
         found, age_ns = await self.service.list(LOCAL, POD, ALL, revision=None, after="", limit=100)
         assert (age_ns is not None) is self.storage.is_away
         assert not self.storage.is_away or found.revision == self.service.cache.ring.revision

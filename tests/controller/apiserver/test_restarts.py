@@ -1,4 +1,4 @@
-"""What outlives a server, what is forgotten, and what SIGHUP changes."""
+"""State that survives a server, state that is dropped, and changes made by SIGHUP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has submitted a task is what the server knows of its caller, not what anybody writes."""
+"""A task's owner is the caller known to the server, not what anybody writes."""
 
 from __future__ import annotations
 

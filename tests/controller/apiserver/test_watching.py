@@ -34,7 +34,7 @@ def test_pace_lets_a_few_looks_through_and_spaces_the_rest() -> None:
 
 
 def test_resources_are_shown_as_they_are_read(tmp_path: Path) -> None:
-    """What a watch brings is taken from what was written here, without decoding it."""
+    """A watch reuses the resources written by this server, without decoding them."""
 
     async def main() -> None:
         async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:

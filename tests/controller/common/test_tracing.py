@@ -45,7 +45,7 @@ RETRY = RetrySettings(first_wait_ns=10 * MS, longest_wait_ns=100 * MS, drain_ns=
 
 
 class Receiver(TraceServiceServicer):
-    """What takes OTLP, over gRPC on a UNIX socket, and keeps each service's spans."""
+    """Receiver of OTLP over gRPC on a UNIX socket that keeps each service's spans."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

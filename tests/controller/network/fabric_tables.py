@@ -112,7 +112,7 @@ class World:
 
     @property
     def whole(self) -> bool:
-        """Whether every switch has a route to every host; one that restarted lacks some until its neighbours agree."""
+        """Return whether every switch routes to every host; a restarted one lacks some until its neighbours agree."""
         routes = (sum(key.table == IPV4.routes for key in tables) for tables in self.tables.values())
         return all(count == len(self.topology.hosts) for count in routes)
 

@@ -1,4 +1,4 @@
-"""How long a target takes, told from runs of its probe."""
+"""Run time of a target, predicted from runs of its probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes report of their hosts' links is in the costs that schedulers decide by."""
+"""Nodes' reports on their hosts' links are part of the costs that schedulers decide by."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Explorer:
         yield from self.news(world)
 
     def news(self, world: World) -> Iterator[World]:
-        """What the controller does: somebody is dead, switches and workers hear of it in any order."""
+        """Spread the controller's news that somebody is dead; switches and workers hear of it in any order."""
         if self.case.joins is not None:
             yield from self.joining(world)
         if self.case.dies is None:
@@ -135,7 +135,7 @@ class Explorer:
                 yield self.send(replace(world, knows=_with(world.knows, worker, 1)), worker)
 
     def joining(self, world: World) -> Iterator[World]:
-        """Where all others have come to the newcomer's first item: switches change in any order, then all go on."""
+        """Join once all others reach the newcomer's first item: switches change in any order, then all go on."""
         others = (mine for worker, mine in enumerate(world.results) if worker != self.case.joins)
         if self.case.held and any(None in mine[: self.case.joins_at] for mine in others):
             return
@@ -224,11 +224,11 @@ class Explorer:
             self.problems.append(f"nothing leads on from {world}")
 
     def is_for(self, worker: int, item: int) -> bool:
-        """Whether an item is to have a worker's contribution, if that lives."""
+        """Return whether an item needs a worker's contribution, if the worker lives."""
         return worker != self.case.joins or item >= self.case.joins_at
 
     def ends(self, world: World) -> bool:
-        """Whether all survivors come to the end once all news is known and what they still wait for is delivered."""
+        """Return whether all survivors finish once all news is known and what they still wait for is delivered."""
         alive = [w for w in range(self.case.workers) if not (world.dead and w == self.case.dies)]
         for _ in range(self.case.items + 1):
             while (world.dead or self.case.joins is not None) and (news := next(self.news(world), None)) is not None:

@@ -33,7 +33,7 @@ _Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What happens to packets, both ways: chances of each."""
+    """Probability of each packet impairment, in both directions."""
 
     loss: float = 0.0
     repeated: float = 0.0

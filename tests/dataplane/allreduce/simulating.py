@@ -64,7 +64,7 @@ class Direction(Struct):
 
 
 class Cell(Struct):
-    """What the switch remembers of an item."""
+    """State of an item in the switch."""
 
     item: u32
     known: u32
@@ -279,7 +279,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of it."""
+    """Outcome of a simulation."""
 
     time_s: float
     least_s: float
@@ -301,7 +301,7 @@ class Run:
 
     @property
     def share(self) -> float:
-        """Of the links' rate."""
+        """Share of the links' rate."""
         return self.least_s / self.time_s
 
     @property

@@ -1,4 +1,4 @@
-"""What workers and the job service tell each other: there and back, and what is foreign, refused in one line."""
+"""Messages between workers and the job service: round trips, and foreign ones refused in one line."""
 
 from __future__ import annotations
 

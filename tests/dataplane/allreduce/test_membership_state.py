@@ -1,4 +1,4 @@
-"""What a worker says of its job's members."""
+"""Messages of a worker about its job's members."""
 
 from __future__ import annotations
 

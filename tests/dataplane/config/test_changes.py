@@ -1,4 +1,4 @@
-"""What a daemon that reads its settings again says of keys that it cannot put in force."""
+"""Messages of a daemon that rereads its settings about keys that it cannot apply."""
 
 from __future__ import annotations
 

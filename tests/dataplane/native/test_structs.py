@@ -250,7 +250,7 @@ def test_a_file_whose_annotations_are_no_text_is_refused() -> None:
 
 
 def test_pointers_are_found_on_the_class_with_their_place_in_memory() -> None:
-    """Where ctypes makes a class's descriptors has changed between versions of Python."""
+    """Python versions differ in where ctypes creates a class's descriptors."""
     pointers = {name for name, field in vars(Node).items() if isinstance(field, PointerField)}
     assert pointers == {"next", "lane", "words", "later"}
     assert [PlainNode.words.offset, PlainNode.words.size] == [Node.words.offset, Node.words.size]  # type: ignore[attr-defined]

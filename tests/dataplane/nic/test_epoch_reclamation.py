@@ -1,4 +1,4 @@
-"""What driver threads may still read is kept until each of them has moved on."""
+"""Memory that driver threads may still read is kept until each of them has moved on."""
 
 from __future__ import annotations
 

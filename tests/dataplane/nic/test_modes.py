@@ -1,4 +1,4 @@
-"""When a driver thread looks again: the pace of each mode, in virtual time."""
+"""Wake-ups of a driver thread: the pace of each mode, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot run inside an event loop runs beside it, and outside of one where it was called."""
+"""Functions that cannot run inside an event loop run on another thread; without a loop, on the caller's."""
 
 from __future__ import annotations
 

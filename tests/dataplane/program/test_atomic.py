@@ -1,4 +1,4 @@
-"""Which nodes are run with registers held."""
+"""Selection of the nodes that run with registers held."""
 
 from __future__ import annotations
 

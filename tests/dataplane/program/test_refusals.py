@@ -1,4 +1,4 @@
-"""What is malformed, unsupported or does not belong together is refused with file, place and name."""
+"""Malformed, unsupported or inconsistent programs are refused with file, place and name."""
 
 from __future__ import annotations
 

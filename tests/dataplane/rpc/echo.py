@@ -46,7 +46,7 @@ class Echo:
 
     @property
     def service(self) -> Service:
-        """What a server serves."""
+        """Service for a server to serve."""
         methods = {"Say": self.say, "Repeat": self.repeat, "Talk": self.talk}
         needs = {"Say": Permission.READ, "Repeat": Permission.CHANGE, "Talk": Permission.OPERATE}
         return Service(DESCRIPTOR.services_by_name["Echo"], methods, needs)

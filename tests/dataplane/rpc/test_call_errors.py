@@ -1,4 +1,4 @@
-"""Why calls fail, in words."""
+"""Reasons for failed calls, in words."""
 
 from __future__ import annotations
 

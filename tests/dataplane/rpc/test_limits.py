@@ -1,4 +1,4 @@
-"""What a client may take of a server of ours, at each bound: one line beyond it, and the others go on."""
+"""Limits on what a client may take of our servers: one line beyond each bound, and the other clients go on."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ ROOM = bytes(256)
 
 @dataclass(frozen=True)
 class Case:
-    """How many writes there are, how often the name gets cells, whether acknowledgements have the content, switches."""
+    """Numbers of writes, of times the name gets cells, and of switches; whether acknowledgements carry the content."""
 
     writes: int = 2
     insertions: int = 2

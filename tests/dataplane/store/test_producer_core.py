@@ -1,4 +1,4 @@
-"""What a producer answers, remembers over restarts, and forgets."""
+"""A producer's answers, what it remembers across restarts, and what it forgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What registers hold, quickly: large ones are nearly empty."""
+"""Read registers quickly: large ones are nearly empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may happen to a switch in a scenario: frames, time, port changes, and writes to each kind of its state."""
+"""Events of a switch in a scenario: frames, time, port changes, and writes to each kind of its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of a switch: ports, drops by name, what runs."""
+"""Prometheus metrics of a switch: ports, drops by name, what is running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a topology file says of its hosts' hardware."""
+"""Hardware of hosts in a topology file."""
 
 from __future__ import annotations
 

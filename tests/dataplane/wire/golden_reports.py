@@ -29,7 +29,7 @@ class GoldenReport:
 
     @property
     def marking(self) -> Marking:
-        """How the packets within are told."""
+        """Marking that identifies the packets within."""
         return self.individuals[0][1].marking
 
 

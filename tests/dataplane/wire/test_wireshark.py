@@ -58,7 +58,7 @@ pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="needs ts
 
 @dataclass(frozen=True)
 class Dissected:
-    """What tshark found in a frame: the values of each field that was asked for, and what its experts say."""
+    """tshark's view of a frame: the values of each requested field, and its expert notes."""
 
     values: dict[str, list[str]]
     notes: str

@@ -15,7 +15,7 @@ def _cables(place: Place) -> None:
 
 
 def _eth0(place: Place) -> None:
-    """A device as a machine has one, to which somebody sends."""
+    """A device as on a real machine, with incoming traffic."""
     place.call(
         "ip netns add peer && ip link add eth0 type veth peer name eth0 netns peer "
         "&& ip address add 192.0.2.1/24 dev eth0 && ip link set eth0 up "

@@ -1,4 +1,4 @@
-"""What a page's examples have made: those that tests/docs/test_examples.py runs."""
+"""Scenes made by a page's examples: those that tests/docs/test_examples.py runs."""
 
 from __future__ import annotations
 

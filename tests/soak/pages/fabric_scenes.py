@@ -50,7 +50,7 @@ def _switch_s1(place: Place) -> None:
 
 
 def _killed_fabric(place: Place) -> None:
-    """What a fabric leaves behind whose process was killed."""
+    """Leftovers of a fabric whose process was killed."""
     place.start("millrace fabric up leaf-spine", ready="millrace fabric: ready")
     (process,) = place.call("pgrep -f 'millrace fabric up leaf-spine$'").split()
     os.kill(int(process), signal.SIGKILL)
@@ -78,7 +78,7 @@ def _cubic_and_bbr(place: Place) -> None:
 
 
 def _tutorials(place: Place) -> None:
-    """p4lang's tutorials in a folder beside the checkout's others, and what they need."""
+    """p4lang's tutorials in a folder next to the checkout's others, and their prerequisites."""
     missing = lacking()
     if missing is not None:
         raise LackingError(missing)

@@ -13,7 +13,7 @@ _SYSTEM: Final = ("/usr", "/opt", "/var")
 
 
 def _packages(place: Place) -> None:
-    """Debian's packages can be installed, and whoever does says yes."""
+    """Debian's packages can be installed, and prompts are answered with yes."""
     _own(place)
     Path("/etc/apt/apt.conf.d/90-pages").write_text('APT::Get::Assume-Yes "true";\n')
     place.call("apt-get update -qq")

@@ -1,4 +1,4 @@
-"""Where a page's blocks run, and what scenes do there."""
+"""The place where a page's blocks run, and the actions of scenes there."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class LackingError(Exception):
 
 @dataclass(slots=True)
 class Place:
-    """Where a page's blocks run; scenes may change folder and environment before the page's first command."""
+    """The place where a page's blocks run; scenes may change folder and environment before the page's first command."""
 
     folder: Path
     environment: dict[str, str]
     stack: ExitStack
     page: Path
     line: int = 0
-    """Of the block that is about to be run."""
+    """Line of the block about to run."""
 
     @property
     def room(self) -> Path:

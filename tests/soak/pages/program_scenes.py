@@ -35,7 +35,7 @@ def _basic_of_the_tutorials(place: Place) -> None:
 
 
 def _samples_of_p4c(place: Place) -> None:
-    """The reader is in the checkout, beside which is p4c's."""
+    """The reader is in the checkout, with p4c's next to it."""
     _p4c(place)
     sources = _given("MILLRACE_P4C_SAMPLES", "a source tree of p4c")
     beside = place.room / "beside"

@@ -33,7 +33,7 @@ def has_blocks(page: Path) -> bool:
 
 
 def run_page(page: Path) -> subprocess.CompletedProcess[str]:
-    """Run a page in namespaces of its own; its output is its transcript, its status 0 or `LACKING` if it is right."""
+    """Run a page in its own namespaces; its output is its transcript, its status 0 or `LACKING` if it is right."""
     is_online = any("online" in block.scenes for block in shell_blocks_of(page))
     own = ["--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", *([] if is_online else ["--net"])]
     return subprocess.run(
@@ -86,7 +86,7 @@ def _close_off() -> dict[str, str]:
 
 
 class _Reader:
-    """Who goes through a page, and does what its blocks say."""
+    """Reader that goes through a page and does what its blocks say."""
 
     def __init__(self, page: Path, place: Place) -> None:
         self._page, self._place = page, place

@@ -1,4 +1,4 @@
-"""What stands when a reader comes to a block: the scenes that pages' marks name."""
+"""Scenes that pages' marks name: the state of the machine when a reader comes to a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page's blocks in a shell: commands one after another in one bash, or each in a terminal of its own."""
+"""A page's blocks in a shell: commands one after another in one bash, or each in its own terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.docs.shell_blocks import ShellBlock
 
 COMMAND_S: Final = 900.0
 QUIET_S: Final = 4.0
-"""Who waits for a command in another terminal goes on when it says nothing for so long."""
+"""Silence of a command in another terminal after which the reader moves on."""
 STAYS_S: Final = 20.0
-"""Nor does he look longer at one that says something all the time."""
+"""Maximum time to watch a command that keeps printing."""
 STARTS_S: Final = 90.0
-"""What fails beside something that was begun less ago he tries again: daemons start slowly where others work."""
+"""Time after a start during which the reader retries commands that fail: daemons start slowly on a busy machine."""
 _DAEMON = re.compile(r"\bmillrace (?:(?P<name>up|switch|fabric|collector|controller|node)|(?P<served>\w+) serve)\b")
 _PROMPT = re.compile(r"^(?:mininet> |P4Runtime sh >>> |>>> )(?P<input>.*)$")
 _NUMBER = re.compile(r"\d[\d.,:+_-]*(?:e[+-]?\d+)?")

@@ -1,8 +1,8 @@
-"""Report payloads to packets and hops: the common forms only, as `collectors.decode.reports` reads them.
+"""Decoding of report payloads into packets and hops: the common forms only, as in `collectors.decode.reports`.
 
-That is: INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, every hop with
-node id and egress interface. Whatever else comes, tunnels and malformed
-reports with it, is left to Python (`collectors.report_reader`).
+These are INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, every hop with
+node id and egress interface. Everything else, including tunnels and malformed reports, is left to Python
+(`collectors.report_reader`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ INT_DISCARD = 8
 
 @kernel(inline=True)
 def decode_report(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u32:
-    """Read a report payload; what it read of one that it cannot read whole is taken back."""
+    """Decode a report payload; if it cannot be decoded in full, undo the partial result."""
     pattern = pattern_of(decoder, length)
     if as_u64(pattern.length) == length + 1 and decode_alike(decoder, pattern, data, row):
         return DECODED
@@ -135,7 +135,7 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
 
 @kernel(inline=True)
 def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head: u32) -> u32:
-    """Read an individual report that stands at `at` and is at most up to `end`."""
+    """Decode an individual report that begins at `at` and ends at most at `end`."""
     kind: u32 = head >> 24
     if kind != REPORT_OF_IPV4 and kind != REPORT_OF_IPV6:  # noqa: PLR1714 - kernels have no `in`
         return OTHER
@@ -196,7 +196,7 @@ def read_kind(data: Array[u8], head: u32, main: u64, int_at: u64, packet: Packet
 def read_flow(  # noqa: PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, kind: u32
 ) -> u64:
-    """Read the truncated packet up to its INT shim; return where that stands, NO_INT or 0 if it is of another form."""
+    """Decode the truncated packet up to its INT shim; return its offset, NO_INT, or 0 if the form is unsupported."""
     l4_at: u64 = 0
     dscp: u32 = 0
     protocol: u64 = 0
@@ -234,7 +234,7 @@ def read_flow(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def is_plain(decoder: Decoder, port: u32) -> bool:
-    """Return whether a UDP packet to a port, which no mark says to carry INT, is neither a tunnel nor a report."""
+    """Return whether a UDP packet to a port that no mark assigns to INT is neither a tunnel nor a report."""
     return port != decoder.report_port and port != decoder.tunnel_port and port != decoder.tunnel_port2  # noqa: PLR1714
 
 
@@ -242,7 +242,7 @@ def is_plain(decoder: Decoder, port: u32) -> bool:
 def read_ports(  # noqa: C901, PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, about: u64, dscp: u32
 ) -> u64:
-    """Read the ports of a packet; return where its INT shim stands, NO_INT, or 0 if finding it takes more than this."""
+    """Decode the ports of a packet; return its INT shim's offset, NO_INT, or 0 if finding it takes more."""
     protocol: u64 = about >> 8
     if at + 8 > end:
         return 0
@@ -287,7 +287,7 @@ def read_ports(  # noqa: C901, PLR0917 - kernels have no keywords
 def read_completion(  # noqa: PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], main: u64, at: u64, inner_at: u64, packet: Packet, kind: u32
 ) -> u32:
-    """Note where a switch says what it has added up; more than that alone in the domain is the reference's."""
+    """Note the offset of a switch's completion; additional data in the domain is left to the reference."""
     alone: bool = main & DOMAIN_BITS == COMPLETION_BIT and at + COMPLETION_BYTES == inner_at
     if not alone or kind != REPORT_OF_IPV4 or load_be32(data, at) & RESERVED_IN_COMPLETION != 0:
         return OTHER

@@ -12,9 +12,9 @@ IPV4 = 4
 
 @kernel(inline=True)
 def hash_key(key: Array[u64]) -> u64:
-    """Return the hash of a flow's key, of which the high half finds it (`dataplane.native.open_addressing`).
+    """Return the hash of a flow's key; its high half is the index (`dataplane.native.open_addressing`).
 
-    The addresses' low halves share a product, so that two are all that a key of IPv4 takes, whose other words are 0.
+    The addresses' low halves share a product, so that an IPv4 key, whose other words are 0, takes only two.
     """
     state: u64 = part(key[1] << 32 | key[3] & LOW32, 1) + part(key[4], 4)
     if key[4] & 0xF != IPV4:

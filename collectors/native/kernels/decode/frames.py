@@ -31,7 +31,7 @@ MORE_FRAGMENTS = 0x2000
 LOOPBACK = 127
 """The first octet of addresses that no cable carries (RFC 1122, 3.2.1.3)."""
 PREFETCHED = 4
-"""How far ahead frames' headers come into the cache."""
+"""Number of frame headers to prefetch into the cache."""
 
 
 @kernel
@@ -46,10 +46,10 @@ def find_payloads(  # noqa: PLR0917 - kernels have no keywords
     sources: Array[u32],
     from_cables: u32,
 ) -> u32:
-    """Make payloads of frames in place: of those that are whole UDP datagrams to a port; return how many.
+    """Turn frames into payloads in place: those that are whole UDP datagrams to a port; return their number.
 
-    `frame_numbers` says which frame each is of, `sources` from which IPv4 address it came, `from_cables` (not 0) that
-    none came from this machine itself; to `malformed` those are added that are cut, wrong or fragments.
+    `frame_numbers` are the frames' indices, `sources` their IPv4 source addresses; `from_cables` (not 0) says that none
+    came from this machine itself. Cut, wrong or fragmented frames are added to `malformed`.
     """
     found: u32 = 0
     i: u32 = 0
@@ -84,7 +84,7 @@ def source_of(frame: Array[u8]) -> u32:
 
 @kernel
 def read_frame(frame: Array[u8], length: u64, udp_port: u32) -> u64:
-    """Return where a frame's UDP payload begins, in the high half, and how long it is; or what else it is."""
+    """Return the offset of a frame's UDP payload, in the high half, and its length; or a code for any other frame."""
     if length < 14:
         return MALFORMED
     ether_type: u32 = as_u32(load_be16(frame, 12))
@@ -133,7 +133,7 @@ def read_ipv6(frame: Array[u8], at: u64, length: u64, udp_port: u32) -> u64:
 def read_udp(  # noqa: PLR0917 - kernels have no keywords
     frame: Array[u8], at: u64, length: u64, udp_port: u32, addresses: u64, version: u32
 ) -> u64:
-    """Read a UDP datagram whose pseudo header's addresses add up to `addresses`."""
+    """Read a UDP datagram; `addresses` is the sum of its pseudo header's addresses."""
     if at + 8 > length:
         return MALFORMED
     size: u64 = as_u64(load_be16(frame, at + 4))

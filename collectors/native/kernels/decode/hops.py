@@ -1,4 +1,4 @@
-"""What a bitmap says of a hop, and reading it."""
+"""Layout of a hop by its bitmap, and reading of hops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ READ_BITS = 9
 NO_PORT = 0xFFFF
 NAME = 0xFFFF_FFFF_FFFF
 NO_EGRESS = 0xFFFF_0000_0000
-"""Of `name_of`: the egress port that stands elsewhere or nowhere."""
+"""Mask of `name_of` for the egress port; all ones if the port is reported elsewhere or not at all."""
 ARRIVED = 0x30
 LEFT = 0xC0
 BUFFER = 0x800
@@ -19,7 +19,7 @@ BUFFER = 0x800
 
 @kernel(inline=False)
 def lay_out(layout: Layout, bitmap: u32) -> None:
-    """Find which words of a hop a bitmap's values are, one bit a word; those that nothing reads stand at the end."""
+    """Compute a bitmap's layout: the words of a hop that its values fill, one bit per word; unread values come last."""
     layout.known = 1
     layout.nbytes = 4 * (popcount(bitmap) + popcount(bitmap & DOUBLE_WORDS))
     layout.words = 0
@@ -47,7 +47,7 @@ def layout_of(decoder: Decoder, bitmap: u32) -> Layout:
 
 @kernel(inline=True)
 def time_of(halves: u64) -> u64:
-    """Return a time stamp whose high word stands first, NONE64 for one of 2**63 ns or more."""
+    """Return a time stamp given with its high word first, NONE64 for one of 2**63 ns or more."""
     stamp: u64 = halves >> 32 | halves << 32
     return NONE64 if stamp >> 63 != 0 else stamp
 
@@ -74,7 +74,7 @@ def name_of(hop: Hop) -> u64:
 
 @kernel(inline=True)
 def read_hop(data: Array[u8], at: u64, words: u32, hop: Hop) -> bool:
-    """Read one hop's values; False where it does not say where the packet left."""
+    """Read one hop's values; return False if it has no egress port."""
     spread_be32(array_at(u32, address(hop)), data, at, words)
     hop.arrived_ns = time_of(hop.arrived_ns)
     hop.left_ns = time_of(hop.left_ns)

@@ -1,4 +1,4 @@
-"""What distinguishes a flow's packets, and how long the stack is that a packet carries."""
+"""Identity of a flow's packets, and the length of the stack that a packet carries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collectors.native.structures import Decoder, Packet
 from dataplane.native import Array, array_at, as_u32, as_u64, kernel, load_be16, load_be32, u8, u64
 
 NO_INT = 1
-"""In place of where INT stands, of a packet that carries none."""
+"""Offset that stands for a packet without INT."""
 IPV4 = 4
 TCP = 6
 INT_MD = 1

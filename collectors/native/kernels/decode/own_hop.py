@@ -1,4 +1,4 @@
-"""Reports of one hop each: the reporter's own hop, in front of a packet of which only the INT headers are looked at."""
+"""Single-hop reports: the reporter's own hop, in front of a packet of which only the INT headers are read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Report packets that look like one before: what `decode_individual` would find out again is then known.
+"""Report packets that look like an earlier one, for which `decode_individual` need not repeat its work.
 
-A pattern is a report packet of one report of a stack, of which all bits matter that say what stands where; those of
-values do not. Whatever has the same bits is of the same form, so only values are looked at, by the same rules.
+A pattern is a report packet with one report of a stack. All bits that determine the layout matter; those of values do
+not. A packet with the same bits has the same form, so only its values are read, by the same rules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KEEPS_PORT = 1
 BEFORE_ARRIVED = 0xF
 HALF = PATTERN_BYTES // 2
 PATIENCE = 8
-"""How many packets do not fit a pattern before one of them takes its place."""
+"""Number of packets that fail to match a pattern before one of them replaces it."""
 
 
 @kernel(inline=True)
@@ -191,7 +191,7 @@ def is_timed(words: u32) -> bool:
 
 @kernel
 def note_same(decoder: Decoder, pattern: Pattern, data: Array[u8], shim_at: u64) -> None:
-    """Note which bits a payload has to share with a pattern, and where its ports stand."""
+    """Record the bits that a payload must share with a pattern, and the offset of its ports."""
     inner_at: u64 = as_u64(pattern.inner_at)
     mask = pattern.mask
     fill(mask, 0, PATTERN_BYTES)

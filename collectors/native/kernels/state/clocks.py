@@ -25,9 +25,9 @@ def departure(hop: Hop) -> u64:
 
 @kernel(inline=True)
 def corrected_flight(tables: TelemetryTables, link: u32, hop: Hop, arrived_ns: u64, counting: bool) -> u64:
-    """Return a link's delay by one packet's stamps, NONE64 where its clocks are not known or the stamps make no sense.
+    """Return a link's delay by one packet's stamps, NONE64 if its clocks are unknown or the stamps are implausible.
 
-    The latter is counted, if it is to be.
+    The latter is counted, if requested.
     """
     left_ns: u64 = departure(hop)
     cell = tables.clocks.links[link]

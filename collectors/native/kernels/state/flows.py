@@ -1,7 +1,7 @@
-"""The table of flows: cells found through an index by open addressing; when it is full, a light one makes room.
+"""Table of flows, indexed by open addressing; when it is full, a light flow is evicted.
 
 The candidate is the lightest of the next few cells in turn, of equal ones the one touched longest ago: the lightest of
-all in a table of no more than those. Whether a newcomer takes its place, `collectors.state.admission` says.
+all in a table with no more than those. `collectors.state.admission` decides whether a newcomer replaces it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def add_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64, 
 
 @kernel(inline=True)
 def is_passing(tables: TelemetryTables, cell: FlowCell) -> bool:
-    """Return whether a cell is that of packets whose flow was not admitted: nothing of it is kept."""
+    """Return whether a cell is for packets whose flow was not admitted: nothing of it is kept."""
     return address(cell) == address(tables.flows.cells[tables.flows.most])
 
 
@@ -182,7 +182,7 @@ def add_weight(tables: TelemetryTables, cell: FlowCell, units: u64) -> None:
 
 @kernel(inline=True)
 def units_of(nbytes: u64) -> u64:
-    """Return the weight of a packet of so many bytes, its framing not counted."""
+    """Return the weight of a packet of so many bytes, excluding its framing."""
     return (nbytes + FRAMING_BYTES + UNIT_BYTES - 1) // UNIT_BYTES
 
 
@@ -259,7 +259,7 @@ def find_rate_slot(tables: TelemetryTables, at_ns: u64) -> None:
 
 @kernel(inline=True)
 def sent_ns(tables: TelemetryTables, cell: FlowCell, between_ns: i64) -> u64:
-    """Return when a packet was sent whose stamp is so much after that of the flow's path; now, if that cannot be."""
+    """Return when a packet was sent, given how far its stamp is after the flow's path's; now, if implausible."""
     off_ns: i64 = between_ns - as_i64(tables.batch.now_ns - cell.path_ns)
     lead_ns: i64 = as_i64(tables.flows.rate_lead_ns)
     if off_ns > lead_ns or off_ns < -lead_ns:

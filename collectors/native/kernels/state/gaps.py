@@ -25,7 +25,7 @@ REMEMBERED_BITS = REMEMBERED.bit_length() - 1
 
 @kernel(inline=True)
 def note_gap(tables: TelemetryTables, cell: FlowCell, stamp_ns: u64) -> None:
-    """Note when a packet of a flow came to its first switch, NONE64 if nobody knows."""
+    """Note when a packet of a flow arrived at its first switch, NONE64 if unknown."""
     if stamp_ns == NONE64:
         return
     if cell.stamp_ns == NONE64:
@@ -92,7 +92,7 @@ def add_gap(cell: FlowCell, gap_ns: u64) -> None:
 
 @kernel(inline=False)
 def note_gap_of(tables: TelemetryTables, key: Array[u64], mixed: u64, stamp_ns: u64) -> None:
-    """Note when a packet came to its first switch, of a flow of which packets were counted."""
+    """Note when a packet arrived at its first switch, for a flow with counted packets."""
     cell = find_flow(tables, key, mixed)
     if address(cell) != 0 and cell.first_ns != NONE64:
         note_gap(tables, cell, stamp_ns)
@@ -100,5 +100,5 @@ def note_gap_of(tables: TelemetryTables, key: Array[u64], mixed: u64, stamp_ns: 
 
 @kernel
 def take_stamp(tables: TelemetryTables, key: Array[u64], stamp_ns: u64) -> None:
-    """Note when a packet of which Python has read the report came to its first switch."""
+    """Note when a packet whose report Python has read arrived at its first switch."""
     note_gap_of(tables, key, hash_key(key), stamp_ns)

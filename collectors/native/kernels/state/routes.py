@@ -69,7 +69,7 @@ def nodes_of(tables: TelemetryTables, route: u64) -> Array[u32]:
 
 @kernel(inline=True)
 def hops_of(tables: TelemetryTables, route: u32) -> Array[RouteHop]:
-    """Return the hops by which a route's packets are recognised at once."""
+    """Return the hops by which a route's packets are recognised quickly."""
     return offset(tables.routes.hops, as_u64(route) * MOST_SWITCHES)
 
 

@@ -28,7 +28,7 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
     tx_bytes: u32,
     buffer: u32,
 ) -> None:
-    """Take what one packet says of one link; what is older than the window is counted and left out."""
+    """Take one packet's sample of one link; samples older than the window are counted and left out."""
     note_queue(tables, as_u64(link), queue)
     behind_ns: u64 = 0
     if time_ns != NONE64:

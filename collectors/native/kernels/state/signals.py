@@ -1,4 +1,4 @@
-"""What tells that the network has changed, since it was asked for last: `collectors.state.signals` in native memory."""
+"""Signs, since the last query, that the network has changed: `collectors.state.signals` in native memory."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def take_others(tables: TelemetryTables, hops: Array[Hop], count: u64, probe: bo
 
 @kernel(inline=False)
 def take_new_path(tables: TelemetryTables, cell: FlowCell, hops: Array[Hop], count: u64, total_ns: u64) -> None:
-    """Take the whole way of a packet that did not go where its flow's packets go."""
+    """Take the whole path of a packet that left its flow's path."""
     switches = stack_array(u32, MOST_HOPS)
     i: u64 = 0
     while i < count:

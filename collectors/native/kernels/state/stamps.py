@@ -1,4 +1,4 @@
-"""How switches' stamps stand to the time at which they come, as `collectors.clocks.stamps` has it."""
+"""Tracking of switches' clocks by their stamps, like `collectors.clocks.stamps`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def slot_at(tables: TelemetryTables, received_ns: u64) -> u64:
 def begin_clock(
     tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64, agreeing: u32
 ) -> None:
-    """Take a switch's clock to be what a stamp says, with which so many agree."""
+    """Set a switch's clock from a stamp with which so many others agree."""
     clock.agreeing = agreeing
     clock.other_agreeing = 0
     clock.newest_ns = stamp_ns

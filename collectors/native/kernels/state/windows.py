@@ -31,7 +31,7 @@ from dataplane.native import (
 
 LAST_BUCKET = BUCKETS - 1
 NOTED_ROOM = 1024
-"""How many delays may wait to be counted."""
+"""Maximum number of delays waiting to be counted."""
 ROW = BUCKETS * WINDOW_SLOTS + 16 * 7
 """Counts of a window, and an odd number of lines between two: like buckets of all windows must not share few sets of
 the cache."""
@@ -84,13 +84,13 @@ def beyond(one: u64, other: u64) -> u64:
 
 @kernel(inline=True)
 def count_index(bucket: u64, column: u64) -> u64:
-    """Return where among a window's counts that of a slot's bucket stands."""
+    """Return the index of a slot's bucket among a window's counts."""
     return ((bucket >> 4) * WINDOW_SLOTS + column) * 16 + (bucket & 15)
 
 
 @kernel(inline=True)
 def buckets_of(tables: TelemetryTables, window: u64) -> Array[u32]:
-    """Return where a window's counts stand."""
+    """Return the address of a window's counts."""
     return offset(tables.windows.buckets, window * ROW)
 
 
@@ -213,7 +213,7 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def calm_slot(tables: TelemetryTables, place: u64) -> SlotCell:
-    """Return the slot that a sample of now goes into, if it has this slot's number."""
+    """Return the slot for a sample taken now; valid only if it has the current slot's number."""
     return tables.windows.cells[place].slots[tables.batch.slot_number & (WINDOW_SLOTS - 1)]
 
 

@@ -1,7 +1,7 @@
-"""What a hop that reported for itself says of its egress link, and what a packet's hops say together.
+"""Samples of the egress link of a hop that reported for itself, and of a packet's hops together.
 
-`collectors.decode.samples.Sampler` and the end of `collectors.decode.stitch` in native memory. A following hop that is
-not known is the null pointer.
+`collectors.decode.samples.Sampler` and the end of `collectors.decode.stitch` in native memory. An unknown following hop
+is the null pointer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MISSING = 1
 UNANNOUNCED = 2
 DROPPED = 3
 UNMARKED = 4
-"""What becomes of packets; greater is what stands for none with telemetry."""
+"""Outcomes of packets; greater values stand for packets without telemetry."""
 
 
 @kernel(inline=True)
@@ -64,7 +64,7 @@ def link_without_port(tables: TelemetryTables, key: Array[u64], hop: PendingHop,
 
 @kernel(inline=True)
 def egress_link(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> u32:
-    """Return the link that a packet left by: by the egress port, else by where it was next; NONE32 if not known."""
+    """Return the link that a packet left by: by the egress port, else by the next hop; NONE32 if unknown."""
     if hop.switch == NONE32:
         return NONE32
     if hop.egress != NONE32:
@@ -220,7 +220,7 @@ def counted_link(tables: TelemetryTables, key: Array[u64], hop: PendingHop, foll
 
 @kernel(inline=True)
 def sample_hop(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> None:
-    """Take all that a hop says of its egress link, given the next hop or that none will be known."""
+    """Take all figures of a hop's egress link, given the next hop or that none will be known."""
     link: u32 = counted_link(tables, key, hop, following)
     if link != NONE32:
         take_delay(tables, key, hop, following, link, True)
@@ -228,7 +228,7 @@ def sample_hop(tables: TelemetryTables, key: Array[u64], hop: PendingHop, follow
 
 @kernel(inline=True)
 def sample_figures(tables: TelemetryTables, key: Array[u64], hop: PendingHop) -> None:
-    """Take what a hop says of its egress link but the delay, which is not known yet."""
+    """Take the figures of a hop's egress link except the delay, which is not known yet."""
     link: u32 = counted_link(tables, key, hop, view(PendingHop, 0))
     if link != NONE32:
         add_hop(tables, hop, link, hop.received_ns, NONE64, HOP_LATENCY)
@@ -236,7 +236,7 @@ def sample_figures(tables: TelemetryTables, key: Array[u64], hop: PendingHop) ->
 
 @kernel(inline=True)
 def sample_delay(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> None:
-    """Take the delay alone of a hop whose figures have been taken."""
+    """Take only the delay of a hop whose figures have been taken."""
     link: u32 = egress_link(tables, key, hop, following)
     if link != NONE32:
         take_delay(tables, key, hop, following, link, False)
@@ -318,7 +318,7 @@ def is_heard(table: PendingTable, first: u32, switch: u32) -> bool:
 
 @kernel(inline=False)
 def take_fates(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> None:
-    """Count what all of a packet's hops say of the links between switches."""
+    """Count the fates on links between switches that all of a packet's hops show."""
     at_ns: u64 = NONE64
     number: u32 = cell.first
     while number != 0:
@@ -421,7 +421,7 @@ def is_path_of(tables: TelemetryTables, key: Array[u64]) -> bool:
 
 @kernel(inline=False)
 def take_joined_path(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> None:
-    """Take the hops that `path` of `pending` holds as a path: of one packet, or of a flow as several together say."""
+    """Take the hops in `path` of `pending` as a path: of one packet, or of a flow as several packets show it."""
     pending = tables.pending
     received_ns: u64 = 0
     i: u64 = 0

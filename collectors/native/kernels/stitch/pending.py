@@ -1,7 +1,7 @@
-"""Packets whose hops wait for one another, and what is known of flows: `collectors.reference.pending` in native memory.
+"""Packets whose hops wait for one another, and known hops of flows: `collectors.reference.pending` in native memory.
 
-Cells are found by key and identity, stand in the order in which they go, and have a list of hops in the order in which
-these came. Numbers of cells and hops are kept with 1 added, so that 0 is none.
+Cells are found by key and identity, are kept in the order of their eviction, and have a list of hops in order of
+arrival. Numbers of cells and hops are kept with 1 added, so that 0 is none.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def add_cell(table: PendingTable, key: Array[u64], identity: u64, mixed: u64, no
 
 @kernel(inline=True)
 def append_cell(table: PendingTable, number: u32) -> None:
-    """Make a cell that stands nowhere the newest."""
+    """Append an unlinked cell as the newest."""
     cell = cell_of(table, number)
     cell.older = table.newest
     cell.newer = 0
@@ -160,7 +160,7 @@ def remove_cell(table: PendingTable, number: u32) -> None:
 
 @kernel(inline=True)
 def has_too_many(table: PendingTable) -> bool:
-    """Return whether the oldest has to go for want of room."""
+    """Return whether the oldest must be evicted for lack of room."""
     return table.count > table.most or table.hop_count > table.most_hops
 
 

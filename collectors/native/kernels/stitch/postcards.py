@@ -1,4 +1,4 @@
-"""Hops whose position only adjacency shows, as in `collectors.reference.postcards`: of one packet, else of one flow."""
+"""Hops ordered only by adjacency, as in `collectors.reference.postcards`: of one packet, else of one flow."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def join_part(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed: u
 
 @kernel(inline=True)
 def comes_again(tables: TelemetryTables, count: u32) -> bool:
-    """Return whether the part's first switch comes again in it, whose last words are what is known of it then."""
+    """Return whether a part's first switch repeats in it; its last report is then the one that counts."""
     i: u64 = 1
     while i < as_u64(count):
         if tables.pending.part[i].switch == tables.pending.part[0].switch:
@@ -147,7 +147,7 @@ def hop_after(
 def hop_before(
     tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: Array[u64], hop: PendingHop
 ) -> PendingHop:
-    """Return the hop whose egress link leads here, the one behind the ingress port if that is reported; or null."""
+    """Return the hop whose egress link leads here: the one behind the ingress port if that is reported; or null."""
     if hop.ingress != NONE32:
         if hop.came_by == NONE32 or tables.topology.links[as_u64(hop.came_by)].head_switch == NONE32:
             return view(PendingHop, 0)
@@ -196,7 +196,7 @@ def walk(tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: A
 
 @kernel(inline=False)
 def take_of_flow(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> None:
-    """Take the flow's path as its nodes said last, if that is one."""
+    """Take the flow's path as its nodes reported it last, if they form one."""
     table = tables.pending.flows
     said = tables.pending.part[0]
     number: u32 = find_cell(table, key, 0, flow_hash)

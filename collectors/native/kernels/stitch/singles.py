@@ -1,8 +1,8 @@
-"""Reports of one hop each: hop by hop, MX, XD, and of congested queues.
+"""Single-hop reports: hop by hop, MX, XD, and of congested queues.
 
-A queue's report says all by itself. The others wait for those of their packet's other hops: here those whose index our
-domain's hop count gives, in `postcards` those that only adjacency puts in order. `collectors.reference.stitch` is the
-plain twin.
+A queue's report is complete. The others wait for those of their packet's other hops: here those whose index our
+domain's hop count gives, in `postcards` those ordered only by adjacency. `collectors.reference.stitch` is the plain
+twin.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def take_single(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
 
 @kernel(inline=True)
 def take_queue(tables: TelemetryTables, hop: Hop) -> None:
-    """Take what a congested queue's report says, which is nothing of delays."""
+    """Take the report of a congested queue, which contains no delays."""
     if hop.switch == NONE32:
         tables.counts.unknown_node += 1
     elif hop.link == NONE32:

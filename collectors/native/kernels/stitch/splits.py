@@ -24,7 +24,7 @@ from dataplane.native import Array, as_u32, as_u64, kernel, reference, u32, u64
 
 @kernel(inline=True)
 def comes_in_parts(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> bool:
-    """Return whether a stack is the rest of a packet of which another part was reported before."""
+    """Return whether a stack is the rest of a packet of which another part was already reported."""
     if tables.pending.splits.count == 0 or packet.kind != STACK:
         return False
     return is_rest(tables, decoder, packet)
@@ -32,7 +32,7 @@ def comes_in_parts(tables: TelemetryTables, decoder: Decoder, packet: Packet) ->
 
 @kernel(inline=False)
 def is_rest(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> bool:
-    """Return whether a stack begins at a switch that others sent it to, in a flow whose stacks come in parts."""
+    """Return whether a stack begins at a switch that others sent it to, in a flow whose stacks arrive in parts."""
     hop = decoder.hops[as_u64(packet.first_hop)]
     switch: u32 = find_switch(tables, hop.node_id)
     if switch == NONE32:

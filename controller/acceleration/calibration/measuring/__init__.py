@@ -1,4 +1,4 @@
-"""Measuring a machine for its calibration: rates, and operators at several sizes."""
+"""Measures a machine for its calibration: rates, and operators at several sizes."""
 
 from __future__ import annotations
 

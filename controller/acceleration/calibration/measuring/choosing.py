@@ -1,4 +1,4 @@
-"""Which operators are measured, at which sizes, and by what code: so many sizes that each coefficient is told apart."""
+"""Choice of operators, sizes and code to measure: enough sizes to separate the coefficients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kind of operators that is to be measured with some code at some sizes; `tolerance` is what may be wrong."""
+    """A kind of operator to measure, with its code and sizes; `tolerance` is the allowed error."""
 
     kind: str
     number_format: NumberFormat | None
@@ -27,7 +27,7 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """What it is, for people."""
+        """Display name."""
         words = (
             self.kind,
             self.number_format or "",
@@ -93,26 +93,26 @@ _TABLES: Final = {
     "table-scan": _scans,
 }
 _OF_PROBES: Final = {"filter": "filter_scan", "join": "hash_join", "aggregate": "aggregate", "sort": "sort"}
-"""Kinds that probe kernels do by DuckDB; the others are done here."""
+"""Kinds that probe kernels run by DuckDB; the others are implemented here."""
 _ROWS: Final = (1 << 12, 1 << 18, 1 << 19, 1 << 20, 1 << 21)
-"""The least is what an operator costs to begin; the others are beyond what a database does on one core."""
+"""The smallest shows the start-up cost of an operator; the others exceed a database's single-core range."""
 _QUICK_ROWS: Final = (1 << 12, 1 << 14, 1 << 16)
 _OF_NUMBERS: Final = (
     *("dgemm", "sgemm", "dgemv", "dot", "fft", "spmv", "stencil", "trigonometric", "elementwise", "elementwise-fp32"),
     *("reduction", "reduction-fp32", "scan", "copy", "stream-triad"),
 )
-"""Probe kernels that stand for the kinds of numbers."""
+"""Probe kernels that stand for the numeric kinds."""
 _SHRUNK: Final = (1024, 8, 5, 3, 2, 1)
 _QUICK_SHRUNK: Final = (1024, 256, 128, 64)
 _GROWN: Final = {"dot": 16, "gemv": 4, "reduction": 2, "elementwise": 2, "copy": 2}
-"""Kinds whose sizes by default fit into large caches, and by how many times they are grown."""
+"""Kinds whose default sizes fit into large caches, with their growth factors."""
 _CUBIC: Final = frozenset({"gemm"})
 _SQUARE: Final = frozenset({"gemv", "stencil"})
 _FIXED: Final = frozenset({"operands", "planes", "neighbours", "batch"})
 
 
 def subjects(devices: frozenset[DeviceKind], libraries: frozenset[Library], *, is_quick: bool) -> tuple[Subject, ...]:
-    """Return what is measured on these devices with these libraries."""
+    """Return the subjects to measure on these devices with these libraries."""
     found = [*_of_tables(devices, libraries, is_quick=is_quick), *_of_numbers(devices, libraries, is_quick=is_quick)]
     return tuple(found)
 
@@ -153,6 +153,6 @@ def _of_numbers(devices: frozenset[DeviceKind], libraries: frozenset[Library], *
 
 
 def _shrunk(kind: str, sizes: Sizes, part: float) -> Sizes:
-    """Return sizes whose work is about so many times less."""
+    """Return sizes with about this factor less work."""
     root = 3 if kind in _CUBIC else 2 if kind in _SQUARE else 1
     return {name: size if name in _FIXED else max(1, round(size / part ** (1 / root))) for name, size in sizes.items()}

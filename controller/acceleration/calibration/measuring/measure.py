@@ -1,4 +1,4 @@
-"""A machine's calibration, by running operators on it: rates first, then each kind at its sizes, then the fits."""
+"""Measures a machine's calibration by running operators: rates first, then each kind at its sizes, then the fits."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dataplane.topology.values import DeviceKind
 _BUDGET_S: Final = 0.06
 _QUICK_BUDGET_S: Final = 0.005
 _ROWS: Final = frozenset({"filter", "project", "join", "aggregate", "sort", "top-n", "table-scan"})
-"""Kinds whose bytes the processor chases through hashes and orders: they say nothing of how near numbers come."""
+"""Kinds that chase bytes through hashes and orders: they say nothing about the roofline of numeric kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A subject's runs, and the operators that they were of."""
+    """The runs of a subject and their operators."""
 
     subject: Subject
     operators: tuple[Operator, ...]
@@ -49,9 +49,9 @@ def measure(
     source: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> Calibration:
-    """Return a calibration of this machine; `say` is told what is measured.
+    """Return a calibration of this machine; `say` is called with the progress.
 
-    CalibrationError for outputs that are wrong, ProbeKernelError for a library, memory or a GPU that is not there.
+    Raise CalibrationError for wrong outputs, ProbeKernelError for a missing library, memory or GPU.
     """
     rates: list[Rates] = []
     for device in sorted(devices):
@@ -68,7 +68,7 @@ def measure(
 def calibrated(
     machine: str, cores: int, rates: Sequence[Rates], measured: Sequence[Measured], *, source: str, is_corrected: bool
 ) -> Calibration:
-    """Return what rates and runs say of a machine; `is_corrected`: sizes beyond caches are told from those within."""
+    """Return the calibration from rates and runs; `is_corrected`: sizes beyond caches are fitted separately."""
     known = tuple(replace(one, attained=_attained(measured, one)) for one in rates)
     cached = {one.device: _cached_bytes(measured, one.device) if is_corrected else None for one in rates}
     fits = tuple(fit_of(one, cached[one.subject.implementation.device]) for one in measured)
@@ -76,14 +76,14 @@ def calibrated(
 
 
 def _cached_bytes(measured: Sequence[Measured], device: DeviceKind) -> float | None:
-    """Return what a device's caches hold, by all kinds that were measured on it."""
+    """Return the size of a device's caches, from all kinds measured on it."""
     return cached_bytes_of(
         [(one.subject.kind, one.runs) for one in measured if one.subject.implementation.device is device]
     )
 
 
 def _with_parallelism(calibration: Calibration) -> Calibration:
-    """Return a calibration that says M of a GPU: the median over kinds that were measured on both."""
+    """Return a calibration with M of a GPU: the median over kinds measured on both."""
     rates = []
     for one in calibration.rates:
         factors = [factor for _, factor in calibration.speed_ups(one.device)]
@@ -97,7 +97,7 @@ def _with_parallelism(calibration: Calibration) -> Calibration:
 
 
 def runs_of(subject: Subject, clock: Clock, *, is_quick: bool = False) -> Measured:
-    """Return a subject's runs, the shortest of executions for each of its sizes."""
+    """Return a subject's runs, the shortest execution for each of its sizes."""
     operators, runs, budget_s = [], [], _QUICK_BUDGET_S if is_quick else _BUDGET_S
     for sizes in subject.sizes:
         operator = Operator.of(subject.kind, subject.kind, sizes, subject.number_format)
@@ -112,7 +112,7 @@ def runs_of(subject: Subject, clock: Clock, *, is_quick: bool = False) -> Measur
 
 
 def fit_of(measured: Measured, cached_bytes: float | None = None) -> Fit:
-    """Return the fit of a subject's runs, corrected for sizes beyond what caches hold."""
+    """Return the fit of a subject's runs, corrected for sizes beyond caches."""
     subject = measured.subject
     return fit(
         subject.kind,
@@ -125,7 +125,7 @@ def fit_of(measured: Measured, cached_bytes: float | None = None) -> Fit:
 
 
 def _attained(measured: Sequence[Measured], rates: Rates) -> Figure | None:
-    """Return which part of the roofline kinds of numbers reach at their largest size."""
+    """Return the part of the roofline that numeric kinds reach at their largest size."""
     found = dict(_parts(measured, rates))
     if not found:
         return None

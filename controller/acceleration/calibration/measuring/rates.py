@@ -1,7 +1,7 @@
-"""What devices do at most: bytes of memory by STREAM's triad on all cores, arithmetic by products of matrices, the bus.
+"""Peak rates of devices: memory bytes by STREAM's triad on all cores, arithmetic by matrix products, and the bus.
 
-The triad is the probe kernels': on a CPU each core runs its own part of it at the same time, as numpy's loops let other
-threads go on. The bus is measured by copies of locked memory to the GPU; without a GPU there is nothing to measure.
+The triad is that of the probe kernels: on a CPU each core runs its own part of it at the same time, as numpy's loops
+release other threads. The bus is measured by copies of pinned memory to the GPU, if there is one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def cpu_rates(model: str, cores: int, clock: Clock, *, is_quick: bool) -> Rates:
 
 
 def gpu_rates(clock: Clock, *, is_quick: bool) -> Rates:
-    """Return the rates of the GPU that torch uses, and of its bus; ProbeKernelError where there is none."""
-    import torch  # noqa: PLC0415 - where there is none nobody needs it
+    """Return the rates of torch's GPU and its bus; raise ProbeKernelError without one."""
+    import torch  # noqa: PLC0415 - not needed without one
 
     n = (1 << 20) if is_quick else (1 << 26)
     triad = Implementation(DeviceKind.GPU, Library.TORCH, f"{_KERNELS}.on_torch:stream_triad_cuda")
@@ -51,7 +51,7 @@ def gpu_rates(clock: Clock, *, is_quick: bool) -> Rates:
 
 
 def _together(kernels: Sequence[Any], clock: Clock, nbytes: int) -> list[float]:
-    """Return bytes a second of kernels that run at the same time, time after time."""
+    """Return the bytes per second of kernels that run at the same time, for each repetition."""
     found = []
     with ThreadPoolExecutor(len(kernels)) as pool:
         runs: Callable[[], list[Any]] = lambda: list(pool.map(lambda one: one.run(()), kernels))  # noqa: E731
@@ -87,5 +87,5 @@ def _bus(torch: Any, clock: Clock, nbytes: int) -> list[float]:  # noqa: ANN401 
 
 
 def _figure(rates: Sequence[float], how: str) -> Figure:
-    """Return the greatest, which nothing else on the machine has made less, with the median as its lower bound."""
+    """Return the maximum, the least disturbed value, with the median as its lower bound."""
     return Figure(max(rates), median(rates), max(rates), Basis.MEASURED, (f"{how}, {len(rates)} times",))

@@ -1,6 +1,6 @@
-"""What databases do beside what probe kernels are of: new columns, the first rows by a key, rows as they come.
+"""Database operations that probe kernels do not cover: new columns, the first rows by a key, and full scans.
 
-By DuckDB, over the tables of the probe kernels; what comes out is held against closed forms, as there.
+Run by DuckDB, over the tables of the probe kernels; outputs are checked against closed forms, as there.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ class Rows(Table):
         self._database = Database(t={f"c{place}": keys * (place + 1) for place in range(self.columns)})
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
-        """Ask the query; the output are its columns."""
+        """Run the query; the output is its columns."""
         self.take(inputs)
         return np.stack(self._database.columns(self.query))
 
     def close(self) -> None:
-        """Forget the table."""
+        """Drop the table."""
         self._database.close()
 
 
 class Project(Rows):
-    """So many new columns, each a multiple of the key and two columns added up."""
+    """Adds columns, each a multiple of the key plus two columns."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__(sizes, seed)
         self.expressions = sizes["expressions"]
         last = self.columns - 1
         formulas = (f"c0 * {place + 3} + c{place % self.columns} + c{last}" for place in range(self.expressions))
-        self.query = f"SELECT {', '.join(formulas)} FROM t"  # noqa: S608 - numbers of ours
+        self.query = f"SELECT {', '.join(formulas)} FROM t"  # noqa: S608 - only our own numbers
 
     def accuracy(self, output: Array) -> float:
         """Return the error of the sums of all new columns."""
@@ -59,7 +59,7 @@ class TopN(Rows):
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__(sizes, seed)
         self.kept = min(sizes["kept_rows"], self.rows)
-        self.query = f"SELECT * FROM t ORDER BY c0 LIMIT {self.kept}"  # noqa: S608 - a number of ours
+        self.query = f"SELECT * FROM t ORDER BY c0 LIMIT {self.kept}"  # noqa: S608 - only our own number
 
     def accuracy(self, output: Array) -> float:
         """Return the error of all columns: keys are 0, 1, 2, ..."""
@@ -69,7 +69,7 @@ class TopN(Rows):
 
 
 class Scan(Rows):
-    """All rows as they come."""
+    """All rows in storage order."""
 
     query = "SELECT * FROM t"
 
@@ -82,7 +82,7 @@ class Scan(Rows):
 
 
 def error_of_sums(output: Array, rows: int, columns: int, expressions: int) -> float:
-    """Return the error of the sums of a projection's new columns; inf for another number of them, or of rows."""
+    """Return the error of the sums of a projection's new columns; inf for a wrong number of columns or rows."""
     if output.shape != (expressions, rows):
         return math.inf
     weights = [place + 3 + place % columns + 1 + columns for place in range(expressions)]

@@ -1,6 +1,6 @@
-"""How long a prepared kernel takes: the shortest of executions, after one that is not timed but checked.
+"""Time of a prepared kernel: the shortest execution, after one that is checked instead of timed.
 
-What a machine does beside makes executions longer, never shorter: the shortest is the operator's own.
+Other activity of the machine only makes executions longer: the shortest one is the operator's own time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from controller.acceleration.calibration.errors import CalibrationError
 from controller.probing.kernels.loading import Checked
 
 Clock = Callable[[], int]
-"""Nanoseconds that only grow."""
+"""A monotonic clock in nanoseconds."""
 
 _NS_PER_S: Final = 1e9
 _LEAST: Final = 5
@@ -20,9 +20,9 @@ _MOST: Final = 1000
 
 
 def seconds_of(name: str, kernel: Checked, clock: Clock, *, budget_s: float, tolerance: float) -> tuple[float, ...]:
-    """Return the seconds of single executions, in their order: five at least, then until the budget is spent.
+    """Return the seconds of single executions, in order: at least five, then until the budget is spent.
 
-    CalibrationError for an output that is wrong: a kernel that computes something else is quick for nothing.
+    Raise CalibrationError for a wrong output: the speed of a kernel that computes something else means nothing.
     """
     output = kernel.run(())
     if (error := kernel.accuracy(output)) > tolerance:
@@ -37,5 +37,5 @@ def seconds_of(name: str, kernel: Checked, clock: Clock, *, budget_s: float, tol
 
 
 def undisturbed_s(seconds: tuple[float, ...]) -> float:
-    """Return the shortest."""
+    """Return the shortest time."""
     return min(seconds)

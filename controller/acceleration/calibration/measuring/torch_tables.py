@@ -1,7 +1,7 @@
 """Filter, project, join, aggregate and sort by PyTorch, on processors and GPUs, columns in the device's memory.
 
-Data and truth are those of the kernels by numpy and DuckDB. The join sorts the smaller side's keys and looks each of
-the other's up in them, as torch has no table of hashes. A run on a GPU ends when the GPU has ended it.
+Data and expected results are those of the kernels by numpy and DuckDB. The join sorts the smaller side's keys and looks
+up the other side's keys in them, as torch has no hash table. A run on a GPU ends when the GPU has finished.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OnTorch:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
     def ended(self, output: Any) -> Any:  # noqa: ANN401 - a tensor
-        """Return an output that the device has computed."""
+        """Return an output once the device has computed it."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return output
@@ -48,20 +48,20 @@ class Filter(OnTorch):
         self._table = self.moved(self._twin.table)
 
     def run(self, inputs: tuple[Value, ...]) -> Any:  # noqa: ANN401 - a tensor
-        """Test all keys, gather what passes."""
+        """Test all keys and gather the rows that pass."""
         self._twin.take(inputs)
         return self.ended(self._table[:, self._table[0] < self._twin.kept])
 
     def accuracy(self, output: Any) -> float:  # noqa: ANN401 - a tensor
-        """Return the error that the twin sees."""
+        """Return the error that the twin reports."""
         return self._twin.accuracy(output.cpu().numpy())
 
     def close(self) -> None:
-        """Do nothing: tensors go with the kernel."""
+        """Do nothing: tensors are freed with the kernel."""
 
 
 class Project(OnTorch):
-    """So many new columns, each a multiple of the key and two columns added up."""
+    """Adds columns, each a multiple of the key plus two columns."""
 
     def __init__(self, device: str, sizes: Sizes, seed: int) -> None:
         super().__init__(device)
@@ -81,11 +81,11 @@ class Project(OnTorch):
         return more.error_of_sums(output.cpu().numpy(), self._rows, len(self._columns), self._expressions)
 
     def close(self) -> None:
-        """Do nothing: tensors go with the kernel."""
+        """Do nothing: tensors are freed with the kernel."""
 
 
 class Join(OnTorch):
-    """Pairs of rows with equal keys, counted, and all their columns summed up."""
+    """Pairs of rows with equal keys, counted, and the sums of all their columns."""
 
     def __init__(self, device: str, sizes: Sizes, seed: int) -> None:
         super().__init__(device)
@@ -94,7 +94,7 @@ class Join(OnTorch):
         self._right = [self.moved(one) for one in (twin.right, *twin.right_columns)]
 
     def run(self, inputs: tuple[Value, ...]) -> Any:  # noqa: ANN401 - a tensor
-        """Sort the right keys, look up the left ones, gather the pairs' columns, add them up."""
+        """Sort the right keys, look up the left ones, gather the pairs' columns, and sum them."""
         self._twin.take(inputs)
         keys, order = torch.sort(self._right[0])
         begins = torch.searchsorted(keys, self._left[0])
@@ -107,11 +107,11 @@ class Join(OnTorch):
         return self.ended(torch.stack([torch.tensor(left.numel(), device=left.device), total + self._twin.lift]))
 
     def accuracy(self, output: Any) -> float:  # noqa: ANN401 - a tensor
-        """Return the error that the twin sees."""
+        """Return the error that the twin reports."""
         return self._twin.accuracy(output.cpu().numpy())
 
     def close(self) -> None:
-        """Do nothing: tensors go with the kernel."""
+        """Do nothing: tensors are freed with the kernel."""
 
 
 class Aggregate(OnTorch):
@@ -125,7 +125,7 @@ class Aggregate(OnTorch):
         self._columns = [self.moved(one) for one in self._twin.columns]
 
     def run(self, inputs: tuple[Value, ...]) -> Any:  # noqa: ANN401 - a tensor
-        """Add up all columns by group."""
+        """Sum all columns by group."""
         if self._twin.take(inputs):
             for column in self._columns:
                 column[self._twin.zero] = float(self._twin.lift)
@@ -135,15 +135,15 @@ class Aggregate(OnTorch):
         )
 
     def accuracy(self, output: Any) -> float:  # noqa: ANN401 - a tensor
-        """Return the error that the twin sees."""
+        """Return the error that the twin reports."""
         return self._twin.accuracy(output.cpu().numpy())
 
     def close(self) -> None:
-        """Do nothing: tensors go with the kernel."""
+        """Do nothing: tensors are freed with the kernel."""
 
 
 class Sort(OnTorch):
-    """Rows in order of their keys, all columns of them."""
+    """Rows with all columns, in order of their keys."""
 
     def __init__(self, device: str, sizes: Sizes, seed: int) -> None:
         super().__init__(device)
@@ -157,11 +157,11 @@ class Sort(OnTorch):
         return self.ended(torch.stack([keys, *(one[order] for one in self._columns[1:])]))
 
     def accuracy(self, output: Any) -> float:  # noqa: ANN401 - a tensor
-        """Return the error that the twin sees."""
+        """Return the error that the twin reports."""
         return self._twin.accuracy(output.cpu().numpy())
 
     def close(self) -> None:
-        """Do nothing: tensors go with the kernel."""
+        """Do nothing: tensors are freed with the kernel."""
 
 
 _KERNELS: Final[dict[str, tuple[Callable[[str, Sizes, int], Prepared], Maker]]] = {
@@ -179,7 +179,7 @@ MAKERS: Final = {
 
 
 def __getattr__(name: str) -> Maker:
-    """Return a maker by the name that entry points have: KERNEL_DEVICE."""
+    """Return a factory by its entry-point name: KERNEL_DEVICE."""
     try:
         return MAKERS[name]
     except KeyError:

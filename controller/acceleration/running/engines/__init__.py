@@ -1,4 +1,4 @@
-"""What computes a plan: one module an engine, each with the same three steps."""
+"""Engines that compute a plan: one module each, with the same three steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB: the three statements of a split one, over tables in its memory; it reads no files and loads no extensions."""
+"""DuckDB engine: the three parts of a statement, over in-memory tables; reads no files and loads no extensions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DuckDbBackend:
             self._connection.execute(setting)
 
     def load(self, name: str, table: pa.Table) -> None:
-        """Hold a table, in DuckDB's own form."""
+        """Store a table, in DuckDB's own form."""
         quoted = '"' + name.replace('"', '""') + '"'
         self._connection.register("_arriving", table)
         try:
@@ -41,7 +41,7 @@ class DuckDbBackend:
         return self._result(self._split.partial, "the shard's statement")
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return partial results as one."""
+        """Merge partial results."""
         return self._over(pa.concat_tables(parts), self._split.merge, "the merge")
 
     def finish(self, merged: pa.Table) -> pa.Table:
@@ -49,7 +49,7 @@ class DuckDbBackend:
         return self._over(merged, self._split.final, "the root's statement")
 
     def interrupt(self) -> None:
-        """End what computes."""
+        """Cancel the computation."""
         self._connection.interrupt()
 
     def _over(self, parts: pa.Table, sql: str, what: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Which engine computes a plan; each is imported only where it does."""
+"""Choice of the engine for a plan; each is imported only when used."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from controller.acceleration.running.values import Backend, Engine, Plan
 
 
 def backend_of(plan: Plan, memory_bytes: int, threads: int) -> Backend:
-    """Return what computes a plan here; RunError where its engine is not installed or has no device.
+    """Return the engine for a plan; raise RunError if it is not installed or has no device.
 
-    `memory_bytes` bounds what DuckDB computes in; it and torch use so many threads.
+    `memory_bytes` limits DuckDB's memory; `threads` applies to DuckDB and torch.
     """
     if plan.engine is Engine.DUCKDB:
         from controller.acceleration.running.engines.duckdb_tables import DuckDbBackend  # noqa: PLC0415

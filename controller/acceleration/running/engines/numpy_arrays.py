@@ -1,4 +1,4 @@
-"""numpy: operators over columns of numbers, as arrays. Sums of whole numbers are exact, or an error."""
+"""numpy engine: operators over numeric columns, as arrays. Integer sums are exact, or an error."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from controller.acceleration.running.values import Operator, OperatorKind
 Columns = dict[str, NDArray[Any]]
 _MOST: Final = (1 << 63) - 1
 _DENSE: Final = 4
-"""Times as many keys as rows, within which sums are added up in a table instead of by sorting."""
+"""Ratio of key range to rows up to which sums use a dense table instead of sorting."""
 _BLOCK: Final = 1 << 18
-"""Rows at a time, so that what is made of them stays in the processor's cache."""
+"""Rows per block, so that intermediates stay in the processor's cache."""
 
 
 class NumpyBackend:
-    """Computes an operator; merges are the operator's own on partial results."""
+    """Computes an operator; merges apply the operator itself to partial results."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         self._tables: dict[str, Columns] = {}
 
     def load(self, name: str, table: pa.Table) -> None:
-        """Hold a table's columns, each as one array."""
+        """Store a table's columns, each as one array."""
         self._tables[name] = columns_of(table)
 
     def partial(self) -> pa.Table:
@@ -40,7 +40,7 @@ class NumpyBackend:
                 kept = np.flatnonzero(data[operator.column] < operator.below)
                 return _table({name: values[kept] for name, values in data.items()})
             case OperatorKind.AGGREGATE:
-                # Sums are of 64 bits whatever their column's width is, as groups are of any.
+                # Sums have 64 bits regardless of their column's width, as a group may be of any size.
                 wide = {name: data[name] for name in operator.sums}
                 rows = len(next(iter(data.values()), ()))
                 return _grouped(operator, data, wide | {COUNT: np.ones(rows, np.int64)})
@@ -50,7 +50,7 @@ class NumpyBackend:
                 return _sorted(operator, data)
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return partial results as one."""
+        """Merge partial results."""
         if self._operator.kind in {OperatorKind.FILTER, OperatorKind.JOIN}:
             return pa.concat_tables(parts).combine_chunks()
         data = columns_of(pa.concat_tables(parts))
@@ -59,15 +59,15 @@ class NumpyBackend:
         return _grouped(self._operator, data, {name: data[name] for name in (*self._operator.sums, COUNT)})
 
     def finish(self, merged: pa.Table) -> pa.Table:
-        """Return the result: merged rows are it."""
+        """Return the result, which is the merged rows."""
         return merged
 
     def interrupt(self) -> None:
-        """Do nothing: one call of numpy cannot be ended; whoever waits for it has a deadline."""
+        """Do nothing: a numpy call cannot be cancelled; its caller has a deadline."""
 
 
 def operator_table(operator: Operator, tables: Mapping[str, object]) -> str:
-    """Return the name of the table that is in parts; RunError where a worker was not given what it needs."""
+    """Return the name of the sharded table; raise RunError if a worker lacks an input."""
     for name in filter(None, (operator.table, operator.other)):
         if name not in tables:
             raise RunError(f"{operator.kind}: table {name} was not given")
@@ -75,12 +75,12 @@ def operator_table(operator: Operator, tables: Mapping[str, object]) -> str:
 
 
 def columns_of(table: pa.Table) -> Columns:
-    """Return columns as arrays; those of one chunk are not copied."""
+    """Return columns as arrays; single-chunk columns are not copied."""
     return {name: table.column(name).combine_chunks().to_numpy(zero_copy_only=False) for name in table.column_names}
 
 
 def check_sum(name: str, most: int, rows: int) -> None:
-    """Raise RunError where so many whole numbers, each of at most that size, may add up to more than 64 bits hold."""
+    """Raise RunError if the sum of so many integers, each of at most that size, may exceed 64 bits."""
     if most * rows > _MOST:
         raise RunError(f"column {name}: sums may not fit 64 bits; DuckDB adds up such columns")
 
@@ -90,7 +90,7 @@ def _table(columns: Columns) -> pa.Table:
 
 
 def _grouped(operator: Operator, data: Columns, values: Columns) -> pa.Table:
-    """Add up by groups, which come in order."""
+    """Sum by groups; the groups are returned in order."""
     rows = len(next(iter(values.values())))
     for name, column in values.items():
         if column.dtype.kind == "i" and rows:
@@ -109,7 +109,7 @@ def _grouped(operator: Operator, data: Columns, values: Columns) -> pa.Table:
 
 
 def _dense(name: str, keys: NDArray[Any], values: Columns) -> Columns:
-    """Add up by groups whose keys are near one another, in a table with a place for each."""
+    """Sum by groups with a narrow key range, in a table with a slot for each key."""
     least = keys.min()
     places = (keys - least).astype(np.intp, copy=False)
     number = int(places.max()) + 1
@@ -128,13 +128,13 @@ def _wide(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _joined(key: str, data: Columns, other: Columns) -> pa.Table:
-    """Join each row with those of the other side of the same key, by a search in the other side's sorted keys."""
+    """Join each row with the other side's rows of the same key, by a search in the other side's sorted keys."""
     order = np.argsort(other[key], kind="stable")
     keys = other[key][order]
     first, last = (np.searchsorted(keys, data[key], side=side) for side in ("left", "right"))
     counts = last - first
     left = np.repeat(np.arange(len(counts)), counts)
-    # The place inside each row's matches: how far it is from where they begin.
+    # Position within each row's matches: the offset from their beginning.
     inside = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
     right = order[first[left] + inside]
     found = {name: values[left] for name, values in data.items()}

@@ -1,7 +1,7 @@
-"""torch: operators over columns of numbers, as tensors on a processor or a GPU; numpy's engine is its twin.
+"""torch engine: operators over numeric columns, as tensors on a processor or a GPU; the numpy engine is its twin.
 
-On a GPU tables stay in the host's memory: each step moves what it reads over the bus and its result back, as the model
-counts it.
+With a GPU, tables stay in the host's memory: each step moves its input over the bus and its result back, as the model
+assumes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tensors = dict[str, Any]
 
 
 class TorchBackend:
-    """Computes an operator on a device; merges are the operator's own on partial results."""
+    """Computes an operator on a device; merges apply the operator itself to partial results."""
 
     def __init__(self, operator: Operator, device: str, threads: int) -> None:
         if device == "cuda" and not torch.cuda.is_available():
@@ -31,7 +31,7 @@ class TorchBackend:
         self._tables: dict[str, Tensors] = {}
 
     def load(self, name: str, table: pa.Table) -> None:
-        """Hold a table's columns as tensors in the host's memory."""
+        """Store a table's columns as tensors in the host's memory."""
         self._tables[name] = _tensors(table)
 
     def partial(self) -> pa.Table:
@@ -52,7 +52,7 @@ class TorchBackend:
                 return _sorted(operator, data)
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return partial results as one; rows that are only put together never leave the host."""
+        """Merge partial results; rows that are only concatenated never leave the host."""
         if self._operator.kind in {OperatorKind.FILTER, OperatorKind.JOIN}:
             return pa.concat_tables(parts).combine_chunks()
         data = self._moved(_tensors(pa.concat_tables(parts)))
@@ -61,18 +61,18 @@ class TorchBackend:
         return _grouped(self._operator, data, {name: data[name] for name in (*self._operator.sums, COUNT)})
 
     def finish(self, merged: pa.Table) -> pa.Table:
-        """Return the result: merged rows are it."""
+        """Return the result, which is the merged rows."""
         return merged
 
     def interrupt(self) -> None:
-        """Do nothing: one call of torch cannot be ended; whoever waits for it has a deadline."""
+        """Do nothing: a torch call cannot be cancelled; its caller has a deadline."""
 
     def _moved(self, columns: Tensors) -> Tensors:
         return {name: values.to(self._device) for name, values in columns.items()}
 
 
 def _tensors(table: pa.Table) -> Tensors:
-    # A tensor wants memory that it may write; what came by Arrow is not.
+    # Tensors need writable memory, which Arrow's is not.
     return {
         name: torch.from_numpy(values if values.flags.writeable else values.copy())
         for name, values in columns_of(table).items()
@@ -84,7 +84,7 @@ def _table(columns: Tensors) -> pa.Table:
 
 
 def _grouped(operator: Operator, data: Tensors, values: Tensors) -> pa.Table:
-    """Add up by groups, which come in order."""
+    """Sum by groups; the groups are returned in order."""
     wide = {name: column if column.is_floating_point() else column.long() for name, column in values.items()}
     for name, column in wide.items():
         if not column.is_floating_point() and len(column):
@@ -98,7 +98,7 @@ def _grouped(operator: Operator, data: Tensors, values: Tensors) -> pa.Table:
 
 
 def _joined(key: str, data: Tensors, other: Tensors) -> pa.Table:
-    """Join each row with those of the other side of the same key, by a search in the other side's sorted keys."""
+    """Join each row with the other side's rows of the same key, by a search in the other side's sorted keys."""
     keys, order = torch.sort(other[key], stable=True)
     wanted = data[key].to(keys.dtype) if data[key].dtype != keys.dtype else data[key]
     first = torch.searchsorted(keys, wanted, side="left")

@@ -1,1 +1,1 @@
-"""Unit pools: who holds how many units, and on which devices they are."""
+"""Unit pools: the units of each holder, and the devices they are on."""

@@ -1,7 +1,8 @@
-"""Where the units of a pool are on a node's devices; pure.
+"""Placement of a pool's units on a node's devices; pure.
 
-A unit is a slice of one device, with its part of the device's memory. Units grow where their holder has some already,
-else where the least is free: so whole devices stay whole for pods. They leave where their holder has the fewest.
+A unit is a slice of one device, with its part of the device's memory. Units are added where their holder has some
+already, else where the least is free: so whole devices stay free for pods. They are removed where their holder has the
+fewest.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ _WHOLE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one unit is of a device."""
+    """One unit's slice of a device."""
 
     thousandths: int
     memory_bytes: int
 
     def times(self, number: int, units: int) -> DeviceShare:
-        """Return so many units of a device."""
+        """Return the share of a device that so many units take."""
         return DeviceShare(number=number, thousandths=units * self.thousandths, memory_bytes=units * self.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many units of a pool there is room for on each of its devices, beside what others hold of them."""
+    """Capacity for a pool's units on each device, after what others hold of it."""
 
     slices: Mapping[int, Slice]
     units: Mapping[int, int]
 
     @classmethod
     def of(cls, spec: UnitPoolSpec, node: values.Node, others: values.Shares) -> Self:
-        """Return it for a node, of which others hold so much."""
+        """Return the room on a node, given what others hold."""
         taken = {share.number: share for share in others.devices}
         slices, units = {}, {}
         for device in node.devices:
@@ -56,12 +57,12 @@ class Room:
 
     @property
     def total(self) -> int:
-        """All units that there is room for, those that are held among them."""
+        """Total capacity, including units that are held."""
         return sum(self.units.values())
 
 
 def placed(room: Room, before: Sequence[UnitHolding], wanted: Sequence[UnitHolding]) -> tuple[UnitHolding, ...] | None:
-    """Return holdings with the devices that their units are on, None where there is no room for all of them.
+    """Return holdings with the devices of their units, None if there is no room for all of them.
 
     Units that stay with their holder stay where they are.
     """
@@ -86,7 +87,7 @@ def placed(room: Room, before: Sequence[UnitHolding], wanted: Sequence[UnitHoldi
 
 
 def together(holdings: Sequence[UnitHolding]) -> tuple[DeviceShare, ...]:
-    """Return what all holders have of each device, in order of number."""
+    """Return the total that all holders have of each device, by device number."""
     found: dict[int, DeviceShare] = {}
     for share in (share for one in holdings for share in one.devices):
         old = found.get(share.number, DeviceShare(number=share.number, thousandths=0))
@@ -105,7 +106,7 @@ def _is_meant(spec: UnitPoolSpec, device: values.Device) -> bool:
 
 
 def _counts(holding: UnitHolding, room: Room) -> dict[int, int]:
-    """Return the units of a holder by device; what is on a device that is gone is nowhere."""
+    """Return a holder's units by device; those on a device that has gone do not count."""
     return {
         share.number: share.thousandths // room.slices[share.number].thousandths
         for share in holding.devices
@@ -114,7 +115,7 @@ def _counts(holding: UnitHolding, room: Room) -> dict[int, int]:
 
 
 def _kept(counts: Mapping[int, int], units: int) -> dict[int, int]:
-    """Return what stays of a holder's units where it keeps so many: those that leave are of where it has the fewest."""
+    """Return the units by device that a holder keeps: it gives up those where it has the fewest."""
     left, kept = units, {}
     for number in sorted(counts, key=lambda number: (-counts[number], number)):
         stays = min(counts[number], left)

@@ -1,6 +1,6 @@
-"""Reports of holders, written together: those that come while a pool is being written go with its next write.
+"""Reports of holders, batched: those that arrive while a pool is being written go with its next write.
 
-A pool is one resource: were each report a write of its own, many holders would be too late for each other all the time.
+A pool is one resource: if each report were a separate write, many holders would keep losing races with each other.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from controller.apiserver.resources.unit_pool import UNIT_POOL, HolderStatus
 from controller.common.errors import ApiError, TooManyError
 
 MOST_WAITING: Final = 4096
-"""Reports that wait for one pool; more are refused."""
+"""Reports that may wait for one pool; more are refused."""
 _AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A report, what may refuse it, and who waits for what becomes of it."""
+    """A report, its check, and the future for its outcome."""
 
     status: HolderStatus
     check: Callable[[UnitPool], None]
@@ -40,14 +40,14 @@ class _Line:
 
 
 class PoolReports:
-    """Takes reports; of one event loop."""
+    """Accepts reports; not thread-safe: use it from one event loop."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._lines: dict[str, _Line] = {}
 
     async def report(self, pool: str, status: HolderStatus, check: Callable[[UnitPool], None]) -> UnitPool:
-        """Return a pool with a holder's report; raise what refuses it: `check`, or what the holder promises."""
+        """Return a pool with a holder's report; raise if `check` refuses it or it promises too much."""
         line = self._lines.setdefault(pool, _Line())
         if len(line.waiting) >= MOST_WAITING:
             raise TooManyError(f"UnitPool {pool}: {MOST_WAITING} reports wait", _AGAIN_S)
@@ -68,7 +68,7 @@ class PoolReports:
                 one.done.cancel()
 
     async def _write(self, pool: str, batch: Sequence[_Waiting]) -> None:
-        """Write reports together; each that is refused is left out, and told."""
+        """Write reports together; skip those that are refused, and notify their senders."""
         refused: dict[int, ApiError] = {}
 
         def reported(found: UnitPool) -> UnitPool:
@@ -94,7 +94,7 @@ class PoolReports:
 
 
 def _tell(batch: Sequence[_Waiting], refused: Mapping[int, Exception], after: UnitPool | None) -> None:
-    """Tell all who still wait what has become of their report."""
+    """Notify all who still wait of the outcome of their report."""
     for number, one in enumerate(batch):
         if one.done.done():
             continue

@@ -1,8 +1,8 @@
-"""Shares of unit pools and reports of their holders, decided from what the storage has; no storage here.
+"""Shares of unit pools and reports of their holders, given the state in the storage; no storage access.
 
-A unit is never in two places: shares sum up to no more than there is, of a pool of a node on its devices beside what
-pods hold of them, and where holders report, a unit leaves one only once that one has promised not to use it any more,
-or has been silent for the pool's lease.
+A unit is never in two places: shares never sum to more than there is; a node's pool shares its devices with pods; and
+if holders report, a unit leaves one only after that one has promised not to use it any more, or has been silent for
+the pool's lease.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dataplane.config import Strict
 
 _NS_PER_S: Final = 1_000_000_000
 _FIXED: Final = ("node", "devices", "unit_thousandths", "device_kind", "model")
-"""Where units are, and what."""
+"""Location and type of the units."""
 
 
 class UnitShares(Strict, frozen=True):
-    """Who is to hold the units of a pool, if its shares are still of a version; reports do not move that version."""
+    """New holders of a pool's units, if its shares are still at a version; reports do not change that version."""
 
     shares: Annotated[tuple[UnitHolding, ...], Meta(max_length=MOST_HOLDERS)]
     shares_version: Count | None = None
@@ -38,7 +38,7 @@ class UnitShares(Strict, frozen=True):
 
 
 def share(pool: UnitPool, node: Node | None, request: UnitShares, now_ns: int) -> tuple[UnitPool, Node | None]:
-    """Return pool and node as a request makes them; raise StaleError for what cannot be, or not yet."""
+    """Return pool and node after a request; raise StaleError for what is not possible, or not yet."""
     name = pool.metadata.name
     _check_names(request.shares)
     if request.shares_version is not None and request.shares_version != pool.shares_version:
@@ -77,7 +77,7 @@ def report(pool: UnitPool, status: HolderStatus, now_ns: int) -> UnitPool:
 
 
 def check_spec(found: UnitPool, wanted: UnitPool) -> None:
-    """Raise StaleError for a spec that contradicts what is held."""
+    """Raise StaleError for a spec that contradicts the held units."""
     name, held = found.metadata.name, found.held
     if held > wanted.spec.units:
         raise StaleError(f"UnitPool {name} has {held} units that are held, not {wanted.spec.units}")
@@ -87,7 +87,7 @@ def check_spec(found: UnitPool, wanted: UnitPool) -> None:
 
 
 def room_of(pool: UnitPool, node: Node) -> Room:
-    """Return how many units more of a pool fit on each device of its node; raise StaleError where nobody knows."""
+    """Return the pool's capacity on each device of its node; raise StaleError if the node's hardware is unknown."""
     value = node.value
     if value is None:
         raise StaleError(f"Node {node.metadata.name} has not said what it has")
@@ -100,7 +100,7 @@ def room_of(pool: UnitPool, node: Node) -> Room:
 
 
 def silent_s(pool: UnitPool, share: UnitHolding, now_ns: int) -> float:
-    """Return for how long a holder has not reported."""
+    """Return how long a holder has been silent (s)."""
     known = next((one for one in pool.status.holders if one.holder == share.holder), None)
     last_ns = share.since_ns if known is None or known.reported_ns is None else known.reported_ns
     return max(now_ns - last_ns, 0) / _NS_PER_S
@@ -117,7 +117,7 @@ def _check_names(shares: Iterable[UnitHolding]) -> None:
 
 
 def _check_claims(pool: UnitPool, shares: Iterable[UnitHolding]) -> None:
-    """Raise StaleError for more units than a holder may have; what it has already may stay."""
+    """Raise StaleError for more units than a holder may have; it may keep those it has already."""
     before = {one.holder: one.units for one in pool.shares}
     claims = {claim.holder: claim for claim in pool.spec.claims}
     for one in shares:
@@ -133,7 +133,7 @@ def _check_claims(pool: UnitPool, shares: Iterable[UnitHolding]) -> None:
 
 
 def _after_lowering(pool: UnitPool, shares: Iterable[UnitHolding], now_ns: int) -> UnitPoolStatus:
-    """Return the status in which no promise is of more than is left; raise StaleError for who was to promise first."""
+    """Return the status with promises cut to what is left; raise StaleError if a holder must promise first."""
     after = {one.holder: one.units for one in shares}
     reports = {one.holder: one for one in pool.status.holders}
     for share in pool.shares:
@@ -149,7 +149,7 @@ def _after_lowering(pool: UnitPool, shares: Iterable[UnitHolding], now_ns: int) 
 
 
 def _stamped(pool: UnitPool, wanted: UnitHolding, now_ns: int) -> UnitHolding:
-    """Return a holding with the times of its last changes and, so far, the devices of before."""
+    """Return a holding with updated change times and, for now, its previous devices."""
     before = next((one for one in pool.shares if one.holder == wanted.holder), None)
     if before is None:
         return replace(wanted, since_ns=now_ns, grown_ns=now_ns, devices=())
@@ -160,7 +160,7 @@ def _stamped(pool: UnitPool, wanted: UnitHolding, now_ns: int) -> UnitHolding:
 
 
 def _not_after(share: UnitHolding, now_ns: int) -> UnitHolding:
-    """Return a holding that changed before a report of now: it did, whatever a clock that was set back since says."""
+    """Return a holding whose changes precede a report made now, even if the clock was set back since."""
     before_ns = max(now_ns - 1, 0)
     if max(share.since_ns, share.grown_ns) < now_ns:
         return share
@@ -178,7 +178,7 @@ def _on_devices(pool: UnitPool, node: Node, shares: tuple[UnitHolding, ...]) -> 
 
 
 def _with_pool(node: Node, pool: UnitPool) -> Node:
-    """Return a node of which the holders of a pool have what they have now."""
+    """Return a node with the pool's current shares."""
     devices, name = together(pool.shares), pool.metadata.name
     own = (PoolShare(pool=name, devices=devices),) if devices else ()
     made = tuple(sorted((*(one for one in node.pools if one.pool != name), *own), key=lambda one: one.pool))

@@ -1,1 +1,1 @@
-"""Owners and projects of resources, and how much each account has of what quotas bound."""
+"""Owners and projects of resources, and each account's usage of what quotas limit."""

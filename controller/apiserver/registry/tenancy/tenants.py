@@ -1,4 +1,4 @@
-"""Whose a resource is: a user's and his project's, as the server knows them when it is created; pure."""
+"""Ownership of resources: a user's and their project's, as known to the server at creation; pure."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from dataplane.rpc.access import Principal, Role
 
 _RESERVED: Final = ("millrace.", "millrace/")
 _FOR_OTHERS: Final = (Role.ADMIN, Role.SERVICE, Role.PLACEMENT)
-"""Roles that create what belongs to somebody else: the pods of a user's group."""
+"""Roles that create resources for somebody else: the pods of a user's group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A user, to whom belongs what he has created and what is of his projects."""
+    """A user, who owns what they created and what belongs to their projects."""
 
     name: str
     projects: tuple[str, ...] = ()
 
     def has(self, metadata: Metadata) -> bool:
-        """Return whether a resource is his, or his project's."""
+        """Return whether a resource belongs to this user or one of their projects."""
         return metadata.owner == self.name or metadata.project in self.projects
 
 
 def tenant_of(principal: Principal) -> Tenant | None:
-    """Return what belongs to a user, None for another role, which no tenant bounds."""
+    """Return the tenant of a user, None for other roles, which are not restricted."""
     return Tenant(principal.name, principal.projects) if principal.role is Role.USER else None
 
 
 def owner_of(principal: Principal) -> str:
-    """Return what a resource's owner is called; no user is called as another role's."""
+    """Return the owner's name for resources of a principal; distinct for users and other roles."""
     return principal.name if principal.role is Role.USER else f"{principal.role.value}:{principal.name}"
 
 
@@ -59,7 +59,7 @@ def owned(principal: Principal, kind: Kind[Any], metadata: Metadata) -> Metadata
 
 
 def check_labels(principal: Principal, before: Metadata | None, wanted: Metadata) -> None:
-    """Raise InvalidError where a user sets, changes or removes a label by which services know what is theirs."""
+    """Raise InvalidError if a user sets, changes or removes a label by which services recognise their resources."""
     if principal.role is not Role.USER:
         return
     had = {} if before is None else before.labels
@@ -70,7 +70,7 @@ def check_labels(principal: Principal, before: Metadata | None, wanted: Metadata
 
 
 def check_secrets(resource: Resource) -> None:
-    """Raise InvalidError for something that names secrets and is of no project: they are projects'."""
+    """Raise InvalidError for a resource that names secrets but has no project: secrets belong to projects."""
     match resource:
         case Pod():
             named = any(container.secrets for container in resource.spec.containers)
@@ -86,7 +86,7 @@ def check_secrets(resource: Resource) -> None:
 
 
 def account_of(metadata: Metadata) -> str:
-    """Return what a resource counts for: its project, or its owner where it is of none."""
+    """Return the account that a resource counts for: its project, or else its owner."""
     return f"project {metadata.project}" if metadata.project else f"owner {metadata.owner or 'unknown'}"
 
 
@@ -99,7 +99,7 @@ def check_group(pod: Pod, group: PodGroup) -> None:
 
 
 def of_subjects(metadata: Metadata, subjects: Iterable[Metadata]) -> Metadata:
-    """Return a decision's metadata with the owner and project of what it is about, where that is of one account."""
+    """Return a decision's metadata with the owner and project of its subjects, if they share one account."""
     found = list(subjects)
     if not found or len({account_of(one) for one in found}) > 1:
         return metadata

@@ -1,4 +1,4 @@
-"""Which accounts have how much of what quotas bound: each project's, and each owner's without one; pure."""
+"""Usage of what quotas limit, by account: each project, and each owner without one; pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PARTS: Final = Usage.__struct_fields__
 
 
 class UsageBook:
-    """Keeps what each account has, resource by resource."""
+    """Usage of each account, tracked per resource."""
 
     def __init__(self) -> None:
         self._entries: dict[str, tuple[str, Usage]] = {}
         self._totals: dict[str, Usage] = {}
 
     def put(self, key: str, resource: Resource | None, nbytes: int) -> None:
-        """Note what is stored under a key, and its size; None: it has gone."""
+        """Record what is stored under a key, and its size; None: deleted."""
         before = self._entries.pop(key, None)
         if before is not None:
             self._add(before[0], minus(NOTHING, before[1]))
@@ -37,7 +37,7 @@ class UsageBook:
             self._add(*entry)
 
     def of(self, account: str) -> Usage:
-        """Return what an account has."""
+        """Return an account's usage."""
         return self._totals.get(account, NOTHING)
 
     def clear(self) -> None:
@@ -54,7 +54,7 @@ class UsageBook:
 
 
 def usage_of(resource: Resource, nbytes: int) -> Usage:
-    """Return what a resource counts for; a pod that follows a template is counted with its group."""
+    """Return a resource's usage; a pod that follows a template is counted with its group."""
     if isinstance(resource, Pod):
         phase = resource.status.phase
         if resource.metadata.part_of is not None or phase in _PODS_ENDED:
@@ -74,7 +74,7 @@ def usage_of(resource: Resource, nbytes: int) -> Usage:
 
 
 def priority_of(resource: Resource) -> int | None:
-    """Return the highest priority that a resource asks for, None for one of a kind without."""
+    """Return the highest priority that a resource asks for, None if its kind has none."""
     if isinstance(resource, PodGroup):
         template = resource.spec.template
         return max(resource.spec.priority, resource.spec.priority if template is None else template.priority)
@@ -92,9 +92,9 @@ def minus(one: Usage, other: Usage) -> Usage:
 
 
 def excess(quota: Quota, had: Usage, added: Usage) -> str | None:
-    """Return in which part something that is added goes beyond a quota, None where it does not.
+    """Return which part of a quota an addition would exceed, None if it fits.
 
-    A part that does not grow is not looked at: what is beyond a quota that was lowered may shrink.
+    Parts that do not grow are ignored: usage above a lowered quota may shrink.
     """
     for part in _PARTS:
         most, more = getattr(quota, part), getattr(added, part)

@@ -1,4 +1,4 @@
-"""The storage in one SQLite file: one process has it, one thread writes, many writes a commit."""
+"""The storage in one SQLite file: one process owns it, one thread writes, many writes per commit."""
 
 from __future__ import annotations
 

@@ -24,16 +24,16 @@ from controller.apiserver.storage.values import (
 from controller.common.errors import LeaseError, StorageError
 
 _RECENT: Final = 8192
-"""Revisions that are kept in memory for those who watch."""
+"""Revisions kept in memory for watches."""
 _READ_AT_ONCE: Final = 1024
-"""Revisions that a watcher that is behind reads from the file at a time."""
+"""Revisions that a lagging watch reads from the file at a time."""
 SHORTEST_LEASE_S: Final = 1.0
 
 
 class SqliteStorage(Storage):
-    """See `Storage`; made by `open`, of one event loop.
+    """See `Storage`; created by `open`, for one event loop.
 
-    A lease that has not ended when the process does lasts for its whole time again from the next `open` on.
+    A lease that outlives the process gets its full duration again from the next `open` on.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -49,14 +49,14 @@ class SqliteStorage(Storage):
 
     @classmethod
     async def open(cls, path: str) -> Self:
-        """Open a file, or make it; raise StorageError if that is impossible or another process has it."""
+        """Open or create a file; raise StorageError if that fails or another process has it."""
         return cls(await asyncio.to_thread(Tables, path))
 
     most_waiting = MOST_WAITING
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for the thread that has the file."""
+        """Requests waiting for the thread that has the file."""
         return self._worker.waiting
 
     async def revision(self) -> int:
@@ -64,13 +64,13 @@ class SqliteStorage(Storage):
         return int(await self._worker.read(lambda tables: tables.newest))
 
     async def get(self, key: str, *, revision: int | None = None) -> Stored | None:
-        """Return a key as it is, or as it was at a revision."""
+        """Return a key, current or at a revision."""
         check_key(key)
         found: Stored | None = await self._worker.read(lambda tables: tables.get(key, revision))
         return found
 
     async def get_all(self, keys: Sequence[str]) -> dict[str, Stored]:
-        """Return those of several keys that are there, all of one revision."""
+        """Return those of several keys that exist, all of one revision."""
         for key in keys:
             check_key(key)
 
@@ -107,20 +107,20 @@ class SqliteStorage(Storage):
         return lease
 
     async def renew(self, lease: int) -> None:
-        """Let a lease last for its whole time from now on."""
+        """Extend a lease to its full duration from now."""
         if lease not in self._leases:
             raise LeaseError(lease)
         self._start(self._leases[lease])
 
     async def revoke(self, lease: int) -> None:
-        """End a lease, and the keys that have it."""
+        """End a lease and delete its keys."""
         self._leases.pop(lease, None)
         if (timer := self._timers.pop(lease, None)) is not None:
             timer.cancel()
         await self._worker.write(lambda tables: (None, tables.revoke(lease)))
 
     async def watch(self, prefix: str, *, after: int) -> AsyncGenerator[tuple[Event, ...], None]:
-        """Yield what happens to keys with a prefix after a revision."""
+        """Yield events of keys with a prefix after a revision."""
         while not self._is_closed:
             newest, found = self._recent.newest, self._recent.since(after, prefix)
             if found is None:
@@ -135,7 +135,7 @@ class SqliteStorage(Storage):
         raise StorageError("the storage is closed")
 
     async def compact(self, revision: int) -> None:
-        """Forget what keys were before a revision."""
+        """Drop history from before a revision."""
 
         def work(tables: Tables) -> tuple[None, None]:
             tables.compact(revision)
@@ -153,11 +153,11 @@ class SqliteStorage(Storage):
         self._recent.wake()
 
     def _committed(self, happened: list[Happened]) -> None:
-        """Let those who watch know; called in the worker's thread."""
+        """Notify the watches; called in the worker's thread."""
         self._loop.call_soon_threadsafe(self._recent.add, happened)
 
     def _start(self, lease: Lease) -> None:
-        """Let a lease's time begin."""
+        """Start a lease's timer."""
         if (timer := self._timers.get(lease.number)) is not None:
             timer.cancel()
         self._timers[lease.number] = self._loop.call_later(lease.ttl_s, self._end, lease.number)
@@ -168,7 +168,7 @@ class SqliteStorage(Storage):
         task.add_done_callback(self._ending.discard)
 
     async def _revoke_ended(self, lease: int) -> None:
-        """End a lease that nobody has renewed; where the disk refuses, try again later."""
+        """End a lease that was not renewed; if the disk fails, try again later."""
         try:
             await self.revoke(lease)
         except StorageError:

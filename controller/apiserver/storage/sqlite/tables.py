@@ -1,4 +1,4 @@
-"""The storage's tables in one SQLite file: what is, what was, leases; statements and nothing else."""
+"""The storage's tables in one SQLite file: current keys, history, leases; only SQL statements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ALL: Final = 1 << 62
 
 
 class Tables:
-    """The tables; writes go between `begin` and `commit`, and a failed one leaves all since `begin` undone."""
+    """The tables; writes go between `begin` and `commit`, and a failure undoes all since `begin`."""
 
     def __init__(self, path: str) -> None:
         self.database = Database(path, LAYOUT)
@@ -51,17 +51,17 @@ class Tables:
         return [Lease(*row) for row in self.database.query("SELECT number, ttl_s FROM leases")]
 
     def commit(self) -> None:
-        """Have all that was written take effect, on the disk."""
+        """Commit all writes to disk."""
         self._write("UPDATE revisions SET revision = ? WHERE name = 'newest'", (self.newest,))
         self.database.commit()
 
     def undo(self) -> None:
-        """Take back all that was written since the last commit."""
+        """Roll back all writes since the last commit."""
         self.database.rollback()
         self.newest, self.compacted = self._revision("newest"), self._revision("compacted")
 
     def get(self, key: str, revision: int | None) -> Stored | None:
-        """Return a key as it is, or as it was at a revision."""
+        """Return a key, current or at a revision."""
         if revision is None:
             rows = self.database.query(
                 "SELECT key, value, created, modified, version, lease FROM keys WHERE key = ?", (key,)
@@ -76,7 +76,7 @@ class Tables:
         return Stored(*rows[0]) if rows and rows[0][1] is not None else None
 
     def scan(self, prefix: str, revision: int | None, after: str, limit: int | None) -> Page:
-        """Return keys with a prefix as they are, or as they were at a revision."""
+        """Return keys with a prefix, current or at a revision."""
         number = self.newest if revision is None else revision
         first, last = (max(prefix, after + "\0") if after else prefix), _successor(prefix)
         parameters = (first, last, _ALL if limit is None else limit + 1)
@@ -99,7 +99,7 @@ class Tables:
         return Page(items[:limit], number, more)
 
     def transact(self, changes: Iterable[Change], expected: Iterable[Expected]) -> Happened | None:
-        """Make changes, uncommitted; return what happened, None if nothing did."""
+        """Make changes, uncommitted; return the events, None if nothing changed."""
         for condition in expected:
             found = self.get(condition.key, None)
             modified = 0 if found is None else found.modified
@@ -116,13 +116,13 @@ class Tables:
         return self.newest, tuple(events)
 
     def grant(self, ttl_s: float) -> Lease:
-        """Make a lease, uncommitted."""
+        """Create a lease, uncommitted."""
         lease = Lease(secrets.randbits(62) + 1, ttl_s)
         self._write("INSERT INTO leases VALUES (?, ?)", (lease.number, ttl_s))
         return lease
 
     def revoke(self, lease: int) -> Happened | None:
-        """End a lease and its keys, uncommitted; return what happened to keys."""
+        """End a lease and delete its keys, uncommitted; return the events."""
         self._write("DELETE FROM leases WHERE number = ?", (lease,))
         rows = self.database.query("SELECT key FROM keys WHERE lease = ? ORDER BY key", (lease,))
         if not rows:
@@ -136,7 +136,7 @@ class Tables:
             raise LeaseError(lease)
 
     def since(self, revision: int, prefix: str, most: int) -> tuple[list[Happened], int]:
-        """Return what happened to keys with a prefix after a revision, and until which: no more than `most` later."""
+        """Return events of keys with a prefix after a revision, and the revision reached: at most `most` later."""
         self._check(revision)
         last = min(revision + most, self.newest)
         rows = self.database.query(
@@ -152,7 +152,7 @@ class Tables:
         return [(number, tuple(events)) for number, events in found.items()], last
 
     def compact(self, revision: int) -> None:
-        """Forget what keys were before a revision, uncommitted."""
+        """Drop history from before a revision, uncommitted."""
         self._check(revision)
         self._write(
             "DELETE FROM history WHERE revision <= ?1 AND (value IS NULL OR revision <"
@@ -199,10 +199,10 @@ class Tables:
 
 
 def _successor(prefix: str) -> str | None:
-    """Return the first text after all that begin with a prefix, in order of code points; None if there is none."""
+    """Return the first text after all those with a prefix, in order of code points; None if there is none."""
     for end in range(len(prefix), 0, -1):
         code = ord(prefix[end - 1])
         if code < 0x10FFFF:
-            following = 0xE000 if code == 0xD7FF else code + 1  # surrogates are no characters
+            following = 0xE000 if code == 0xD7FF else code + 1  # surrogates are not characters
             return prefix[: end - 1] + chr(following)
     return None

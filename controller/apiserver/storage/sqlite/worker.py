@@ -1,4 +1,4 @@
-"""The thread that has the file: it does what is asked in order, and commits many writes at once."""
+"""The thread that owns the file: it serves requests in order, and commits many writes at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.apiserver.storage.sqlite.tables import Tables
 from controller.common.errors import StorageError
 
 MOST_WAITING: Final = 4096
-"""Requests that may wait; more are refused."""
+"""Limit of waiting requests; more are refused."""
 _MOST_AT_ONCE: Final = 512
 
 Work = Callable[[Tables], Any]
@@ -30,7 +30,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of a request."""
+    """Outcome of a request."""
 
     future: Future[Any]
     result: Any
@@ -38,9 +38,9 @@ class _Outcome:
 
 
 class Worker:
-    """Runs functions of the tables in one thread; `happened` is called there with the events of each commit.
+    """Runs functions on the tables in one thread; `happened` is called there with the events of each commit.
 
-    A write returns what happened, or None, beside its result; it is answered when it is on the disk.
+    A write returns its events, or None, with its result; it is answered once it is on disk.
     """
 
     def __init__(self, tables: Tables, committed: Callable[[list[Happened]], None]) -> None:
@@ -52,19 +52,19 @@ class Worker:
 
     @property
     def waiting(self) -> int:
-        """Requests that were not taken yet."""
+        """Requests not taken yet."""
         return self._requests.qsize()
 
     async def read(self, work: Work) -> Any:  # noqa: ANN401 - whatever the function gives
-        """Return what a function of the tables gives, after all that was asked before."""
+        """Return the result of a function on the tables, after all earlier requests."""
         return await self._ask(work, writes=False)
 
     async def write(self, work: Callable[[Tables], tuple[Any, Happened | None]]) -> Any:  # noqa: ANN401
-        """Return the result of a function that changes the tables, once that is on the disk."""
+        """Return the result of a function that changes the tables, once it is on disk."""
         return await self._ask(work, writes=True)
 
     async def close(self) -> None:
-        """Do what was asked before, then close the file; what is asked later is refused."""
+        """Finish earlier requests, then close the file; later requests are refused."""
         with self._lock:
             self._is_closed = True
             self._requests.put(None)
@@ -89,7 +89,7 @@ class Worker:
         self._tables.database.close()
 
     def _collect(self, batch: list[_Request]) -> bool:
-        """Wait for a request and take what has come with it; return False when the storage closes."""
+        """Wait for a request and collect those queued with it; return False when the storage closes."""
         request = self._requests.get()
         while request is not None:
             batch.append(request)
@@ -114,7 +114,7 @@ class Worker:
                 result = request.work(self._tables)
             except Exception as error:  # noqa: BLE001 - the caller gets it
                 if self._tables.writes != written:
-                    failure = error  # half done: nothing since the last commit can stand
+                    failure = error  # half done: roll back to the last commit
                     break
                 outcomes.append(_Outcome(request.future, None, error))
                 continue
@@ -131,7 +131,7 @@ class Worker:
             _answer(outcome)
 
     def _commit(self, failure: Exception | None) -> Exception | None:
-        """Commit what was written unless something failed; return what has, all being undone then."""
+        """Commit what was written unless something failed; on failure roll everything back and return the error."""
         try:
             if failure is None:
                 self._tables.commit()

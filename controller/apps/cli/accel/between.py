@@ -1,4 +1,4 @@
-"""What is between the workers of a run, as a command line says it: one rate, or the paths of a topology."""
+"""Parse the network between a run's workers from the command line: one rate, or the paths of a topology."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MAIN_COLUMNS: Final = ("rate", "of", "a second", "at least")
 
 
 class Device(StrEnum):
-    """What can be measured."""
+    """Device to measure."""
 
     CPU = "cpu"
     GPU = "gpu"

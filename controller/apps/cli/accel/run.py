@@ -1,4 +1,4 @@
-"""`millrace accel run`: a statement or an operator on workers, and what it takes beside what the model says."""
+"""`millrace accel run`: run a statement or an operator on workers, and compare its time with the model's."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run(  # noqa: PLR0917 - a command line's options
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What is said of an operator."""
+    """Operator options from the command line."""
 
     column: str
     below: float
@@ -181,7 +181,7 @@ def _tables(given: list[str]) -> dict[str, pa.Table]:
 
 
 def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | None, words: _Words) -> Plan:
-    """Return what is to be run."""
+    """Return the plan to run."""
     from controller.acceleration.running.operators import plan_of_operator, plan_of_statement  # noqa: PLC0415
     from controller.acceleration.running.values import Engine, Operator, OperatorKind  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What `millrace accel` decides about, as a command line names it: statements, queries, programs, operator graphs."""
+"""Parse the targets of `millrace accel`: statements, queries, programs, operator graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace accel worker`: what computes on a host, for whoever knows the secret."""
+"""`millrace accel worker`: a compute worker on a host, for clients that know the secret."""
 
 from __future__ import annotations
 

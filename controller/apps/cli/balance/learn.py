@@ -58,7 +58,7 @@ def _lever(name: str) -> LeverKind:
 
 
 def _say(learned: Learned, form: Format) -> None:
-    """Say what is known of the levers, beside the table."""
+    """Print what is known about the levers, next to the table."""
     aside = form is not Format.TABLE
     for kind, effect in learned.effects.items():
         typer.echo(f"{kind}: {effect}", err=aside)

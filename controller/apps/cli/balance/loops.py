@@ -1,4 +1,4 @@
-"""What commands about a loop share: the plant as options, the columns of a margin."""
+"""Shared parts of the control-loop commands: the plant as options, the columns of a margin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace balance status`: who has how many units of a pool, what he reports, and what is made of it."""
+"""`millrace balance status`: the holders of a pool, their units and reports, and the resulting decisions."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _cells(one: Outcome) -> Cells:
 
 
 def _round(value: float, digits: int = 5) -> float:
-    """Return a figure with so many digits that count."""
+    """Return a figure with the given number of significant digits."""
     return float(f"{value:.{digits}g}")
 
 

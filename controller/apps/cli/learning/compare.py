@@ -1,4 +1,4 @@
-"""`millrace scheduler compare`: checkpoints beside the heuristics of an input."""
+"""`millrace scheduler compare`: compare checkpoints with the heuristics of an input."""
 
 from __future__ import annotations
 

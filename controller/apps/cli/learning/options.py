@@ -1,4 +1,4 @@
-"""What the commands of a scheduler that learns have in common."""
+"""Shared parts of the commands for learning schedulers."""
 
 from __future__ import annotations
 

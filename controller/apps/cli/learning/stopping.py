@@ -1,4 +1,4 @@
-"""What an interrupt does to a command that can stop and keep what it has."""
+"""Handle interrupts in commands that can stop early and keep their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 
 
 class Stop:
-    """Whether an interrupt came: calling it says so, and `status` is what to exit with then."""
+    """Interrupt flag: call it to test whether an interrupt arrived; `status` is the exit status to use then."""
 
     def __init__(self) -> None:
         self._number = 0

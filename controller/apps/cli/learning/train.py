@@ -39,7 +39,7 @@ _STOPPING: Final = (
 
 
 class Where(StrEnum):
-    """Where an agent trains."""
+    """Execution mode of training."""
 
     INLINE = "inline"
     PROCESS = "process"
@@ -173,7 +173,7 @@ def _trained(
 
 
 def _columns(given: Given[Any]) -> tuple[str, ...]:
-    """Return what is told of a point of the curve."""
+    """Return the fields of a point of the curve."""
     return ("decisions", "episode", "mean reward", f"mean response, {unit_of(given)[0]}", *_OF_TRAINING)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from controller.apps.cli.pod.terminal import Input
 
 _LAST_WORDS_S = 2.0
-"""How long the thread that passes input on may take to end."""
+"""Time limit for the input-forwarding thread to end."""
 
 
 def exec_(  # noqa: PLR0917 - a command line's options

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """How a pod is written."""
+    """Output format of a pod."""
 
     TABLE = "table"
     JSON = "json"

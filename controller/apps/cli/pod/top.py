@@ -94,7 +94,7 @@ def _json(nodes: Sequence[Node], pods: Sequence[Pod]) -> dict[str, object]:
 
 
 def node_cells(node: Node, now_ns: int) -> Cells:
-    """Return a node's row; what nobody has measured is empty."""
+    """Return a node's row; unmeasured columns are empty."""
     status, load, hardware = node.status, node.status.load, node.hardware
     held = sum(share.cpu_milli for share in node.shares) / 1000
     cores = None if hardware is None else f"{held:g} of {hardware.cpu_milli / 1000:g}"

@@ -63,7 +63,7 @@ async def _until(
     timeout_s: float,
     what: str,
 ) -> None:
-    """Follow pods until they are as they are to be; raise UnavailableError after `timeout_s`."""
+    """Follow pods until they reach the desired state; raise UnavailableError after `timeout_s`."""
     from controller.apiserver.client import ApiClient, Listing, find_place  # noqa: PLC0415
     from controller.apiserver.resources import Pod  # noqa: PLC0415
     from controller.common.errors import UnavailableError  # noqa: PLC0415

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 _GRAPHS: Final = (".yaml", ".yml", ".json")
 _TRIAL_S: Final = 60.0
-"""Until when each kernel has to have run once, beside the limit that the probe task has."""
+"""Deadline for each kernel's first run, besides the probe task's own limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a probe task is built from: a graph, and the seconds that its operators took, if it was run."""
+    """Source of a probe task: a graph, and the seconds that its operators took if it was run."""
 
     graph: OperatorGraph
     seconds: Mapping[str, float] | None = None

@@ -1,4 +1,4 @@
-"""What the commands about a switch's state share: its address, a session, and names that are nearly right."""
+"""Shared parts of the switch state commands: the address, a session, and suggestions for misspelt names."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class CounterSum:
 
 @dataclass(frozen=True, slots=True)
 class SwitchView:
-    """What a switch says of itself over P4Runtime. primary: the election id of its controller, None for none."""
+    """State that a switch reports over P4Runtime. primary: its controller's election id, None without a controller."""
 
     program: str | None
     architecture: str

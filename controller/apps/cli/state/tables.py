@@ -29,7 +29,7 @@ _ACTION: Final = re.compile(r"(?P<name>[\w.]+)(?:\((?P<arguments>[^()]*)\))?")
 
 
 class Verb(StrEnum):
-    """What is done to an entry."""
+    """Operation on an entry."""
 
     INSERT = "insert"
     MODIFY = "modify"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TASK_FILES: Final = frozenset({".yaml", ".yml", ".json"})
 """Endings of files of tasks; all others are scripts."""
 _STOPPED: Final = 0.95
-"""A trace that ran for so much of its limit was stopped by it."""
+"""Share of the limit from which a trace counts as stopped by it."""
 
 
 def submit(  # noqa: PLR0917 - a command line's options
@@ -105,7 +105,7 @@ def _of_script(
 
 
 def _traced(task: Task, folder: Path, limit_s: float) -> Task:
-    """Return a task with the operators that its program was seen to run, in a process of its own on this machine."""
+    """Return a task with the operators that its program ran when traced in a separate process on this machine."""
     import tempfile  # noqa: PLC0415
 
     from msgspec.structs import replace  # noqa: PLC0415

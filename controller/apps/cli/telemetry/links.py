@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 class Order(StrEnum):
-    """What comes first in `top`."""
+    """Sort order of `top`."""
 
     UTILISATION = "utilisation"
     DELAY = "delay"
@@ -50,7 +50,7 @@ _ORDERS: dict[Order, Callable[[LinkState], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """A link's figures, and what the controller says of it: None where nobody watches its ports."""
+    """A link's figures, and the controller's status of it: None where nobody watches its ports."""
 
     state: LinkState
     condition: LinkCondition | None

@@ -49,7 +49,7 @@ _SUMMARIES = {
     "events": """
         select time, phase, rule, subject, figure, value, threshold from events order by time""",
 }
-"""What is printed of a capture's history."""
+"""Queries for the summaries of a capture's history."""
 
 
 def replay(

@@ -20,7 +20,7 @@ from dataplane.wire import ethernet, ipv4
 
 @dataclass(frozen=True, slots=True)
 class PacketOptions:
-    """What the command line says."""
+    """Command-line options."""
 
     topology: str
     src: str | None

@@ -52,11 +52,11 @@ class Column:
     note: str = ""
     is_report: bool = False
     is_first: bool = False
-    """All of it is told."""
+    """Show it in full."""
 
     @property
     def about(self) -> str:
-        """How long it is, and the note."""
+        """Size, and the note if there is one."""
         size = f"{sum(part.size for part in self.parts)} bytes"
         return f"{size}, {self.note}" if self.note else size
 
@@ -90,7 +90,7 @@ def draw(heading: str, columns: Sequence[Column], stem: Path) -> tuple[Path, Pat
 
 
 def _rows(columns: Sequence[Column]) -> Iterator[Sequence[Column]]:
-    """Yield columns by row: reports begin one of their own where there are several."""
+    """Yield columns by row: several reports start a separate row."""
     cables = [column for column in columns if not column.is_report]
     reports = [column for column in columns if column.is_report]
     first = cables + reports if len(reports) == 1 else cables

@@ -19,7 +19,7 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.packet import decode_udp_frame
 
 FRAME_BYTES: Final = 142
-"""Of the packet as its host sends it: 100 bytes behind its headers, so that these are seen."""
+"""Frame size as the host sends it: 100 bytes behind its headers, enough to make the headers visible."""
 _OTHERS_BYTES: Final = 1000
 _MOST_OTHERS: Final = 24
 _BEGIN_NS: Final = 10_000_000
@@ -124,7 +124,7 @@ def travel(topology: Topology, src: str, dst: str, *, mode: Mode = "md", seed: i
 
 
 def _others(topology: Topology, src: str, dst: str, chance: random.Random) -> Iterator[tuple[str, Flow]]:
-    """Yield hosts beside the packet's way, and what each sends just before the packet comes by: some frames at once."""
+    """Yield hosts next to the packet's path, and the burst that each sends just before the packet passes."""
     network = Network(topology)
     base = network.base(*network.ends(src, dst))
     switches = () if base is None else base[0]

@@ -1,4 +1,4 @@
-"""`millrace demo store`: run it, show who answered, how fast, and how old; leave a chart and figures behind."""
+"""`millrace demo store`: run it, show who answered, how fast, and how old; write a chart and figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """What the command line says."""
+    """Command-line options."""
 
     topology: str
     producer: str | None

@@ -1,4 +1,4 @@
-"""What the demo of named content does: reads by popularity, a write, a value replaced at the producer, new names."""
+"""Scenario of the named-content demo: reads by popularity, a write, a value replaced at the producer, new names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FIRST_PORT: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One read: when it began, how long it took, who answered, and whether the version was older than one must get."""
+    """One read: when it began, how long it took, who answered, and whether the version was older than allowed."""
 
     began_ns: int
     took_ns: int
@@ -52,7 +52,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class StoreOutcome:
-    """What the demo showed; `switch` is the producer's, which keeps the copies."""
+    """Results of the demo; `switch` is the producer's, which keeps the copies."""
 
     topology: Topology
     producer: str
@@ -126,7 +126,7 @@ class StoreRun:
         return tuple(map(self._read, self._world.chance.choices(names, cum_weights=chances, k=count)))
 
     def _write(self, name: str) -> Phase:
-        """Write a name that has a copy while others read it; nobody may get the old value once it is acknowledged."""
+        """Write a name that has a copy while others read it; no read may return the old value after that."""
         self._read(name)
         before, began_ns = self._least[name], self._world.fabric.now_ns
         write = self._writing.begin(writing(name, b"by a worker"))

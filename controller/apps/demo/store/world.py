@@ -58,7 +58,7 @@ class World:
 
     @property
     def stores(self) -> Stores:
-        """What is known of the switches."""
+        """Known state of the switches."""
         assert self.controller.features.content is not None
         return self.controller.features.content.stores
 

@@ -1,4 +1,4 @@
-"""The training as a chart: the loss by step, beside that of gloo alone, and where a worker and the switch died."""
+"""Chart of the training: the loss by step against gloo alone, and the deaths of a worker and the switch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millrace demo training`: run it, show who added up, how fast and how well; leave a chart and figures behind."""
+"""`millrace demo training`: run it, show who added up, how fast and how well; write a chart and figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """What the command line says."""
+    """Command-line options."""
 
     workers: int
     steps: int

@@ -42,11 +42,11 @@ class TrainingFabric:
         steps: int = 40,
         patience_s: float = WAIT_S,
     ) -> None:
-        """Have workers that run `module`, train so many steps, and are given up when they are silent for too long."""
+        """Set up workers that run `module`, train for `steps`, and are given up when silent for too long."""
         self.workers, self._dead_after_ns = workers, int(dead_after_s * 1e9)
         self._module, self.steps = module, steps
         self.patience_s = patience_s
-        """How long a worker may say nothing."""
+        """Time limit for a silent worker."""
         self.topology = star(workers, rate_bps)
         self.fabric = KernelFabric(self.topology)
         self.service = f"unix:{self.fabric.run_dir}/jobs.sock"
@@ -74,7 +74,7 @@ class TrainingFabric:
         self._agent.tell(train=name, steps=self.steps, workers=self.workers, **service, **more)
 
     def fork(self, rank: int) -> None:
-        """Start a worker anew, in a process group of its own."""
+        """Restart a worker, in its own process group."""
         self._agent.tell(fork=rank)
         said = self.hear()
         if said != {"rank": rank, "joined": True}:
@@ -90,7 +90,7 @@ class TrainingFabric:
         return self._agent.answer(self.patience_s)
 
     def results(self, workers: int) -> Answers:
-        """Return what so many workers say at the end."""
+        """Return the last messages of this many workers."""
         found = [self.hear() for _ in range(workers)]
         return {answer["rank"]: answer for answer in found}
 

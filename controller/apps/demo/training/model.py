@@ -1,4 +1,4 @@
-"""What the demo trains: a small transformer that learns to count, with DistributedDataParallel as it comes."""
+"""Model that the demo trains: a small transformer that learns to count, with unmodified DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Transformer(nn.Module):  # type: ignore[misc]
 
 
 def batch(chance: torch.Generator) -> torch.Tensor:
-    """Return sequences that count up, each in steps of its own."""
+    """Return sequences that count up, each with its own step."""
     first = torch.randint(0, WORDS, (BATCH, 1), generator=chance)
     step = torch.randint(1, 4, (BATCH, 1), generator=chance)
     return (first + step * torch.arange(LENGTH + 1)) % WORDS

@@ -12,10 +12,10 @@ from dataplane.errors import FabricError
 
 RATE_BPS: Final = 200_000_000
 AWAY_S: Final = 2.5
-"""How long the switch is away: longer than the controller waits before it gives a job's switch up."""
+"""Downtime of the switch: longer than the controller waits before giving up on a job's switch."""
 _DEAD_AFTER_S: Final = 1.0
 _PATIENCE_S: Final = 300.0
-"""How long nothing may be heard of workers: PyTorch takes long to load on a busy machine."""
+"""Time limit for silent workers: PyTorch loads slowly on a busy machine."""
 _LAST: Final = 10
 """Steps at the end of a phase whose losses are averaged."""
 _JOB: Final = "demo"
@@ -41,10 +41,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """What the demo showed: phases, each surviving worker's ways, losses by step of ours and of gloo's.
+    """Results of the demo: phases, each surviving worker's ways, losses by step of ours and of gloo's.
 
-    `difference` is the largest one between a worker's loss and what it has with gloo, as long as all workers lived;
-    `said` is what the first worker logged.
+    `difference` is the largest one between a worker's loss and its loss under gloo, while all workers were alive;
+    `said` is the first worker's log.
     """
 
     workers: int

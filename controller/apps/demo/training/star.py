@@ -35,7 +35,7 @@ hosts:
 
 
 class Agent:
-    """A process in a host's namespace, to talk with by lines of JSON; whoever says nothing in time is named."""
+    """A process in a host's namespace that talks in lines of JSON; errors name one that does not answer in time."""
 
     def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.host, self.process, self.log = host, process, log

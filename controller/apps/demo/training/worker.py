@@ -39,7 +39,7 @@ Order = dict[str, Any]
 
 @dataclass
 class Worker:
-    """One rank and its way to the test; whoever is new is alone in its process group."""
+    """One rank and its channel to the test; a new one is alone in its process group."""
 
     rank: int
     pipe: Connection

@@ -1,1 +1,1 @@
-"""Gains adapted on line by fuzzy inference from the error and its change: words, tables of rules, two methods."""
+"""Online adaptation of gains by fuzzy inference from the error and its change: words, rule tables, two methods."""

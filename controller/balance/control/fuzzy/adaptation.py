@@ -1,4 +1,4 @@
-"""Gains as fuzzy inference changes them on line: start gains plus dKp, dKi, dKd from the error and its change."""
+"""Online adaptation of gains: start gains plus dKp, dKi, dKd from fuzzy inference on the error and its change."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
 class FuzzySettings(Strict, frozen=True):
-    """How gains change with the error and its change."""
+    """Settings of the adaptation of gains to the error and its change."""
 
     method: Method = Method.SUGENO
-    """mamdani: centre of area; sugeno: weighted mean, a tenth of the time and without corners."""
+    """mamdani: centre of area; sugeno: weighted mean, ten times as fast and without corners."""
     error_range: Range = 0.9
     """The error that counts as big."""
     change_range: Range = 0.3
     """The change per sample that counts as big."""
     kp_share: Share = 0.3
-    """By how much kp changes at most, as a share of the largest start gain."""
+    """Maximum change of kp, as a share of the largest start gain."""
     ki_share: Share = 0.5
     """As `kp_share`, for ki."""
     kd_share: Share = 0.5
@@ -36,9 +36,9 @@ class FuzzySettings(Strict, frozen=True):
 
 
 def adapted(settings: FuzzySettings, start: Gains, largest: Gains, error: float, change: float) -> Gains:
-    """Return start gains plus what the rules say for an error and its change per sample; none falls below 0.
+    """Return start gains plus the rules' changes for an error and its change per sample; none falls below 0.
 
-    `largest` are the largest start gains, of which the shares are taken: a start gain of 0 can grow, too.
+    `largest` are the largest start gains, the base of the shares: a start gain of 0 can grow, too.
     """
     found = infer(
         settings.method, _parsed(settings.rules), error / settings.error_range, change / settings.change_range

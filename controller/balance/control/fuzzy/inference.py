@@ -1,7 +1,8 @@
-"""Two ways from rules that fit to a number: Mamdani's centre of area, Sugeno's weighted mean.
+"""Two ways to turn matching rules into a number: Mamdani's centre of area, Sugeno's weighted mean.
 
-Written out here, as a table of two inputs takes a page, and as scikit-fuzzy's control interface solves a graph of rules
-for each evaluation, which takes milliseconds; the tests hold this against what that library gives for the same rules.
+Implemented here because a table of two inputs takes a page, and because scikit-fuzzy's control interface solves a graph
+of rules for each evaluation, which takes milliseconds; the tests compare this with that library's results for the same
+rules.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from controller.balance.control.fuzzy.tables import Rules
 from controller.balance.control.fuzzy.words import PEAKS, SPACING, WORDS, memberships
 
 Strengths = list[float]
-"""How strongly each word of the result is wanted, 0 to 1."""
+"""Strength of each word of the result, 0 to 1."""
 
 
 class Method(StrEnum):
-    """How rules that fit become a number."""
+    """Method of turning matching rules into a number."""
 
     MAMDANI = "mamdani"
     SUGENO = "sugeno"
@@ -28,7 +29,7 @@ class Method(StrEnum):
 
 _PEAKS: Final = tuple(PEAKS[word] for word in WORDS)
 _GRID: Final = np.linspace(-1.0 - SPACING, 1.0 + SPACING, 385)
-"""48 steps to each word; it reaches a word beyond both ends, so that those words' areas are whole, too."""
+"""48 steps per word; it reaches one word beyond both ends, so that the outer words' areas are whole, too."""
 _TRIANGLES: Final = np.maximum(1.0 - np.abs(_GRID[None, :] - np.array(_PEAKS)[:, None]) / SPACING, 0.0)
 
 
@@ -41,7 +42,7 @@ def infer(method: Method, tables: Sequence[Rules], error: float, change: float) 
 
 
 def _weighted_mean(rules: Rules, errors: Sequence[tuple[int, float]], changes: Sequence[tuple[int, float]]) -> float:
-    """Return the mean of the wanted words' peaks (Sugeno, order 0); "and" is the product, so that weights add to 1."""
+    """Return the weighted mean of the words' peaks (Sugeno, order 0); "and" is the product, so weights add to 1."""
     return sum(
         error_fits * change_fits * _PEAKS[rules[row][column]]
         for row, error_fits in errors
@@ -50,7 +51,7 @@ def _weighted_mean(rules: Rules, errors: Sequence[tuple[int, float]], changes: S
 
 
 def _strengths(rules: Rules, errors: Sequence[tuple[int, float]], changes: Sequence[tuple[int, float]]) -> Strengths:
-    """Return how strongly each word is wanted: "and" is the least of both, "or" the most of all rules for a word."""
+    """Return the strength of each word: "and" is the minimum of both, "or" the maximum over all rules for a word."""
     found = [0.0] * len(WORDS)
     for row, error_fits in errors:
         for column, change_fits in changes:

@@ -1,11 +1,11 @@
-"""The rules: for each word of the error and of its change, by which words kp, ki and kd change.
+"""The rules: the change of kp, ki and kd, as words, for each word of the error and of its change.
 
-A row is the error, NB at the top to PB; a column is its change per sample, NB to PB. The tables are symmetric: what
-is right for (e, ec) is right for (-e, -ec), as a loop has no better side. They carry the expert rule on between its
-ranges:
+A row is the error, NB at the top to PB; a column is its change per sample, NB to PB. The tables are symmetric: the
+entry for (e, ec) is also that for (-e, -ec), as a loop has no preferred side. They interpolate the expert rule between
+its ranges:
 
-- kp: more where the error is large or grows; less half-way where it falls quickly by itself, lest it overshoots;
-- ki: nothing far away and while it moves quickly; more near the balance and quiet, where a rest is left to take away;
+- kp: more where the error is large or grows; less half-way where it falls quickly by itself, to avoid overshoot;
+- ki: nothing far away and while it moves quickly; more near the balance and quiet, to remove the remaining error;
 - kd: more near the balance and moving, to brake it; less far away, where it would only slow the approach.
 """
 
@@ -22,7 +22,7 @@ from dataplane.config import Strict
 
 Lines = Annotated[tuple[str, ...], msgspec.Meta(min_length=7, max_length=7)]
 Rules = tuple[tuple[int, ...], ...]
-"""Places of words, by place of the error's word and place of its change's."""
+"""Indices of words, by index of the error's word and index of its change's."""
 
 KP: Final = (
     "PB PB PB PM PM PS PS",
@@ -54,14 +54,14 @@ KD: Final = (
 
 
 class Tables(Strict, frozen=True):
-    """Seven lines of seven words for each gain; raises GainsError where a line is none."""
+    """Seven lines of seven words for each gain; raises GainsError for a malformed line."""
 
     kp: Lines = KP
-    """By what kp changes."""
+    """Changes of kp."""
     ki: Lines = KI
-    """By what ki changes."""
+    """Changes of ki."""
     kd: Lines = KD
-    """By what kd changes."""
+    """Changes of kd."""
 
     def __post_init__(self) -> None:
         for gain, lines in (("kp", self.kp), ("ki", self.ki), ("kd", self.kd)):
@@ -69,7 +69,7 @@ class Tables(Strict, frozen=True):
 
 
 def rules_of(gain: str, lines: Sequence[str]) -> Rules:
-    """Return a table's lines as places of words; raise GainsError naming gain and line where one is none."""
+    """Return a table's lines as indices of words; raise GainsError naming gain and line for a malformed one."""
     if len(lines) != len(WORDS):
         raise GainsError(f"fuzzy rules of {gain}: there are {len(lines)} lines, not 7")
     return tuple(_row(gain, number, line) for number, line in enumerate(lines, 1))

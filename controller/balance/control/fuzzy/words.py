@@ -1,4 +1,4 @@
-"""Seven words for a quantity from -1 to 1, and how well each fits a value (fuzzification)."""
+"""Seven words for a quantity from -1 to 1, and the membership of a value in each (fuzzification)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Word(StrEnum):
-    """How large something is and on which side of zero, from negative big to positive big."""
+    """Size and sign of a quantity, from negative big to positive big."""
 
     NB = "NB"
     NM = "NM"
@@ -19,20 +19,20 @@ class Word(StrEnum):
 
     @property
     def peak(self) -> float:
-        """Return the value that the word fits wholly: -1 for NB, 0 for ZO, 1 for PB, a third apart."""
+        """Return the value with full membership in the word: -1 for NB, 0 for ZO, 1 for PB, a third apart."""
         return PEAKS[self]
 
 
 WORDS: Final = tuple(Word)
 SPACING: Final = 1.0 / 3.0
-"""Between the peaks of words that are neighbours; a word fits from one neighbour's peak to the other's."""
+"""Distance between the peaks of neighbouring words; a word extends from one neighbour's peak to the other's."""
 PEAKS: Final = {word: (index - 3) * SPACING for index, word in enumerate(WORDS)}
 
 
 def memberships(value: float) -> tuple[tuple[int, float], ...]:
-    """Return the places of the words that fit a value, and how well, 0 to 1: triangles, so one or two that add to 1.
+    """Return the indices of the words that fit a value, and their memberships: triangles, so one or two that add to 1.
 
-    Beyond -1 and 1 the outermost word fits wholly.
+    Beyond -1 and 1 the outermost word has full membership.
     """
     place = min(max((value + 1.0) / SPACING, 0.0), 6.0)
     below = min(int(place), 5)

@@ -1,4 +1,4 @@
-"""The kernels of the cost map, compiled together when the first of them is wanted, ready to be called."""
+"""The kernels of the cost map, compiled together on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.native import Kernel, Library, kernel_library
 
 @cache
 def compiled(kernel: Kernel[..., Any]) -> Callable[..., Any]:
-    """Return the function that calls a kernel, without the interpreter's lock; see `Library.bind`."""
+    """Return the compiled form of a kernel, which releases the interpreter's lock; see `Library.bind`."""
     return _library().bind(kernel)
 
 

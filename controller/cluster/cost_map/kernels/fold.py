@@ -8,17 +8,17 @@ from controller.network.algorithms.structures import Graph
 from dataplane.native import Array, as_i64, as_u64, i64, kernel, offset, u8, u32, u64
 
 ALL = 7
-"""All three figures, of every link so far."""
+"""All three figures, on every link so far."""
 AVAILABLE = 2
 """The bit of the bandwidth."""
 
 
 @kernel
 def sort_switches(graph: Graph, weights: Array[u32], target: u32, left: Array[u32], order: Array[u32]) -> u32:
-    """Write a destination, then the others, each after all that it sends to; return how many.
+    """Write a destination, then the others, each after all that it sends to; return the number of switches.
 
-    Those that send in a circle, or to one, are left out. `weights` are by link, 0 for one that is not used; `left` is
-    scratch memory, a number for each switch.
+    Switches that send in a loop, or towards one, are left out. `weights` are by link, 0 for an unused one; `left` is
+    scratch memory, one number per switch.
     """
     order[0] = target
     found: u32 = 1
@@ -71,10 +71,10 @@ def refold(  # noqa: PLR0917 - kernels have no keywords
     links: Figures,
     costs: Figures,
 ) -> None:
-    """Write the costs to all destinations anew where figures of some links have changed: those behind these links.
+    """Recompute the costs to all destinations for the switches whose paths use the changed links.
 
     `weights` are [destination, link], `order` and `costs` [destination, switch], `counts` by destination; `rows` are
-    the `changed` links. `reached` and `queue` are scratch memory, a number for each switch.
+    the `changed` links. `reached` and `queue` are scratch memory, one number per switch.
     """
     for place in range(destinations):
         start: u64 = as_u64(place) * as_u64(graph.switches)
@@ -90,7 +90,7 @@ def refold(  # noqa: PLR0917 - kernels have no keywords
 def reach(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph, weights: Array[u32], rows: Array[u32], changed: u32, reached: Array[u8], queue: Array[u32]
 ) -> u32:
-    """Mark the switches whose packets to a destination cross any of some links; return how many there are."""
+    """Mark the switches whose packets to a destination cross any of some links; return their number."""
     for switch in range(graph.switches):
         reached[switch] = 0
     found: u32 = 0
@@ -161,7 +161,7 @@ def write(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel
 def expand(hosts: Hosts, between: Figures, costs: Figures, first: u32, last: u32) -> None:
-    """Write the costs of pairs whose source is from `first` up to `last`: a row a source, a column a destination."""
+    """Write the costs of pairs with sources from `first` up to `last`: a row per source, a column per destination."""
     for src in range(first, last):
         for dst in range(hosts.hosts):
             place: u64 = as_u64(src - first) * as_u64(hosts.hosts) + as_u64(dst)

@@ -1,4 +1,4 @@
-"""What the kernels of the cost map work on, in memory that Python shares."""
+"""Structures of the cost map's kernels, in memory shared with Python."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataplane.native import Array, Struct, i64, u8, u32
 class Figures(Struct):
     """Columns of figures, one row for each link, host or pair.
 
-    The low three bits of `measured` say which figures of a link are telemetry's; of a pair, which are of all its
-    links, and the three above these, which are of at least one. The next one, of a pair of hosts, says that the first
-    host measured its own link.
+    The low three bits of `measured` mark a link's figures from telemetry; for a pair, those measured on all its links,
+    and the next three those measured on at least one. The next bit, for a pair of hosts, means that the first host
+    measured its own link.
     """
 
     delay_ns: Array[i64]
@@ -21,7 +21,7 @@ class Figures(Struct):
 
 
 class Hosts(Struct):
-    """Hosts: the switch that each hangs on, that switch's place among destinations, and its two links."""
+    """Hosts: each one's switch, that switch's index among destinations, and the host's two links."""
 
     hosts: u32
     switches: u32

@@ -1,4 +1,4 @@
-"""The known kinds of operators, by what they work on."""
+"""Known operator kinds, by the data they work on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kinds that take dense matrices apart, or solve with them.
+"""Kinds that factorise dense matrices, or solve with them.
 
 Counts are those of LAPACK's own reference (Blackford and Dongarra, LAPACK Working Note 41, appendix C), additions and
-multiplications together. The traffic is the compulsory one: the matrix is read and its factors take its place.
+multiplications together. The traffic is the compulsory one: the matrix is read and overwritten by its factors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kinds whose time is that of memory, disks and networks."""
+"""Kinds bound by memory, disks and networks."""
 
 from __future__ import annotations
 

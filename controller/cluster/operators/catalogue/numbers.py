@@ -1,4 +1,4 @@
-"""Kinds that work on numbers: products, transforms, convolutions, functions of each number."""
+"""Kinds that work on numbers: products, transforms, convolutions, elementwise functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _spmm_traffic(s: Sizes, width: float) -> tuple[float, float]:
 
 
 def _spmv_traffic(s: Sizes, width: float) -> tuple[float, float]:
-    """Compressed sparse rows with indices of 32 bits."""
+    """Compressed sparse rows with 32-bit indices."""
     matrix = s["nonzeros"] * (width + _INDEX_BYTES) + (s["rows"] + 1) * _INDEX_BYTES
     return matrix + s["columns"] * width, s["rows"] * width
 

@@ -1,4 +1,4 @@
-"""Kinds that work on rows of tables, as databases have them."""
+"""Kinds that work on rows of tables, as in databases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.cluster.operators.counting import Counting, Kind, Sizes
 
 
 def _comparisons_of_sort(s: Sizes) -> int:
-    """ceil(log2(n!)): what tells all orders of n rows apart."""
+    """ceil(log2(n!)): enough to distinguish all orders of n rows."""
     return math.ceil(math.lgamma(s["rows"] + 1) / math.log(2) - 1e-9)
 
 

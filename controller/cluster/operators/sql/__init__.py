@@ -1,4 +1,4 @@
-"""Operator graphs of SQL, by the plan that DuckDB makes of it; nothing is executed."""
+"""Operator graphs of SQL, from DuckDB's query plans; nothing is executed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dataplane.topology.units import parse_data_bytes
 
 
 class TableSpec(Strict, frozen=True):
-    """Rows and bytes of a table (a number, or text as in `2.4 GB`); types of its columns where all of them are said."""
+    """Rows and bytes of a table (a number, or text such as `2.4 GB`); column types if all are given."""
 
     rows: int
     bytes: int | str
@@ -21,7 +21,7 @@ class TableSpec(Strict, frozen=True):
 
 
 class TablesSpec(Strict, frozen=True):
-    """A file; `millrace` is the version of the format."""
+    """A file; `millrace` is the format version."""
 
     millrace: Literal[1]
     tables: dict[str, TableSpec]

@@ -1,4 +1,4 @@
-"""The operators of a physical plan of DuckDB's, with the rows that it expects."""
+"""Operators of a physical DuckDB plan, with its estimated row counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.cluster.operators.values import MAX_SIZE, Flow, Operator, Operat
 _COLUMN: Final = re.compile(r"#(\d+)|#\[\d+\.(\d+)\]")
 _CAST: Final = re.compile(r"CAST\((?P<inner>#\d+|\w+) AS (?P<type>.+)\)")
 _PACKED: Final = re.compile(r"__internal_(de)?compress_\w+\(#(?P<index>\d+).*\)")
-"""A column in fewer bytes while it is sorted or grouped."""
+"""A column that is compressed for sorting or grouping."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _WORD: Final = re.compile(r"[^a-z0-9]+")
 _DEEPEST: Final = 500
@@ -27,15 +27,15 @@ _EMPTY: Final = frozenset(
     {"DUMMY_SCAN", "EMPTY_RESULT", "COLUMN_DATA_SCAN", "EXPRESSION_SCAN", "CTE_SCAN", "DELIM_SCAN"}
 )
 _SHARED: Final = frozenset({"CTE", "MATERIALIZED_CTE"})
-"""What is computed once and read by each CTE_SCAN of its number: a WITH, or what a correlated subquery asks for."""
+"""Nodes computed once and read by each CTE_SCAN of the same index: a WITH, or input of a correlated subquery."""
 
 
 def operators_of_plan(
     plans: Sequence[Mapping[str, Any]], known: Tables, name: str
 ) -> tuple[OperatorGraph, Mapping[str, tuple[str, ...]]]:
-    """Return the operators of a plan as DuckDB's EXPLAIN (FORMAT json) gives it, over tables that are known.
+    """Return the operators of a plan from DuckDB's EXPLAIN (FORMAT json), over known tables.
 
-    Beside the graph come the functions of its aggregates, by operator, as DuckDB writes them.
+    Also returns the functions of its aggregates, by operator, in DuckDB's notation.
     """
     builder = _Builder(known)
     for plan in plans:
@@ -45,7 +45,7 @@ def operators_of_plan(
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What is known of tables and their columns by full name; a row of declared ones by how many rows they have."""
+    """Known tables and columns by full name; rows of declared tables by row count."""
 
     rows: Mapping[str, int]
     widths: Mapping[tuple[str, str], int]
@@ -55,10 +55,10 @@ class Tables:
 
 @dataclass(slots=True)
 class _Rows:
-    """What a part of a plan yields: rows of columns with names and bytes; by which operator, or from outside.
+    """Output of a part of a plan: rows of columns with names and bytes, and the operators they come from, or outside.
 
-    `whole` are the bytes of a row as it is stored, where that is more than what is known of columns: what a filter
-    reads. Whatever else reads it takes the columns.
+    `whole` is the stored size of a row, if larger than that of the known columns: filters read whole rows, all other
+    operators only the columns.
     """
 
     rows: int
@@ -81,7 +81,7 @@ class _Rows:
 
 
 class _Builder:
-    """Operators and flows, from the leaves of a plan to its root."""
+    """Builds operators and flows, from the leaves of a plan to its root."""
 
     def __init__(self, tables: Tables) -> None:
         self.operators: list[Operator] = []
@@ -92,7 +92,7 @@ class _Builder:
         self._shared: dict[str, _Rows] = {}
 
     def add(self, node: Mapping[str, Any], depth: int) -> _Rows:
-        """Add a part of a plan, and return what it yields."""
+        """Add a part of a plan, and return its output."""
         if depth > _DEEPEST:
             raise OperatorError(f"SQL: a plan deeper than {_DEEPEST} operators")
         name, info = str(node.get("name", "")).strip(), node.get("extra_info", {})
@@ -114,7 +114,7 @@ class _Builder:
         return self._operation(name, info, inputs, rows)
 
     def finish(self, result: _Rows) -> None:
-        """Note what leaves the graph; a query that only reads is a scan."""
+        """Record the graph's output; a query that only reads is a scan."""
         found = result.narrowed
         if not self.operators:
             self._operator("table-scan", {"rows": found.rows, "row_bytes": found.width}, [found])
@@ -158,7 +158,7 @@ class _Builder:
             return _Rows(rows, list(row.columns) or [("", _VALUE_BYTES)], [], rows * row.nbytes, row.nbytes)
         columns = [(column, self._width(table, column)) for column in _texts(info.get("Projections"))]
         found = _Rows(rows, columns or [("", _VALUE_BYTES)], [])
-        # Filters that other operators make while the query runs drop nothing for certain.
+        # Filters that other operators create at run time may drop nothing.
         filters = [text for text in _texts(info.get("Filters")) if not text.startswith("optional:")]
         total = max(self._tables.rows.get(table, rows), rows)
         read = dict(columns) | {column: self._width(table, column) for column in self._named(table, filters)}
@@ -183,7 +183,7 @@ class _Builder:
         columns, formulas = [], 0
         for text in _texts(info.get("Projections")):
             found = _column(text, source.columns)
-            # A name of no table's column stands for a formula.
+            # A name that is no table's column stands for an expression.
             is_alias = _NAME.fullmatch(text) is not None and text not in self._tables.columns
             formulas += is_alias or (found is None and not text.isdigit())
             columns.append(found or (text, _VALUE_BYTES))
@@ -230,7 +230,7 @@ def _merged(inputs: Sequence[_Rows], rows: int) -> _Rows:
 
 
 def _column(text: str, columns: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
-    """Return the column that a text of a plan names, None for a formula."""
+    """Return the column that a text in a plan names, None for an expression."""
     if found := _COLUMN.fullmatch(text) or _PACKED.fullmatch(text):
         index = int(found[found.lastindex or 1])
         return columns[index] if index < len(columns) else (text, _VALUE_BYTES)

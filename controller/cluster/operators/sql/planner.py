@@ -1,4 +1,4 @@
-"""Operator graphs of SQL: one connection to DuckDB that plans statements over the same tables, and executes none."""
+"""Operator graphs of SQL: one DuckDB connection that plans statements over the same tables, and executes none."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def graph_of_sql(
     *,
     name: str = "query",
 ) -> OperatorGraph:
-    """Return the operators of a query as DuckDB would run it, with the rows that it expects; nothing is executed.
+    """Return the operators of a query as DuckDB would run it, with its estimated row counts; nothing is executed.
 
-    `database` is an open connection, or a file that is opened to be read; `tables` are those that are not in it.
-    Filters that a scan applies are operators of their own. OperatorError for what DuckDB refuses, in its words.
+    `database` is an open connection, or a file to open read-only; `tables` are those that are not in it. Filters
+    applied by a scan are separate operators. Raises OperatorError with DuckDB's message for what it refuses.
     """
     with SqlPlanner(database, tables) as planner:
         return planner.graph(sql, name=name)
@@ -38,9 +38,9 @@ def graph_of_sql(
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A statement's graph, and the seconds that DuckDB took to plan it.
+    """A statement's graph, and DuckDB's planning time in seconds.
 
-    `aggregates` are the functions of operators that group, by name, as DuckDB writes them: "sum(#1)", "count_star()".
+    `aggregates` are the functions of operators that group, by name, in DuckDB's notation: "sum(#1)", "count_star()".
     """
 
     graph: OperatorGraph
@@ -49,10 +49,9 @@ class Planned:
 
 
 class SqlPlanner:
-    """Plans statements over tables of a database and declared ones, as `graph_of_sql` does; a context manager.
+    """Plans statements over tables of a database and declared ones, like `graph_of_sql`; a context manager.
 
-    What tables there are, and their columns, is read once: statements after the first need only be planned. Not for
-    several threads at once.
+    Tables and their columns are read once: statements after the first need only be planned. Not thread-safe.
     """
 
     def __init__(
@@ -82,15 +81,15 @@ class SqlPlanner:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, unless it was given."""
+        """Close the connection unless the caller provided it."""
         self._connected.__exit__(None, None, None)
 
     def graph(self, sql: str, *, name: str = "query") -> OperatorGraph:
-        """Return the operators of a statement; OperatorError for what DuckDB refuses, in its words."""
+        """Return the operators of a statement; raise OperatorError with DuckDB's message."""
         return self.plan(sql, name=name).graph
 
     def plan(self, sql: str, *, name: str = "query") -> Planned:
-        """Return the operators of a statement, and how long DuckDB planned; OperatorError as `graph` raises."""
+        """Return the operators of a statement and its planning time; raise OperatorError like `graph`."""
         with _told():
             count, references = self._read(sql)
             if count != 1:
@@ -105,9 +104,9 @@ class SqlPlanner:
         return Planned(graph, duckdb_s, aggregates)
 
     def _read(self, sql: str) -> tuple[int, References]:
-        """Return how many statements there are, and what they name: nothing where no table is declared.
+        """Return the number of statements and their references: none if no table is declared.
 
-        Where all columns are declared, and none is asked for by a star, the words of the text say enough.
+        If all columns are declared, and no star selects them, the words in the text suffice.
         """
         if not self._declared.tables:
             is_one = sql.strip() and ";" not in sql.rstrip().removesuffix(";")

@@ -1,4 +1,4 @@
-"""Which tables and columns a statement names, by the tree that DuckDB parses it to."""
+"""Tables and columns that a statement references, from DuckDB's parse tree."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _LITERALS: Final = {"INTEGER": "BIGINT", "STRING": "VARCHAR", "DECIMAL": "DOUBLE
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _NO_QUERY: Final = "Only SELECT statements"
 _COUNT: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)|\bexists\s*\(\s*select\s+\*", re.IGNORECASE)
-"""Stars that count rows, or ask whether there are any."""
+"""Stars that only count rows or test for existence."""
 _STAR: Final = re.compile(r"(?:\b(?:select|distinct|all)|[^\w\s)\"'])\s*\*", re.IGNORECASE)
-"""A star that multiplies nothing."""
+"""A star that is not a multiplication."""
 _UNNAMED: Final = re.compile(
     r"\b(?:natural|columns|table|pivot|unpivot|positional|describe|summarize|show)\b|(?:^|\()\s*from\b", re.IGNORECASE
 )
-"""What reads columns that no word names."""
+"""Syntax that reads columns without naming them."""
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """What a statement names.
+    """References of a statement.
 
-    `columns` are pairs of the table's name or alias in lower case, '' where none stands there, and the column's.
-    `aliases` are tables by name or alias, `types` by column that of the literal that it is compared with; columns of
-    `types` are in lower case. `has_star`: all columns of some table are asked for.
+    `columns` are pairs of the table's name or alias in lower case, '' if none is given, and the column's. `aliases`
+    maps names and aliases to tables, `types` maps a column to the type of the literal that it is compared with; columns
+    in `types` are in lower case. `has_star`: all columns of some table are selected.
     """
 
     columns: frozenset[tuple[str, str]] = frozenset()
@@ -39,9 +39,9 @@ class References:
 
 
 def references_of(serialized: str) -> tuple[int, References]:
-    """Return how many statements there are and what they name, by DuckDB's json_serialize_sql of them.
+    """Return the number of statements and their references, from DuckDB's json_serialize_sql.
 
-    OperatorError where that is an error: a text that is no SQL, or statements that are no queries.
+    OperatorError for an error: invalid SQL, or statements that are not queries.
     """
     tree = json.loads(serialized)
     if tree.get("error"):
@@ -67,9 +67,9 @@ def references_of(serialized: str) -> tuple[int, References]:
 
 
 def references_of_words(sql: str) -> References | None:
-    """Return the words of a statement as columns, which is more than it names; None where only a parser can tell.
+    """Return the words of a statement as columns, a superset of its references; None if a parser is needed.
 
-    That is where there may be several statements, or a star that asks for columns.
+    That is the case if there may be several statements, or a star that selects columns.
     """
     text = sql.strip()
     if not text or ";" in text.removesuffix(";") or _UNNAMED.search(text) or _STAR.search(_COUNT.sub("", text)):
@@ -78,7 +78,7 @@ def references_of_words(sql: str) -> References | None:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - JSON of DuckDB's
-    """Yield objects of a tree, but what an EXISTS selects: nobody reads that."""
+    """Yield the objects of a tree, except for the select list of an EXISTS, which nobody reads."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -98,7 +98,7 @@ def _without_selected(subquery: Any) -> Any:  # noqa: ANN401
 
 
 def _typed_columns(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield columns of an expression with the type of the literal that they stand beside."""
+    """Yield the columns in an expression with the type of the literal that they are compared with."""
     parts = [part for part in node.values() if isinstance(part, dict)]
     arguments = node.get("arguments")
     if isinstance(arguments, list):

@@ -1,4 +1,4 @@
-"""Tables that a query reads: those of a database, and those that are declared by rows and bytes alone."""
+"""Tables that a query reads: those of a database, and those declared by rows and bytes only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDTHS: Final = {
     **dict.fromkeys(("INTEGER", "UINTEGER", "FLOAT", "DATE"), 4),
     **dict.fromkeys(("HUGEINT", "UHUGEINT", "UUID", "INTERVAL", "VARCHAR", "BLOB"), 16),
 }
-"""Bytes of a value in DuckDB's vectors; texts are their reference, which holds up to 12 bytes of them."""
+"""Bytes of a value in DuckDB's vectors; strings are references that hold up to 12 bytes inline."""
 _LITERALS: Final = {"INTEGER": "0", "BIGINT": "3000000000", "DOUBLE": "1e0", "VARCHAR": "''", "BOOLEAN": "true"}
 _DECIMAL: Final = re.compile(r"DECIMAL ?\( ?(\d{1,2}) ?, ?(\d{1,2}) ?\)", re.IGNORECASE)
 _TYPE: Final = re.compile(r"[A-Za-z_]\w*( ?\([\d, ]+\))?")
@@ -27,10 +27,10 @@ MOST_ROWS: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class SqlTable:
-    """A table that is not here: how many rows and bytes it has; its columns' types where they matter.
+    """A declared table without data: its rows and bytes; its column types where they matter.
 
-    `columns` are types of DuckDB's by name. Where they are left out, those that the query names are assumed, of the
-    types of what they are compared with.
+    `columns` are DuckDB types by name. If omitted, the columns that the query names are assumed, with the types of what
+    they are compared with.
     """
 
     rows: int
@@ -39,23 +39,23 @@ class SqlTable:
 
 
 def width_of(column_type: str) -> int:
-    """Return how many bytes a value of a type has, 8 for those that are not listed."""
+    """Return the size of a type's values in bytes, 8 for unlisted types."""
     return _WIDTHS.get(column_type.upper().partition("(")[0], 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a declared table: what a statement reads of it, and its columns' bytes, 0 of those that it does not."""
+    """A row of a declared table: the bytes that a statement reads of it, and of each column, 0 for unread ones."""
 
     nbytes: int
     columns: tuple[tuple[str, int], ...]
 
 
 class Declared:
-    """Declared tables as views of a connection, so that DuckDB's estimates are those of tables of so many rows.
+    """Declared tables as views of a connection, so that DuckDB estimates as for tables of that size.
 
-    A view repeats a row so many times; of two tables with equally many rows one has one more, so that they can be told
-    apart in a plan. DuckDB knows nothing of the values, so that conditions on two columns do not exclude each other.
+    A view repeats one row; if two tables have equally many rows, one gets an extra row, so that a plan can tell them
+    apart. DuckDB knows nothing of the values, so that conditions on two columns do not exclude each other.
     """
 
     def __init__(self, tables: Mapping[str, SqlTable]) -> None:
@@ -75,19 +75,19 @@ class Declared:
 
     @property
     def has_open(self) -> bool:
-        """Whether the columns of a table are not declared."""
+        """True if any table has undeclared columns."""
         return bool(self._open)
 
     def declare_closed(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Make the views of tables whose columns are declared."""
+        """Create the views of tables whose columns are declared."""
         for name, table in self.tables.items():
             if table.columns:
                 self._view(connection, name, table.columns)
 
     def declare_open(self, connection: duckdb.DuckDBPyConnection, references: References) -> frozenset[str]:
-        """Make the views of tables whose columns are those that a statement names, of assumed types; return these.
+        """Create the views of tables without declared columns from a statement's references; return the columns.
 
-        A column without a table's name is assumed in the only such table, if there is but one.
+        Their types are assumed. An unqualified column is assigned to the only such table, if there is just one.
         """
         columns: dict[str, dict[str, str]] = {name: {} for name in self._open}
         for owner, column in sorted(references.columns):
@@ -100,7 +100,7 @@ class Declared:
         return frozenset(column for named in columns.values() for column in named)
 
     def rows(self, references: References) -> dict[int, Row]:
-        """Return what a statement reads of a row of each table, by the rows of its view."""
+        """Return each table's row as a statement reads it, keyed by the number of rows in its view."""
         named = {column.lower() for _, column in references.columns}
         found: dict[int, Row] = {}
         for name, table in self.tables.items():
@@ -122,7 +122,7 @@ class Declared:
 
 
 def _widths(columns: Mapping[str, str]) -> tuple[tuple[str, str, int], ...]:
-    """Return columns with their names in lower case and the bytes of their types."""
+    """Return columns with their lower-case names and the bytes of their types."""
     return tuple((column, column.lower(), width_of(kind)) for column, kind in columns.items())
 
 
@@ -134,12 +134,12 @@ def _run(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
 
 
 def one_line(error: duckdb.Error) -> str:
-    """Return an error of DuckDB's as one line."""
+    """Return a DuckDB error as one line."""
     return " ".join(str(error).partition("\n")[0].split())
 
 
 def _value(kind: str) -> str:
-    """Return some value of a type; a literal that has it by itself is bound in less time than one that is cast."""
+    """Return some value of a type; a literal of that type binds faster than a cast."""
     if not _TYPE.fullmatch(kind):
         raise OperatorError(f"{kind!r} is no type of a column")
     if (decimal := _DECIMAL.fullmatch(kind)) and 1 <= (scale := int(decimal[2])) < (width := int(decimal[1])) <= 38:

@@ -1,4 +1,4 @@
-"""Operator graphs of programs that run: Python callables and scripts, by what they do; SQL, by its plan."""
+"""Operator graphs of programs: Python callables and scripts by tracing a run; SQL by its plan."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Arrays that tell of what is done with them: a subclass of numpy's that every operation goes through.
+"""Arrays that record the operations on them: a numpy subclass that intercepts every operation.
 
-Whatever is done with one is done by numpy itself with the plain array under it, by the same call, so that results are
-the same to the last bit; what comes out is such an array again. Nothing but `type(a) is numpy.ndarray` and `a.base`
-can tell the difference.
+numpy itself executes each operation, by the same call on the plain array underneath, so that results are the same to
+the last bit; the output is such an array again. Only `type(a) is numpy.ndarray` and `a.base` can tell the difference.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]
 _NO_OPERANDS: Final = frozenset({"out", "axis", "axes", "dtype", "where", "keepdims", "order", "casting", "mode", "n"})
 _SAMPLE: Final = 2000
 _PATIENCE: Final = 2000
-"""Single numbers, after which a loop reads on without being watched."""
+"""Single elements after which a loop is no longer watched."""
 _DEEPEST: Final = 8
-"""How far nested lists and tuples are looked through for arrays."""
+"""Nesting depth to which lists and tuples are searched for arrays."""
 
 
 _view: Final = np.ndarray.view
@@ -36,7 +35,7 @@ _set: Final = np.ndarray.__setitem__
 
 
 class TracedArray(np.ndarray[Any, np.dtype[Any]]):
-    """An array whose operations are recorded while a recorder is active, and which is a plain one else."""
+    """An array whose operations are recorded while a recorder is active; otherwise it acts as a plain one."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         changes = method == "at"
@@ -50,7 +49,7 @@ class TracedArray(np.ndarray[Any, np.dtype[Any]]):
         if kind is int or kind is tuple or kind is slice:
             value = _get(self, key)
             if type(value) is not TracedArray:
-                # A single number: loops of the program's own read millions of them.
+                # A single element: loops of the program's own read millions of them.
                 state.touches[0] += 1
                 if state.touches[0] >= state.patience[0]:
                     read_plainly()
@@ -87,9 +86,9 @@ class TracedArray(np.ndarray[Any, np.dtype[Any]]):
 
 
 def read_plainly() -> None:
-    """Let single numbers be read and written as those of plain arrays are, in a loop of the program's own.
+    """Read and write single elements as for plain arrays, in a loop of the program's own.
 
-    What else such a loop does with indices is then not seen, until `read_watchfully`.
+    Other uses of indices in such a loop then go unseen, until `read_watchfully`.
     """
     state.patience[0] = sys.maxsize
     for name in _WATCHED:
@@ -98,7 +97,7 @@ def read_plainly() -> None:
 
 
 def read_watchfully() -> None:
-    """See reads and writes of arrays again, for some thousand single numbers."""
+    """Watch reads and writes of arrays again, for a few thousand single elements."""
     state.patience[0] = state.touches[0] + _PATIENCE
     for name, method in _WATCHED.items():
         setattr(TracedArray, name, method)
@@ -108,7 +107,7 @@ _WATCHED: Final = {"__getitem__": TracedArray.__getitem__, "__setitem__": Traced
 
 
 def touch_s() -> float:
-    """Return how much longer a single number of a traced array takes to read than of a plain one, by reading some."""
+    """Measure the extra time to read a single element of a traced array compared to a plain one."""
     state.patience[0] = sys.maxsize
     array = np.zeros((2, 2))
     times = []
@@ -121,12 +120,12 @@ def touch_s() -> float:
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a program hands to numpy
-    """Return a value with plain arrays in place of traced ones, also within lists, tuples and mappings."""
+    """Replace traced arrays in a value with plain ones, also within lists, tuples and mappings."""
     return _Unwrapped().plain(value)
 
 
 def traced(value: Any) -> Any:  # noqa: ANN401
-    """Return a value with traced arrays in place of plain ones, also within lists and tuples."""
+    """Replace plain arrays in a value with traced ones, also within lists and tuples."""
     if type(value) is np.ndarray:
         return _view(value, TracedArray)
     if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
@@ -138,7 +137,7 @@ def traced(value: Any) -> Any:  # noqa: ANN401
 
 
 class _Unwrapped:
-    """The plain arrays under those of a call, and which they were."""
+    """Plain arrays of a call's arguments, with the traced ones they came from."""
 
     def __init__(self) -> None:
         self.arrays: list[Any] = []
@@ -160,7 +159,7 @@ class _Unwrapped:
             if kind is tuple or kind is list:
                 return kind(self.plain(one, depth + 1) for one in value)
             if hasattr(value, "nnz") and isinstance(getattr(value, "data", None), np.ndarray):
-                # A sparse matrix: its numbers are an array.
+                # A sparse matrix: its values are an array.
                 self.arrays.append(value.data)
             if kind is dict:
                 return {key: self.plain(one, depth + 1) for key, one in value.items()}
@@ -168,15 +167,15 @@ class _Unwrapped:
 
     @property
     def is_traced(self) -> bool:
-        """Whether a traced array was among them."""
+        """True if any argument was a traced array."""
         return bool(self._originals)
 
     def original(self, result: Any) -> Any:  # noqa: ANN401
-        """Return a result, the caller's own array where it is one of them."""
+        """Return a result, or the caller's own array if it is one of the arguments."""
         return self._originals.get(id(result), result)
 
     def rewrapped(self, result: Any) -> Any:  # noqa: ANN401
-        """Return a result with traced arrays, the caller's own where it is one of them."""
+        """Return a result with traced arrays, or the caller's own if it is one of the arguments."""
         if (original := self._originals.get(id(result))) is not None:
             return original
         if type(result) is tuple and any(id(one) in self._originals for one in result):
@@ -185,7 +184,7 @@ class _Unwrapped:
 
 
 def buffer_of(array: np.ndarray[Any, Any]) -> Buffer:
-    """Return the memory of an array: views of one array share theirs."""
+    """Return the memory of an array: views of one array share it."""
     owner = array
     base = array.base
     while base is not None:
@@ -205,7 +204,7 @@ def observed(
     changes: bool = False,
     library: str = "numpy",
 ) -> Any:  # noqa: ANN401
-    """Return what a call returns, with traced arrays, and record it; `changes`: it writes its first argument."""
+    """Execute and record a call, returning traced arrays; `changes`: it writes its first argument."""
     under = _Unwrapped()
     recorder = state.listening()
     if recorder is None:
@@ -217,11 +216,11 @@ def observed(
         began = perf_counter()
         result = call(*args, **kwargs)
         ended = perf_counter()
-    # Operands may be named, too: all of them come in the order that they are given in.
+    # Operands may be keyword arguments: all of them come in the order given.
     operands = (*args, *(value for name, value in kwargs.items() if name not in _NO_OPERANDS))
     try:
         _note(recorder, _Call(describe, operands, kwargs, result, changes, library), under, ended - began)
-    except Exception as error:  # noqa: BLE001 - the program goes on whatever the tracer cannot make of it
+    except Exception as error:  # noqa: BLE001 - a failure of the tracer must not stop the program
         name = getattr(call, "__name__", "a call")
         recorder.problem(f"{name} was called in a way that is not understood ({type(error).__name__}): it is left out")
     found = under.rewrapped(result)
@@ -262,7 +261,7 @@ def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) ->
 
 
 def _stored(array: np.ndarray[Any, Any], key: Any) -> Buffer:  # noqa: ANN401
-    """Return the part of an array's memory that an index names, as far as that can be told."""
+    """Return the part of an array's memory that an index selects, as far as that is known."""
     whole = buffer_of(array)
     if not functions.is_basic(key):
         return whole._replace(is_part=True)
@@ -286,7 +285,7 @@ def _results(recorder: Recorder, result: Any) -> Iterator[Buffer]:  # noqa: ANN4
 
 
 def _operated(name: str, *, changes: bool = False) -> Callable[..., Any]:
-    """Return an operator that numpy's own does with plain arrays: powers have short cuts for those alone."""
+    """Return an operator that numpy applies to plain arrays: only those get its short cuts for powers."""
     function = getattr(operator, name)
 
     def method(self: TracedArray, *others: Any) -> Any:  # noqa: ANN401

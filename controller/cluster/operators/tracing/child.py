@@ -1,4 +1,4 @@
-"""The process that a script is traced in, on one core (`scripts`): it runs as a program, with a folder as argument."""
+"""The process that traces a script, on one core (see `scripts`): run as a program with a folder as argument."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from controller.cluster.operators.tracing.running import finished, run_traced, t
 from controller.cluster.operators.tracing.values import Traced
 
 _STUCK_S = 1.0
-"""After the deadline: how long a program may take to get back to Python before it is left in its call."""
+"""Grace after the deadline for a program to return to Python before its call is abandoned."""
 
 
 def main(folder: Path) -> None:
-    """Run what the folder's request names, and leave its trace there."""
+    """Run the request in a folder, and write the trace there."""
     request = read_request(folder)
     _restore_path(request)
     recorder, pid = Recorder(), os.getpid()
@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
         traced = run_traced(recorder, program, (), {}, name=request.name, deadline_s=deadline_s)
     else:
         traced = time_callable(program, deadline_s=deadline_s)
-    # A program that forks comes by here in each of its processes.
+    # A program that forks gets here in each of its processes.
     if os.getpid() == pid:
         _write(request, folder, traced)
 
@@ -44,7 +44,7 @@ def _write(request: Request, folder: Path, traced: Traced) -> None:
 
 
 def _leave_when_stuck(request: Request, folder: Path, recorder: Recorder) -> None:
-    """Write what was seen, and end, where a call into a library does not return after the deadline."""
+    """Write the trace and exit if a call into a library does not return after the deadline."""
     threading.Event().wait(request.deadline_s + _STUCK_S)
     recorder.problem(
         f"it was stopped after {request.deadline_s:g} s, within a call that did not end: that call is not in the graph"
@@ -54,7 +54,7 @@ def _leave_when_stuck(request: Request, folder: Path, recorder: Recorder) -> Non
 
 
 def _restore_path(request: Request) -> None:
-    """Give the program the environment that it would have without a tracer."""
+    """Restore the environment that the program would have without a tracer."""
     os.environ.pop("PYTHONPATH", None)
     if request.pythonpath is not None:
         os.environ["PYTHONPATH"] = request.pythonpath
@@ -70,7 +70,7 @@ def _program(request: Request) -> Callable[[], Any]:
 
 
 def _function(request: Request) -> Callable[..., Any]:
-    """Return the function that is to be traced; what its module does when it is imported is traced, too."""
+    """Return the function to trace; importing its module is traced, too."""
     module = request.module or Path(request.script).stem
     found: Any = importlib.import_module(module)
     for part in request.function.split("."):

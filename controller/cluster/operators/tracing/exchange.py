@@ -1,4 +1,4 @@
-"""What a traced process is asked, and what it answers, as JSON in a folder between the two."""
+"""Request to a traced process and its answer, as JSON in a shared folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BYTES = 64 << 20
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A script, or a function of a script or module, with its arguments as texts."""
+    """A script, or a function of a script or module, with its arguments as strings."""
 
     script: str
     module: str
@@ -31,7 +31,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A trace, with the graph as its file has it."""
+    """A trace, with the graph in its file format."""
 
     graph: str
     run_time_s: float
@@ -43,17 +43,17 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_request(folder: Path, request: Request) -> None:
-    """Write what is asked."""
+    """Write the request."""
     (folder / REQUEST).write_bytes(msgspec.json.encode(request))
 
 
 def read_request(folder: Path) -> Request:
-    """Return what is asked."""
+    """Return the request."""
     return msgspec.json.decode((folder / REQUEST).read_bytes(), type=Request)
 
 
 def write_answer(folder: Path, traced: Traced) -> None:
-    """Write a trace, all of it or nothing."""
+    """Write a trace atomically."""
     carried = tuple((flow.src, flow.dst, flow.nbytes) for flow in traced.carried)
     graph = dumps(traced.graph, as_json=True)
     answer = Answer(
@@ -65,7 +65,7 @@ def write_answer(folder: Path, traced: Traced) -> None:
 
 
 def read_answer(folder: Path) -> Traced | None:
-    """Return the trace that was written, None where none was; OperatorError for one that is not what it can be."""
+    """Return the trace, None if none was written; OperatorError for an invalid one."""
     path = folder / ANSWER
     if not path.is_file():
         return None

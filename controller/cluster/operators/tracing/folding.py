@@ -1,4 +1,4 @@
-"""The graph of what was recorded: names, flows by first execution, bytes an execution."""
+"""Graph of a recording: names, flows by first execution, bytes per execution."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from controller.cluster.operators.values import Flow, Operator, OperatorGraph
 def traced(
     name: str, recorded: Sequence[Folded], run_time_s: float, problems: tuple[str, ...], result: object = None
 ) -> Traced:
-    """Return operators, named by kind and number, and the data between them.
+    """Return operators, named by kind and number, and the flows between them.
 
-    A flow to an operator that was first executed before its source is carried round a loop.
+    A flow to an operator that was first executed before its source is carried around a loop.
     """
     names = _names(recorded)
     flows = [

@@ -1,4 +1,4 @@
-"""Where in a program something happens, and which code is the user's own."""
+"""Places of operators in a program, and which code is the user's own."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LIBRARIES: Final = tuple(
 )
 _PROMPTS: Final = ("<stdin>", "<ipython", "<doctest")
 _PLUMBING: Final = ("numpy", "torch")
-"""Packages whose own frames say nothing of where an operator stands."""
+"""Packages whose own frames do not identify an operator's place."""
 
 
 class Place(NamedTuple):
-    """An instruction of the user's code, and the one of a library under it that does the work; `label` for people."""
+    """An instruction of the user's code, and that of a library under it that does the work; `label` for people."""
 
     user: tuple[CodeType | None, int]
     inner: tuple[CodeType | None, int]
@@ -33,14 +33,14 @@ class Place(NamedTuple):
 
     @property
     def is_assembly(self) -> bool:
-        """Whether a library puts a sparse matrix together there, whose many small steps are no operators."""
+        """True if a library assembles a sparse matrix there, whose many small steps are not operators."""
         return self.inner[0] is not None and "/scipy/sparse/_" in self.inner[0].co_filename
 
 
 @cache
 def is_user_code(filename: str) -> bool:
-    """Return whether a file is of the program itself: not of Python, of an installed package, or of the tracer."""
-    # Code that libraries make of texts has a name in brackets, as what is typed at a prompt has.
+    """Return whether a file belongs to the program itself: not to Python, an installed package, or the tracer."""
+    # Code that libraries generate has a name in brackets, as does code typed at a prompt.
     if filename.startswith("<"):
         return filename.startswith(_PROMPTS)
     return not filename.startswith((_OWN, *_LIBRARIES))
@@ -48,7 +48,7 @@ def is_user_code(filename: str) -> bool:
 
 @cache
 def is_traced_inside(filename: str) -> bool:
-    """Return whether arrays that a file's code makes are followed: the user's, and solvers that call back."""
+    """Return whether arrays created in a file are traced: the user's code, and solvers that call back into it."""
     return is_user_code(filename) or "/scipy/" in filename
 
 
@@ -60,7 +60,7 @@ def _is_plumbing(filename: str) -> bool:
 
 
 def place_of(frame: FrameType | None) -> Place:
-    """Return where a frame stands, looking outwards."""
+    """Return the place of a frame, searching outwards."""
     inner: FrameType | None = None
     while frame is not None:
         filename = frame.f_code.co_filename
@@ -77,5 +77,5 @@ def place_of(frame: FrameType | None) -> Place:
 
 
 def code_name(code: CodeType) -> str:
-    """Return a function's name and place for people."""
+    """Return a function's name and location for people."""
     return f"{code.co_qualname} ({Path(code.co_filename).name}:{code.co_firstlineno})"

@@ -1,4 +1,4 @@
-"""Notes of what a running program computes: operators folded as they come, and who wrote which memory."""
+"""Recording of a running program's computation: operators folded as they come, and the writers of memory."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from controller.cluster.operators.tracing.places import Place
 from controller.cluster.operators.tracing.values import Described
 
 MOST_OPERATORS: Final = 4096
-"""How many different operators a graph may have; more would be a program whose shapes change all the time."""
+"""Limit of distinct operators in a graph; a program with more changes its shapes all the time."""
 _NOTICEABLE: Final = 0.02
 _NOTICEABLE_S: Final = 1e-4
 _OFTEN: Final = 100
 _MOST_NUMBERS: Final = 4096
-"""How many single numbers (results of sums) are known by identity."""
+"""Limit of single numbers (results of sums) tracked by identity."""
 
 
 _MOST_WRITERS: Final = 16
-"""How many operators may have written parts of one array; of more the last ones are known."""
+"""Limit of operators that wrote parts of one array; beyond that only the last ones are known."""
 
 
 class Buffer(NamedTuple):
-    """Memory that is read or written: where all of it begins, bytes touched, what lives as long; `is_part`: not all."""
+    """Memory read or written: start of the whole, bytes touched, owning object; `is_part`: not all of it."""
 
     key: int
     nbytes: int
@@ -55,12 +55,12 @@ class Folded:
 
     @property
     def repeats(self) -> bool:
-        """Whether its code has a loop, or calls itself."""
+        """True if its code has a loop, or calls itself."""
         return any(f"({word} " in self.code for word in ("loop", "while", "self"))
 
 
 class _Owner(weakref.ref[object]):
-    """What lives as long as memory that was written."""
+    """Weak reference to the object that owns written memory."""
 
     __slots__ = ("key",)
     key: int
@@ -75,7 +75,7 @@ class _Written:
 
 
 class Recorder:
-    """Collects operators of one program; safe for several threads."""
+    """Collects the operators of one program; thread-safe."""
 
     def __init__(self) -> None:
         self.operators: dict[object, Folded] = {}
@@ -83,8 +83,8 @@ class Recorder:
         self.overhead_s = 0.0
         self.pid = os.getpid()
         self._written: dict[int, list[_Written]] = {}
-        # Owners that are gone, until the next note. What is called when an owner goes is a deque's method and nothing
-        # in Python: it would be called amid the program, and swallow the exception that stops it at its deadline.
+        # Owners that are gone, until the next record. The callback is a deque's method, not Python code, which would
+        # run in the middle of the program and swallow the exception that stops it at its deadline.
         self._gone: deque[weakref.ref[object]] = deque()
         self._numbers: deque[object] = deque(maxlen=_MOST_NUMBERS)
         self._lock = threading.RLock()
@@ -92,12 +92,12 @@ class Recorder:
 
     @property
     def is_listening(self) -> bool:
-        """Whether this thread is outside of all operators, in the process that is traced."""
+        """True if this thread is outside all operators, in the traced process."""
         return not getattr(self._local, "depth", 0) and os.getpid() == self.pid
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Take what happens as part of one operator."""
+        """Count everything in the block as part of one operator."""
         self._local.depth = getattr(self._local, "depth", 0) + 1
         try:
             yield
@@ -105,20 +105,20 @@ class Recorder:
             self._local.depth -= 1
 
     def passed(self, seconds: float, overhead_s: float) -> None:
-        """Note how long an operator and the tracer's own work took: neither is the calling function's."""
+        """Record the time of an operator and of the tracer itself: neither counts as the calling function's."""
         self.overhead_s += overhead_s
         if calls := self.calls:
             calls[-1].elsewhere_s += seconds + overhead_s
             calls[-1].operators += 1
 
     def imported(self, seconds: float) -> None:
-        """Note that the function that runs has waited for an import."""
+        """Record the running function's wait for an import."""
         if calls := self.calls:
             calls[-1].elsewhere_s += seconds
 
     @property
     def calls(self) -> list[Any]:
-        """The calls of the program's own functions that run in this thread, the innermost last."""
+        """The program's own calls that are running in this thread, the innermost last."""
         try:
             found: list[Any] = self._local.calls
         except AttributeError:
@@ -126,7 +126,7 @@ class Recorder:
         return found
 
     def changed(self, array: object) -> None:
-        """Note that the function that runs writes single numbers of an array."""
+        """Record that the running function writes single elements of an array."""
         if calls := self.calls:
             calls[-1].changed[id(array)] = array
 
@@ -137,7 +137,7 @@ class Recorder:
             return buffer.key in self._written
 
     def problem(self, text: str) -> None:
-        """Note a line for people; the same one is told once."""
+        """Record a message for people; repetitions are only counted."""
         with self._lock:
             self.problems[text] = self.problems.get(text, 0) + 1
 
@@ -152,7 +152,7 @@ class Recorder:
         library: str,
         code: str = "",
     ) -> None:
-        """Note an operator that was executed."""
+        """Record an executed operator."""
         with self._lock:
             operator = self._operator(what, place, library, code)
             if operator is None:
@@ -165,7 +165,7 @@ class Recorder:
                 self._write(buffer, operator)
 
     def pass_on(self, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> None:
-        """Note that data went on unchanged: who reads it, reads of those that wrote it."""
+        """Record that data was passed on unchanged: its readers depend on the original writers."""
         with self._lock:
             self._forget_gone()
             sources = [found for read in reads for found in self._written.get(read.key, ())]
@@ -178,15 +178,15 @@ class Recorder:
                     self._write(buffer._replace(is_part=True), by)
 
     def keep(self, number: object) -> Buffer:
-        """Return the identity of a single number, which is kept alive so that nothing else gets it."""
+        """Return the identity of a single number, and keep it alive so that the identity is not reused."""
         self._numbers.append(number)
         return Buffer(-id(number), getattr(number, "nbytes", 8), None)
 
     def finish(self, run_time_s: float) -> tuple[Folded, ...]:
-        """Return the operators, in order of their first execution; nothing is to be recorded any more.
+        """Return the operators, in order of their first execution, and end the recording.
 
-        Of the program's own functions those are operators that compute for a noticeable part of the run time, in
-        loops or by being called often; others wait, or hold operators together.
+        The program's own functions count as operators if they compute for a noticeable part of the run time, in loops
+        or by being called often; others wait, or combine operators.
         """
         least_s = max(_NOTICEABLE * run_time_s, _NOTICEABLE_S)
         with self._lock:
@@ -241,7 +241,7 @@ class Recorder:
         return owner
 
     def _forget_gone(self) -> None:
-        """Forget memory that has been freed: it may be another array's by now."""
+        """Forget freed memory: another array may have it by now."""
         while self._gone:
             owner = self._gone.popleft()
             assert isinstance(owner, _Owner)

@@ -1,4 +1,4 @@
-"""Tracing a callable in this process."""
+"""Tracing of a callable in this process."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from controller.cluster.operators.tracing.values import Traced
 from controller.cluster.operators.values import OperatorGraph
 
 _AGAIN_S: Final = 0.05
-"""How long a program has to end before it is told once more that its time is up."""
+"""Interval at which a program past its deadline is interrupted again."""
 
 _SOON_S: Final = 0.001
 _MOST_TRIES: Final = 20
-"""How often a program is left alone because the tracer itself is at work in it, for how long each."""
+"""Limit of consecutive delays because the tracer itself is running; each takes `_SOON_S`."""
 _OWN_FOLDER: Final = str(Path(__file__).parent)
 
 
 class _DeadlineError(BaseException):
-    """The program runs longer than it may: nothing in it is to catch this."""
+    """The program runs longer than allowed: programs must not catch this."""
 
 
 def trace_callable(
@@ -42,11 +42,11 @@ def trace_callable(
     keywords: Mapping[str, Any] | None = None,
     deadline_s: float | None = None,
 ) -> Traced:
-    """Return the graph of what a function computes, by running it once; its result is that of an untraced run.
+    """Return the graph of a function's computation, by running it once; its result is that of an untraced run.
 
-    A function that raises, or runs longer than `deadline_s`, gives the graph of what it did until then, and a line in
-    `problems`; a single call that never returns to Python cannot be stopped from within: trace a script for that.
-    OperatorError where another trace runs in this process.
+    A function that raises, or exceeds `deadline_s`, gives the graph of its work until then, and a line in `problems`; a
+    single call that never returns to Python cannot be stopped from within: trace a script for that. OperatorError if
+    another trace is running in this process.
     """
     called = name or getattr(function, "__name__", "callable")
     return run_traced(Recorder(), function, arguments, keywords or {}, name=called, deadline_s=deadline_s)
@@ -61,7 +61,7 @@ def run_traced(
     name: str,
     deadline_s: float | None,
 ) -> Traced:
-    """Return what a recorder has seen of a function's run."""
+    """Run a function and return what a recorder has seen."""
     with state.tracing(recorder), instrumented(recorder):
         args, kwargs = traced(tuple(arguments)), {key: traced(one) for key, one in keywords.items()}
         before_s = recorder.overhead_s
@@ -72,7 +72,7 @@ def run_traced(
 
 
 def time_callable(function: Callable[..., Any], arguments: Sequence[Any] = (), *, deadline_s: float | None) -> Traced:
-    """Run a function unwatched and return its times alone: tracing makes calls of some microseconds look longer."""
+    """Run a function untraced and return only its times: tracing makes calls of a few microseconds look longer."""
     recorder = Recorder()
     ran = _timed(recorder, lambda: function(*arguments), deadline_s)
     name = getattr(function, "__name__", "callable")
@@ -82,7 +82,7 @@ def time_callable(function: Callable[..., Any], arguments: Sequence[Any] = (), *
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """A call's result, None if it ended otherwise, and its times."""
+    """A call's result, None if it failed, and its times."""
 
     result: Any
     run_time_s: float
@@ -90,7 +90,7 @@ class _Ran:
 
 
 def _timed(recorder: Recorder, call: Callable[[], Any], deadline_s: float | None) -> _Ran:
-    """Call; how it ended, if not by returning, is a problem of the recorder's."""
+    """Call a function; an exception becomes a problem of the recorder."""
     result = None
     cpu_s, waited_s, began_s = process_time(), _waited_s(), perf_counter()
     try:
@@ -101,13 +101,13 @@ def _timed(recorder: Recorder, call: Callable[[], Any], deadline_s: float | None
     except SystemExit as error:
         if error.code not in {None, 0}:
             recorder.problem(f"it ended by itself with status {error.code}")
-    except Exception as error:  # noqa: BLE001 - whatever a program raises is told in a line
+    except Exception as error:  # noqa: BLE001 - any exception of the program becomes a line
         recorder.problem(_ending(error))
     return _Ran(result, perf_counter() - began_s - (_waited_s() - waited_s), process_time() - cpu_s)
 
 
 def _waited_s() -> float:
-    """Return how long this thread has waited for a core so far, 0 where the kernel does not say."""
+    """Return this thread's total wait for a core, 0 if the kernel does not report it."""
     try:
         words = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
         return int(words[1]) / 1e9
@@ -116,7 +116,7 @@ def _waited_s() -> float:
 
 
 def finished(recorder: Recorder, name: str, run_time_s: float, result: object = None) -> Traced:
-    """Return what a recorder has seen; say so where it has seen nothing."""
+    """Return a recorder's trace, with a problem if it is empty."""
     operators = recorder.finish(run_time_s)
     if not operators:
         recorder.problem("no operator was seen: it computes with nothing that is traced")
@@ -125,10 +125,10 @@ def finished(recorder: Recorder, name: str, run_time_s: float, result: object = 
 
 @contextmanager
 def _until(deadline_s: float | None) -> Iterator[None]:
-    """Raise _DeadlineError in this thread once time is up, and again until the program has ended.
+    """Raise _DeadlineError in this thread at the deadline, repeatedly until the program has ended.
 
-    Once is not enough: an exception that comes while a destructor or a callback of a weak reference runs is printed
-    and dropped by Python, and a program may catch all that there is.
+    Once is not enough: Python prints and drops an exception raised while a destructor or a weak reference's callback
+    runs, and a program may catch everything.
     """
     if deadline_s is None:
         yield
@@ -141,7 +141,7 @@ def _until(deadline_s: float | None) -> Iterator[None]:
         if dropped.exc_type is not _DeadlineError:
             say(dropped)
 
-    # A stop that Python drops comes again: nobody is told of it.
+    # Do not report a stop that Python drops: it will be repeated.
     sys.unraisablehook = say_others
     stopper.start()
     try:
@@ -152,10 +152,10 @@ def _until(deadline_s: float | None) -> Iterator[None]:
 
 
 def _stop(thread: int, deadline_s: float, has_ended: threading.Event) -> None:
-    """Raise _DeadlineError in a thread until it has ended; where it can, while it runs code of the program's."""
+    """Raise _DeadlineError in a thread until it has ended; preferably while it runs the program's code."""
     wait_s, tries = deadline_s, 0
     while not has_ended.wait(wait_s):
-        frame = sys._current_frames().get(thread)  # noqa: SLF001 - the one way to another thread's frames
+        frame = sys._current_frames().get(thread)  # noqa: SLF001 - the only way to another thread's frames
         if tries < _MOST_TRIES and frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
             wait_s, tries = _SOON_S, tries + 1
             continue
@@ -164,12 +164,12 @@ def _stop(thread: int, deadline_s: float, has_ended: threading.Event) -> None:
 
 
 def _join(stopper: threading.Thread, has_ended: threading.Event) -> None:
-    """Have no more exceptions raised, and none under way: one that comes here is late."""
+    """Stop raising exceptions, and absorb one that is pending: it comes too late."""
     while True:
         try:
             has_ended.set()
             stopper.join()
-            # An exception that was raised while join returned arrives where a function begins.
+            # An exception raised while join returned arrives at a function's start.
             _arrive()
         except _DeadlineError:
             continue
@@ -181,7 +181,7 @@ def _arrive() -> None:
 
 
 def _ending(error: BaseException) -> str:
-    """Return how a program ended, in one line: what it raised, and where in its own code."""
+    """Return how a program ended, in one line: the exception, and its place in the program's code."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)]
     where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
     text = " ".join(str(error).split())

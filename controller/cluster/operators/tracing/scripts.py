@@ -1,4 +1,4 @@
-"""Tracing a script, or a function by its name, in a process of its own: it may raise, crash, fork, or never end."""
+"""Tracing of a script, or a named function, in a separate process: it may raise, crash, fork, or never end."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from controller.cluster.operators.tracing.values import Traced
 from controller.cluster.operators.values import OperatorGraph
 
 DEADLINE_S: Final = 120.0
-"""Of programs that nobody names a longer time for."""
+"""Default deadline of a program."""
 _GRACE_S: Final = 15.0
-"""How long a process may take to start, and to write what it has seen, beyond the deadline."""
+"""Time for a process to start and to write its trace, beyond the deadline."""
 _FUNCTION: Final = re.compile(r"(?P<place>.+):(?P<function>[A-Za-z_][\w.]*)")
 _START: Final = """\
 import os, runpy
 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 runpy.run_module("controller.cluster.operators.tracing.child", run_name="__main__", alter_sys=True)
 """
-"""On one core, said before numpy starts a thread for each: times are then those of one core, as kernels' are, and
-threads do not wait for each other where others use the machine. What is counted does not depend on it."""
+"""Runs on one core, chosen before numpy starts a thread per core: times are then comparable with kernels', and threads
+do not wait for each other on a busy machine. Counts do not depend on it.
+"""
 _ROOT: Final = Path(__file__).parents[4]
 
 
@@ -42,11 +43,11 @@ def trace_script(
     deadline_s: float = DEADLINE_S,
     output: IO[str] | int | None = None,
 ) -> Traced:
-    """Return the graph of a script that is run once with these arguments, in this folder, by this Python.
+    """Return the graph of a script, run once with these arguments, in this folder, by this Python.
 
-    What it prints goes to `output` (a file; default: this process's own). A script that raises, crashes or runs longer
-    than `deadline_s` gives the graph of what it did until then, as far as that is known, and a line in `problems`.
-    OperatorError for a file that is not there or no Python.
+    Its output goes to `output` (a file; default: this process's own). A script that raises, crashes or exceeds
+    `deadline_s` gives the graph of its work until then, as far as known, and a line in `problems`. OperatorError for a
+    missing file or a file that is not Python.
     """
     return trace_target(
         str(path), arguments, name=name, category=category, deadline_s=deadline_s, output=output, function=""
@@ -64,9 +65,9 @@ def trace_target(
     function: str | None = None,
     is_watched: bool = True,
 ) -> Traced:
-    """Return the graph of `script.py`, `script.py:function` or `package.module:function`, run as `trace_script` does.
+    """Return the graph of `script.py`, `script.py:function` or `package.module:function`, run like `trace_script`.
 
-    A function's arguments are Python literals, texts where they are none. Unwatched it runs for its times alone.
+    A function's arguments are Python literals, otherwise strings. Untraced, it runs only for its times.
     """
     script, module, called = _parts(target, function)
     request = Request(
@@ -90,7 +91,7 @@ def trace_target(
 
 
 def _parts(target: str, function: str | None) -> tuple[str, str, str]:
-    """Return script, module and function that a target names, '' for what it does not."""
+    """Return the script, module and function in a target, '' for missing parts."""
     if function is None and (found := _FUNCTION.fullmatch(target)):
         place, called = found["place"], found["function"]
         if not place.endswith(".py"):
@@ -106,7 +107,7 @@ def _checked(path: str) -> Path:
 
 
 def _run(folder: Path, deadline_s: float, output: IO[str] | int | None) -> str:
-    """Run the traced process to its end; return how it ended where that was not by itself, '' else."""
+    """Run the traced process to its end; return how it was ended, '' if it ended by itself."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(  # noqa: S603 - this very Python, and what the user asks for
         [sys.executable, "-c", _START, str(folder)],
@@ -122,7 +123,7 @@ def _run(folder: Path, deadline_s: float, output: IO[str] | int | None) -> str:
             f"it was killed after {deadline_s + _GRACE_S:g} s: it did not let itself be stopped after {deadline_s:g} s"
         )
     finally:
-        # Whatever the program has started is in its session, and ends with it.
+        # The program's children share its session, and are ended with it.
         _kill_all(process)
     if status < 0:
         return f"it was ended by signal {-status} ({signal.Signals(-status).name})"

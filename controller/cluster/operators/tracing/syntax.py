@@ -1,8 +1,8 @@
-"""Normalised syntax trees of functions: what code does, without the names, types and constants that it is written with.
+"""Normalised syntax trees of functions: the code's computation, without its names, types and constants.
 
-Loops over indices, over elements and in comprehensions are one thing, `a = a + b` is `a += b`, `b > a` is `a < b`, sums
-and products stand in an order that does not depend on names, indices in a row are one index. Names are what they are
-used as: indices by the depth of their loop, arrays, other values; functions of Python, math and numpy keep their names.
+Loops over indices, over elements and in comprehensions are the same, `a = a + b` is `a += b`, `b > a` is `a < b`, the
+order of sums and products does not depend on names, successive indices are one index. Names are replaced by their role:
+indices by the depth of their loop, arrays, other values; functions of Python, math and numpy keep their names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any, Final, NamedTuple
 
 MOST_NODES: Final = 4000
-"""Of code with more than that no tree is made: it is a program, not an operator."""
+"""Limit of nodes: larger code is a program, not an operator, and gets no tree."""
 _KNOWN: Final = frozenset({
     *dir(builtins), *dir(math), "dot", "matmul", "zeros", "empty", "ones", "arange", "conj", "conjugate", "append",
     *("sum", "mean", "sort", "argsort", "get", "items", "values", "keys", "setdefault", "pop", "shape", "size", "T"),
@@ -41,9 +41,9 @@ class Tree(NamedTuple):
 
 
 def normalised(code: Callable[..., Any] | CodeType | str) -> str:
-    """Return the normalised tree of a function (or of the first one in a source text), '' where there is no source.
+    """Return the normalised tree of a function (or of the first one in a source text), '' if there is no source.
 
-    Of a function with loops only the statements with loops count, as what surrounds them takes no time.
+    In a function with loops only statements with loops count, as the others take no time.
     """
     source = code if isinstance(code, str) else _source(code)
     name = "" if isinstance(code, str) else getattr(code, "co_name", getattr(code, "__name__", ""))
@@ -65,7 +65,7 @@ def normalised(code: Callable[..., Any] | CodeType | str) -> str:
 
 
 def parsed(text: str) -> Tree:
-    """Return the tree that a text of `normalised` shows; ValueError for another text."""
+    """Parse a tree printed by `normalised`; ValueError for other text."""
     tokens = text.replace("(", " ( ").replace(")", " ) ").split()
     stack: list[list[Any]] = [[]]
     for token in tokens:
@@ -98,7 +98,7 @@ def _function(module: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunct
 
 
 def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> frozenset[str]:
-    """Return the names that a function gives something to: these are no functions of Python's."""
+    """Return the names that a function binds: these are not Python's functions."""
     if function is None:
         return frozenset()
     stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -111,7 +111,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _repeats(statement: ast.stmt, own_name: str) -> bool:
-    """Return whether a statement loops, or calls the function that it stands in."""
+    """Return whether a statement loops, or calls the enclosing function."""
     loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
     return any(
         isinstance(node, loops)
@@ -121,7 +121,7 @@ def _repeats(statement: ast.stmt, own_name: str) -> bool:
 
 
 Roles = Mapping[str, Tree]
-"""What names stand for: indices of loops, elements of arrays."""
+"""Roles of names: indices of loops, elements of arrays."""
 
 
 class _Writer:
@@ -156,7 +156,7 @@ class _Writer:
             case ast.Return(value=ast.expr() as value):
                 yield self._value(value, roles, depth)
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"), args=[element])):
-                # A list that grows by a turn is what a comprehension yields.
+                # A list that grows in each turn matches a comprehension.
                 yield Tree("yield", (self._value(element, roles, depth),))
             case ast.Expr():
                 yield self._value(node.value, roles, depth)
@@ -181,7 +181,7 @@ class _Writer:
         yield Tree("set", (place, self._value(value, roles, depth)))
 
     def _loop_roles(self, target: ast.expr, over: ast.expr, roles: Roles, depth: int) -> dict[str, Tree]:
-        """Return what a loop's variables stand for: its index, or elements at its index."""
+        """Return the roles of a loop's variables: its index, or elements at its index."""
         index = Tree(f"i{depth}")
         called = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
         arguments = over.args if isinstance(over, ast.Call) else []
@@ -273,7 +273,7 @@ class _Writer:
                 return Tree(_called(name) if is_known else "call", tuple(arguments))
             case ast.Attribute(attr=name, value=value):
                 label = _called(name) if name in _KNOWN else "call"
-                # What a module's function is asked is no operand; a method's object is one.
+                # A module is no operand of its functions; a method's object is one.
                 owner = [] if isinstance(value, ast.Name) and value.id not in self._bound else [value]
                 return Tree(label, (*(self._value(one, roles, depth) for one in owner), *arguments))
         return Tree("call", (self._value(node.func, roles, depth), *arguments))
@@ -281,7 +281,7 @@ class _Writer:
     def _comprehension(
         self, generators: Sequence[ast.comprehension], element: ast.expr, label: str, roles: Roles, depth: int
     ) -> Tree:
-        """Return loops within one another, with what each turn yields, or adds to a sum, in the innermost."""
+        """Return nested loops, with what each turn yields, or adds to a sum, in the innermost."""
         if not generators:
             value = self._value(element, roles, depth)
             return Tree(label, (Tree("v"), value) if label != "yield" else (value,))
@@ -294,12 +294,12 @@ class _Writer:
 
 
 def _called(name: str) -> str:
-    """Return what a call of a known function is: sines, exponentials and their like take about the same time."""
+    """Return the class of a known function's call: sines, exponentials and the like take about the same time."""
     return "call-elementary" if name in _ELEMENTARY else f"call-{name}"
 
 
 def _indexed(base: Tree, keys: Sequence[Tree]) -> Tree:
-    """Return an element; elements of elements have all their indices in one row."""
+    """Return an element; nested elements have all their indices in one row."""
     if base.label == "index":
         return Tree("index", (*base.children, *keys))
     return Tree("index", (Tree("a") if base.label == "v" else base, *keys))

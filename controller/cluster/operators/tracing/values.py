@@ -1,4 +1,4 @@
-"""What tracing a program gives."""
+"""Results of tracing a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.topology.values import NumberFormat
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a call computes: `count` operators of a kind, sizes and number format (None where it has none of ours)."""
+    """Computation of a call: `count` operators of a kind, sizes and number format (None if unknown)."""
 
     kind: str
     shape: tuple[tuple[str, int], ...]
@@ -22,14 +22,13 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A program's graph as it was seen to run.
+    """A program's graph as observed in a run.
 
-    `run_time_s` is the wall time without the tracer's own and without waits for a core that others had, as far as these
-    are known, `cpu_time_s` the CPU time of all
-    threads likewise, 0 where nobody measured it. `seconds` are those that all
-    executions of each operator took, by its name, and `places` where the program calls it (`file:line`). `carried` are
-    flows back to an operator that comes earlier: data that goes round in loops, which a graph without circles cannot
-    hold. `problems` are lines for people: why the graph is not the whole program. `result` is what a callable returned.
+    `run_time_s` is the wall time without the tracer's own and without waits for a busy core, as far as these are known,
+    `cpu_time_s` the CPU time of all threads likewise, 0 if not measured. `seconds` are the total times of each
+    operator's executions, by its name, and `places` where the program calls it (`file:line`). `carried` are flows back
+    to an earlier operator: data in loops, which an acyclic graph cannot hold. `problems` are lines for people: why the
+    graph is not the whole program. `result` is the return value of a callable.
     """
 
     graph: OperatorGraph
@@ -43,5 +42,5 @@ class Traced:
 
     @property
     def share(self) -> float:
-        """How much of the run time the operators took, 0 to 1."""
+        """Share of the run time that the operators took, 0 to 1."""
         return min(sum(self.seconds.values()) / self.run_time_s, 1.0) if self.run_time_s > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What every inference offers, and the steps that they share."""
+"""Interface of all inference back ends, and the steps they share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from controller.learning.values import Floats, Observation
 
 Late = Callable[[], bool]
-"""Whether the time for an answer is over; asked between parts of a network."""
+"""Callback that returns True after the deadline for an answer; called between parts of a network."""
 
 EPSILON: Final = np.float32(1e-5)
 """Added to a variance that is divided by, as PyTorch has it."""
@@ -26,7 +26,7 @@ class Inference(Protocol):
 
     @property
     def version(self) -> int:
-        """Which weights these are; 0 has learned nothing."""
+        """Version of the weights; version 0 is untrained."""
         ...
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:

@@ -38,7 +38,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeedForward:
-    """What follows a layer's attention."""
+    """Part of a layer after its attention."""
 
     before: Norm
     wide: Affine
@@ -59,7 +59,7 @@ class First:
 
 
 def affine(weights: WeightSet, name: str) -> Affine:
-    """Return a linear layer as it is."""
+    """Return a linear layer unchanged."""
     return Affine(weights.arrays[f"{name}.weight"], weights.arrays[f"{name}.bias"])
 
 

@@ -1,4 +1,4 @@
-"""Which inference serves a weight set on this machine."""
+"""Choose the inference back end for a weight set on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
 
 
 def may_take_torch(shape: Shape, settings: DecisionSettings) -> bool:
-    """Whether decisions may be taken by PyTorch, where that is installed."""
+    """Return whether PyTorch, if installed, may take decisions."""
     return shape.form == "tokens" and _is_halved(shape, settings) and not MULTIPLIES_PAIRS
 
 

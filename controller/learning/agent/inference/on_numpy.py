@@ -26,7 +26,7 @@ def _product(layer: folding.Affine, rows: Floats) -> Floats:
 
 
 class _FeedForward:
-    """What a layer makes of what its attention added up."""
+    """Part of a layer after the sums of its attention."""
 
     def __init__(self, part: folding.FeedForward) -> None:
         self._before, self._after = part.before, part.after

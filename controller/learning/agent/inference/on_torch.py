@@ -19,7 +19,7 @@ Tensor = Any
 
 
 def has_fast_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16 by instructions of its own."""
+    """Return whether this processor has native bfloat16 multiplication."""
     return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 
 

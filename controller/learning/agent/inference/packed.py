@@ -91,12 +91,12 @@ class Room:
         self.address = self.work.address
 
     def array(self, name: str) -> Floats:
-        """Return what stands in a part of it, for whoever looks into a decision."""
+        """Return the contents of a part of it, to inspect a decision."""
         return self._kept[name]
 
 
 class Rooms:
-    """Rooms that no decision works in now: of several threads each has one of its own."""
+    """Pool of idle rooms: concurrent threads each get their own."""
 
     def __init__(self, sizes: Sizes, outputs: int) -> None:
         self._sizes = sizes
@@ -104,7 +104,7 @@ class Rooms:
         self._free = deque([Room(sizes, outputs, _FEW)])
 
     def take(self, tokens: int) -> Room:
-        """Return room for so many tokens."""
+        """Return room for this many tokens."""
         try:
             found = self._free.pop()
         except IndexError:

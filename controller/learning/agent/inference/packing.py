@@ -57,7 +57,7 @@ def _halve() -> Callable[..., None]:
 
 
 class Block:
-    """Memory that what is packed stands in, one after another, each on a cache line of its own."""
+    """Memory for packed weights, one after another, each starting on a new cache line."""
 
     def __init__(self, parts: list[Words]) -> None:
         sizes = [padded(part.nbytes, _LINE_BYTES) for part in parts]

@@ -1,4 +1,4 @@
-"""What decisions know of training: weights that it published, and somewhere to leave experience."""
+"""Interface between decisions and training: published weights, and a place to leave experience."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How training stands: steps so far, the last one's mean loss and error, and experiences that were not taken.
+    """Status of training: steps so far, mean loss and error of the last step, and rejected experiences.
 
-    `dropped` found the backlog full, `refused` did not fit or had figures that are not finite. `restarts` counts how
-    often a process that trains had to be started again; `problem` is what ended it last.
+    `dropped` counts experiences that met a full backlog, `refused` those that did not fit or had non-finite values.
+    `restarts` counts restarts of a training process; `problem` is the reason for the last one.
     """
 
     decisions: int = 0
@@ -51,7 +51,7 @@ class Training(Protocol):
 
     @property
     def status(self) -> Status:
-        """How training stands."""
+        """Status of training."""
         ...
 
     def give(self, experience: Experience) -> None:

@@ -1,7 +1,7 @@
-"""What passes between a process that decides and one that trains: messages on a socket, large ones in sealed memory.
+"""Channel between a deciding and a training process: messages on a socket, large ones in sealed memory.
 
-A message is at most as long as a socket takes at once. What is longer stands in memory that has a name for the kernel
-only; it is sealed before it is handed over, so that nobody can change what the other reads.
+A message is at most as long as a socket takes at once. Anything longer goes into anonymous memory, which is sealed
+before it is handed over, so that nobody can change it while the other side reads.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ASK_AT_ONCE: Final = b"o"
 
 
 class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the process that trains says; `weights` and `state` come with memory, `failed` is its last word.
+    """Message from the training process; `weights` and `state` come with memory, `failed` is the last message.
 
-    A state answers the question with this number.
+    A state answers the question with the same number.
     """
 
     kind: Literal["ready", "weights", "state", "progress", "failed"]
@@ -46,7 +46,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def sealed(data: bytes) -> int:
-    """Return a file descriptor of memory with these bytes, which nobody can change."""
+    """Return a file descriptor of immutable memory with these bytes."""
     found = os.memfd_create("millrace-learning", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         rest = memoryview(data)

@@ -1,4 +1,4 @@
-"""Training in line with decisions: who decides waits, and all is deterministic. For experiments in virtual time."""
+"""Training inline with decisions: the decider waits, and everything is deterministic. For virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class InlineTraining:
 
     @property
     def status(self) -> Status:
-        """How training stands."""
+        """Status of training."""
         return status_of(self._learner)
 
     def give(self, experience: Experience) -> None:

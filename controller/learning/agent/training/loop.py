@@ -1,4 +1,4 @@
-"""The loop of whoever trains beside decisions: experience from a bounded queue, weights and records handed out."""
+"""The loop of background training: take experience from a bounded queue, hand out weights and records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ask = Callable[[Learner], None]
 
 
 class Backlog:
-    """What waits for training; whoever adds never waits."""
+    """Queue of experiences waiting for training; adding never blocks."""
 
     def __init__(self, most: int) -> None:
         self.dropped = 0

@@ -97,7 +97,7 @@ class ProcessTraining:
 
     @property
     def status(self) -> Status:
-        """How training stands, as it said when it last published."""
+        """Status of training when it last published."""
         return msgspec.structs.replace(
             self._told,
             dropped=self._told.dropped + self._dropped,

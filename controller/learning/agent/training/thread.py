@@ -38,7 +38,7 @@ class ThreadTraining:
 
     @property
     def status(self) -> Status:
-        """How training stands."""
+        """Status of training."""
         return status_of(self._learner, dropped=self._backlog.dropped, problem=self._problem)
 
     def give(self, experience: Experience) -> None:

@@ -1,4 +1,4 @@
-"""What the fast memories keep: lists by age, and what room can be made."""
+"""Contents of the fast memories: lists by age, and the room that can be made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a task would take on a node; nothing is changed but scratch memory."""
+"""Predict how long a task would take on a node; only scratch memory changes."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def squared(time_ns: i64) -> i64:
 
 @kernel(inline=True)
 def foretold_ns(pool: PoolState, action: i64) -> i64:
-    """Return what the task is foretold to cost on a node, as planned: its response, and what others wait for then."""
+    """Return the predicted cost of the task on a node, as planned: its response, and the resulting waits of others."""
     nodes = pool.nodes
     now_ns: i64 = pool.now_ns
     left: i64 = squared(pool.plan[IN_FREE] - now_ns) - squared(nodes.in_free_ns[action] - now_ns)

@@ -13,11 +13,12 @@ PRICE_ONE: Final = 1024
 
 
 class Play(Struct):
-    """What each task is given and what came of it, by its number.
+    """Assignments and results per task, by task number.
 
-    `given` is a node, or NONE where prices decide; `taken` is the node and `end_ns` the end that there was.
-    `engine_prices` are of the time for which a task holds each engine, `arriving_price` and `leaving_price` of the time
-    for which its data moves the ends of what ports take in and give out: each over 1024, of a ns of the task's end.
+    `given` is a node, or NONE where prices decide; `taken` is the node used and `end_ns` the actual end.
+    `engine_prices` apply to the time for which a task holds each engine, `arriving_price` and `leaving_price` to the
+    time by which its data prolongs the occupancy of ports, inbound and outbound: each in 1/1024 of a ns of the task's
+    end.
     """
 
     given: Array[i64]
@@ -30,7 +31,7 @@ class Play(Struct):
 
 @kernel
 def play(pool: PoolState, told: Play) -> u32:
-    """Decide on all tasks, from the one that is to be decided on; return what ended it."""
+    """Decide on all tasks, from the current one on; return the reason for the end."""
     found: u32 = NEXT
     while found == NEXT:
         task: i64 = pool.task

@@ -1,4 +1,4 @@
-"""What is seen at a decision, written as bits of float32, and what keeps the task from running on each node."""
+"""Observation at a decision, written as float32 bits, and the obstacles to running the task on each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels of the pool work on, in memory that Python shares; `NONE` ends lists and stands for no one."""
+"""Data structures of the pool's kernels, in memory shared with Python; `NONE` ends lists and means nobody."""
 
 from __future__ import annotations
 

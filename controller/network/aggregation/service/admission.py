@@ -1,4 +1,4 @@
-"""Whether a worker that comes can have a seat in the job that it asks for."""
+"""Admission of workers: whether an arriving worker can have a seat in the job that it asks for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PORTS = 0xFFFF
 def problem_of(
     hello: Hello, hosts: Collection[str], job: JobState | None, settings: JobSettings, jobs: int
 ) -> str | None:
-    """Return why a worker cannot have a seat in `job`, or in a new one beside so many jobs; None if it can."""
+    """Return why a worker cannot have a seat in `job`, or in a new one besides so many jobs; None if it can."""
     if hello.host not in hosts:
         return f"the topology has no host {hello.host!r}"
     if not (1 <= len(hello.job) <= _LONGEST_NAME and hello.job.isprintable()):

@@ -16,7 +16,7 @@ TIMEOUT_S: Final = 5.0
 
 
 class JobClientSettings(Strict, frozen=True):
-    """Where the job service is."""
+    """Address of the job service."""
 
     address: str = ADDRESS
     """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
@@ -43,6 +43,6 @@ class JobClient(ServiceClient):
         await self._ask("EndJob", pb.EndJobRequest(job=job, reason=reason), pb.EndJobResponse)
 
     async def remove(self, job: str, host: str, reason: str) -> None:
-        """Have a job go on without a worker, which gets the reason."""
+        """Remove a worker from a job, which continues without it; the worker gets the reason."""
         request = pb.RemoveWorkerRequest(job=job, host=host, reason=reason)
         await self._ask("RemoveWorker", request, pb.RemoveWorkerResponse)

@@ -1,4 +1,4 @@
-"""What the job service keeps of jobs and workers, and what it wants done; the rules are in `rendezvous`."""
+"""State of jobs and workers in the job service, and the actions it requests; the rules are in `rendezvous`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InstalledJob:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """A message is to go to a worker; with `last` its stream ends."""
+    """Send a message to a worker; with `last` its stream ends."""
 
     token: str
     message: Downward
@@ -86,12 +86,12 @@ class End:
 
 
 Change: TypeAlias = Create | Remove | Join | Move | End
-"""What the keeper of jobs is to do; one at a time for each job."""
+"""Requests to the job reconciler; one at a time for each job."""
 Action: TypeAlias = Notify | Change
 
 
 class Phase(StrEnum):
-    """How far a job is."""
+    """Phase of a job."""
 
     GATHERING = "gathering"
     CREATING = "creating"
@@ -107,25 +107,25 @@ class WorkerState:
     hello: Hello
     heard_ns: int
     admit_until_ns: int
-    """When a worker that is not admitted is refused."""
+    """Time at which a worker that has not been admitted is refused."""
     disconnected_ns: int | None = None
     """Since when its connection is gone."""
     count: int | None = None
-    """What it says it has begun, at the present barrier; then what it has finished."""
+    """Number of items that it reports as begun, at the present barrier; afterwards, as finished."""
     next_item: int | None = None
-    """Where it goes on, once it has finished what all are to finish."""
+    """Item at which it continues, once it has finished what all are to finish."""
     start: tuple[int, int] | None = None
     """First item and count of a worker that came at a barrier."""
     newcomers: tuple[str, ...] = ()
-    """Who came in there."""
+    """Workers that joined at that barrier."""
     leaves_before: int | None = None
     """The item that it leaves before, once no other member needs it for what came earlier."""
     results_before: int | None = None
-    """The item before which it says it has all results."""
+    """Item up to which, exclusively, it reports having all results."""
 
     @property
     def worker(self) -> Worker:
-        """Where its results go."""
+        """Destination of its results."""
         return Worker(self.hello.host, self.hello.udp_port)
 
 
@@ -137,9 +137,9 @@ class Barrier:
     deadline_ns: int
     count: int | None = None
     item: int = 0
-    """Where all go on, once a worker has been admitted."""
+    """Item at which all continue, once a worker has been admitted."""
     joined: list[str] = field(default_factory=list)
-    """Who has joined meanwhile, and is admitted when it is over."""
+    """Workers that have joined meanwhile, to be admitted when the barrier ends."""
 
 
 @dataclass(slots=True)
@@ -148,28 +148,28 @@ class JobState:
 
     key: int
     hello: Hello
-    """What its first worker asked for."""
+    """Request of its first worker."""
     window: int
     capacity: int
     size: int
-    """Of so many at least half must be left: those it began with, or has had since, without those who left by will."""
+    """Most members so far, less those that left on purpose; at least half of these must remain."""
     phase: Phase = Phase.GATHERING
     installed: InstalledJob | None = None
     members: dict[str, WorkerState] = field(default_factory=dict)
     joiners: dict[str, WorkerState] = field(default_factory=dict)
     removals: deque[str] = field(default_factory=deque)
-    """Who is to be taken out of the switches."""
+    """Workers to be removed from the switches."""
     pending_change: Change | None = None
     barrier: Barrier | None = None
     newcomers: tuple[str, ...] = ()
-    """Who came in at the last barrier."""
+    """Workers that joined at the last barrier."""
     move_reason: str | None = None
-    """Why it should be at other switches."""
+    """Reason to move it to other switches."""
     reason: str = ""
-    """Why it has ended."""
+    """Reason for its end."""
     ended_ns: int = 0
     removed: dict[str, Ended] = field(default_factory=dict)
-    """The last messages to workers that were removed, by token: one whose connection had gone asks for it again."""
+    """Last messages to removed workers, by token: one that was disconnected asks for it again."""
 
     def remember_removed(self, token: str, farewell: Ended) -> None:
         """Keep a removed worker's last message; of too many the oldest are forgotten."""
@@ -179,12 +179,12 @@ class JobState:
 
     @property
     def item_name(self) -> str:
-        """Return what its items are called: rounds where workers state boundaries, else all-reduces."""
+        """Return the name of its items: rounds if workers state boundaries, else all-reduces."""
         return "round" if self.hello.boundaries else "all-reduce"
 
     @property
     def remaining(self) -> dict[str, WorkerState]:
-        """Return the members that have not said that they leave."""
+        """Return the members that have not announced that they leave."""
         return {host: worker for host, worker in self.members.items() if worker.leaves_before is None}
 
     @property

@@ -21,7 +21,7 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job; of one that has ended, the reason and how long ago. `workers` are those who are wanted or were."""
+    """A job; for an ended one, the reason and how long ago. `workers` are the present or former members."""
 
     name: str
     number: int | None

@@ -1,11 +1,11 @@
-"""Who is in which job: workers meet by its name, are missed when they are silent, and come back between all-reduces.
+"""Membership of jobs: workers meet by job name, are removed when silent, and rejoin between all-reduces.
 
-A state machine without sockets and clocks: events come with their time, and it returns what is to be
-done. A worker's token identifies it. A change of the switches is one at a time for each job; what is to be done
-next is computed from the job's state after each event, so that nothing depends on the order of events.
+A state machine without sockets and clocks: events come with their time, and it returns the actions to take. A worker's
+token identifies it. Each job has at most one change of the switches in progress; the next action is computed from the
+job's state after each event, so that nothing depends on the order of events.
 
-A worker that comes to a running job waits until all members hold: they begin no more all-reduces, say how many they
-have begun, finish the greatest of these, and say with which item they go on. There the newcomer begins.
+A worker that joins a running job waits until all members hold: they begin no more all-reduces, report how many they
+have begun, finish the highest of these, and report the item with which they continue. The newcomer begins there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from dataplane.wire.aggregation import age
 
 
 class Rendezvous:
-    """All jobs and their workers; each method takes an event and returns what is to be done."""
+    """All jobs and their workers; each method takes an event and returns the actions to take."""
 
     def __init__(self, settings: JobSettings, hosts: Collection[str], change_ns: int) -> None:
         """Know the topology's hosts, and how long a change of the switches may take."""
@@ -83,7 +83,7 @@ class Rendezvous:
     def receive(
         self, token: str, message: Heartbeat | Arrived | Finished | Leave | Completed, now_ns: int
     ) -> list[Action]:
-        """Take what a worker has said."""
+        """Take a worker's message."""
         known = self._workers.get(token)
         if known is None:
             self._notify(token, Ended("this worker has been removed from its job", removed=True))
@@ -118,7 +118,7 @@ class Rendezvous:
     def change_done(
         self, change: Change, result: InstalledJob | str, now_ns: int, *, taken_back: InstalledJob | None = None
     ) -> list[Action]:
-        """Note that a change of the switches has been made, or cannot be made because of what the text says.
+        """Note that a change of the switches was made, or could not be made for the reason given.
 
         `taken_back` is the job as it is after a change that was made in some switches and then undone: in a new epoch.
         """
@@ -231,9 +231,9 @@ class Rendezvous:
         self._notify(hello.token, view_of(job, hello.host, now_ns, self._change_ns))
 
     def _begin_leaving(self, job: JobState, worker: WorkerState, item: int, now_ns: int) -> None:
-        """Let a worker go at once, or have the others say when they have all results that it has.
+        """Let a worker leave at once, or have the others report when they have all results that it has.
 
-        They may lack some, which the switches may have forgotten, and would get sums without it once it has gone.
+        They may lack some, which the switches may have forgotten, and would get sums without it once it has left.
         """
         if job.installed is None or job.members.get(worker.hello.host) is not worker:
             self._leave(job, worker)
@@ -242,7 +242,7 @@ class Rendezvous:
             self._send_views(job, now_ns)
 
     def _release_leavers(self, job: JobState) -> None:
-        """Let leavers go whom nobody who stays needs any more."""
+        """Release leavers that no remaining member needs any more."""
         for host, item in job.leaving.items():
             if all(
                 one.results_before is not None and age(one.results_before, than=item) >= 0
@@ -275,7 +275,7 @@ class Rendezvous:
         self._workers.pop(worker.hello.token, None)
 
     def _reconcile(self, now_ns: int) -> list[Action]:
-        """Do what time and the state of each job ask for; return all that is to be done."""
+        """Take all actions that time and the state of each job call for; return them."""
         for job in self.jobs:
             self._expire(job, now_ns)
             while job.phase is not Phase.ENDED and job.pending_change is None and self._advance(job, now_ns):
@@ -293,7 +293,7 @@ class Rendezvous:
         )
 
     def _expire(self, job: JobState, now_ns: int) -> None:
-        """Remove who is silent, refuse who has waited for long enough, and give up a barrier that lasts too long."""
+        """Remove silent workers, refuse those that have waited long enough, and abandon barriers that last too long."""
         for host, worker in (*job.remaining.items(), *job.joiners.items()):
             if self._lease_end_ns(worker) <= now_ns:
                 silent_s = (now_ns - worker.heard_ns) / 1e9
@@ -367,7 +367,7 @@ class Rendezvous:
         return True
 
     def _pass_barrier(self, job: JobState, barrier: Barrier, installed: InstalledJob, now_ns: int) -> bool:
-        """All members are to finish the same all-reduce; when they have, change what is to be changed, and go on."""
+        """Have all members finish the same all-reduce; then make the pending changes and continue."""
         items = {worker.next_item for worker in job.members.values()}
         if None in items:
             return False
@@ -418,7 +418,7 @@ class Rendezvous:
             self._make_member(job, host)
 
     def _make_member(self, job: JobState, host: str) -> None:
-        """Make a joiner a member, which begins where the others go on."""
+        """Make a joiner a member that begins where the others continue."""
         barrier = job.barrier
         assert barrier is not None
         assert barrier.count is not None
@@ -494,6 +494,6 @@ class Rendezvous:
         self._notify(worker.hello.token, Waiting(tuple(sorted(job.members)), job.hello.workers))
 
     def _send_views(self, job: JobState, now_ns: int) -> None:
-        """Send all members the job as it is."""
+        """Send the current job to all members."""
         for host, worker in job.members.items():
             self._notify(worker.hello.token, view_of(job, host, now_ns, self._change_ns))

@@ -1,8 +1,8 @@
-"""The job service in the controller's process: workers meet, are missed and come back, people look and interfere.
+"""The job service in the controller's process: workers meet, time out and return, and users inspect and intervene.
 
-Service millrace.jobs.v1.Jobs, as dataplane/allreduce/jobs/jobs.proto describes it. What is decided is in `rendezvous`;
-here are streams, the clock and the reconciler of the switches' jobs. Over TLS a worker is on the host that its
-certificate or token says.
+Service millrace.jobs.v1.Jobs, as dataplane/allreduce/jobs/jobs.proto describes it. Decisions are in `rendezvous`; this
+module has streams, the clock and the reconciler of the switches' jobs. Over TLS a worker is on the host that its
+certificate or token names.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _Outbox = asyncio.Queue[Notify | MessageError | None]
 
 
 class Reconciler(Protocol):
-    """Who has switches add up: `JobReconciler`, whose methods return when switches have acknowledged."""
+    """Manager of jobs in switches: `JobReconciler`, whose methods return when switches have acknowledged."""
 
     @property
     def running(self) -> tuple[RunningJob, ...]:
@@ -121,7 +121,7 @@ class JobService:
         change_ns: int,
         tls: TlsSettings | None = None,
     ) -> None:
-        """Serve jobs of a reconciler whose changes take `change_ns` at most."""
+        """Serve jobs of a reconciler whose changes take at most `change_ns`."""
         settings.check()
         self._topology, self._reconciler, self._clock = topology, reconciler, clock
         self._rendezvous = Rendezvous(settings, [host.name for host in topology.hosts], change_ns)
@@ -160,7 +160,7 @@ class JobService:
         self._do(self._rendezvous.job_failed(number, reason, self._clock.now_ns()))
 
     def should_move(self, number: int, reason: str) -> None:
-        """Move a job when its workers have come to a point where that can be."""
+        """Move a job once its workers have reached a point where that is possible."""
         self._do(self._rendezvous.should_move(number, reason, self._clock.now_ns()))
 
     def notes(self) -> dict[int, JobNote]:
@@ -317,7 +317,7 @@ class JobService:
                 self._woken.set()
 
     async def _listen(self, requests: AsyncIterator[pb.WorkerMessage], token: str, outbox: _Outbox) -> None:
-        """Take what a worker says until its connection ends."""
+        """Receive a worker's messages until its connection ends."""
         try:
             async for request in requests:
                 message = upward_of(request)

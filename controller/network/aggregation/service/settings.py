@@ -19,10 +19,10 @@ Workers = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORKERS)]
 
 
 class JobSettings(Strict, frozen=True):
-    """How workers rendezvous, and how long they may be silent."""
+    """Settings of the job service: the rendezvous of workers, and how long they may be silent."""
 
     listen: str = ADDRESS
-    """Where the service listens: unix:PATH or HOST:PORT."""
+    """Address to listen on: unix:PATH or HOST:PORT."""
     lease_ns: Annotated[int, msgspec.Meta(ge=100_000_000)] = 5_000_000_000
     """A worker that is silent for this long is removed; workers renew their lease four times in it."""
     reconnect_ns: PositiveNs = 1_000_000_000
@@ -40,9 +40,9 @@ class JobSettings(Strict, frozen=True):
     most_cells: Annotated[int, msgspec.Meta(ge=2, le=CELLS)] = CELLS // 4
     """Cells of a switch that one job may take, two for each item of its window; a quarter of all."""
     limits: Limits = Limits(request_bytes=64 << 10, calls=8192, streams=4096, connections=4096)
-    """What all workers and people may take of the service; each worker has a connection and a stream of its own."""
+    """Limits on what all workers and users may take together; each worker has its own connection and stream."""
     kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
-    """How many ended jobs are remembered, with the reason."""
+    """Number of ended jobs remembered, with the reason."""
 
     def check(self) -> None:
         """Raise ControllerError for what no job can have."""

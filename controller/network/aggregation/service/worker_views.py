@@ -9,7 +9,7 @@ from dataplane.allreduce.jobs.messages import Admitted, Barrier, View
 from dataplane.wire.aggregation import age
 
 _HEARTBEATS = 4
-"""A worker speaks so many times in the time after which it is missed."""
+"""Number of messages that a worker sends within its timeout."""
 
 
 def admitted_of(job: JobState, worker: WorkerState, lease_ns: int, change_ns: int) -> Admitted:
@@ -39,7 +39,7 @@ def admitted_of(job: JobState, worker: WorkerState, lease_ns: int, change_ns: in
 
 
 def view_of(job: JobState, host: str, now_ns: int, change_ns: int) -> View:
-    """Return the job as it is now, for the member of a host; it stands in the switches."""
+    """Return the job, which is in the switches, as the member on a host sees it now."""
     installed, barrier = job.installed, job.barrier
     assert installed is not None
     shown = None

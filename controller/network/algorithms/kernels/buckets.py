@@ -1,8 +1,8 @@
 """A monotone queue of (key, switch): a radix heap, for searches whose keys never fall below the one taken last.
 
-Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the shortest path problem", 1990. An entry stands in the bucket
-of the highest bit in which its key differs from the last one taken; when a bucket becomes the first one, its entries
-move to lower ones. Entries that a better one has overtaken are dropped on the way.
+Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the shortest path problem", 1990. An entry is in the bucket of
+the highest bit in which its key differs from the last one taken; when a bucket becomes the first one, its entries move
+to lower ones. Entries superseded by a better one are dropped on the way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether flows are well where they are: many at a time, against the destination trees."""
+"""Evaluation of many flows at once, whether better paths exist, against the destination trees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def flag_flows(  # noqa: PLR0917 - kernels have no keywords
 ) -> None:
     """Set flows' flags: 2 if the path is dead, 1 if some path, room or not, has less delay by both margins, else 0.
 
-    `gain_share` is in units of 2^-20; what is rounded is so that too many flags are set.
+    `gain_share` is in units of 2^-20; rounding errs towards too many flags.
     """
     for number in range(count):
         row: u32 = rows[number]
@@ -62,12 +62,12 @@ def evaluate_flows(  # noqa: PLR0917 - kernels have no keywords
     searching: bool,
     evaluations: FlowEvaluations,
 ) -> None:
-    """Find for each flow what its path costs it and what the best path with room for it does.
+    """Compute for each flow the cost of its path and that of the best path with room for it.
 
-    Without `searching` the best one need not have room: what it costs is at most what it would with room.
+    Without `searching` the best one need not have room: its cost is at most that of the best with room.
 
-    Of a flow whose path is dead only that is noted, and what the best live path costs, room or not. Where no path is
-    better than the flow's own, the best one need not have room either.
+    For a flow whose path is dead, only that and the cost of the best live path, room or not, are recorded. If no path
+    is better than the flow's own, the best one need not have room either.
     """
     for number in range(count):
         row: u32 = rows[number]

@@ -10,7 +10,7 @@ from dataplane.native import Array, address, i64, kernel, u32, u64
 
 @kernel(inline=True)
 def has_room(links: LinkColumns, link: u32, need: i64) -> bool:
-    """Return whether a flow of a rate fits on a link, with its headroom left; what it takes of its own links is free.
+    """Return whether a flow of a rate fits on a link, with its headroom left; its own load on its links counts as free.
 
     A rate of 0 fits everywhere.
     """

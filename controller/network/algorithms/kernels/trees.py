@@ -1,9 +1,10 @@
 """Shortest path trees towards destinations, whole and repaired after changes; the twins are in `reference.py`.
 
 The repair is that of Ramalingam and Reps ("On the computational complexity of dynamic graph problems", 1996), for a
-batch of changed links: first the switches that lose all their ways of the old cost are found, then a Dijkstra search
-over these, and over what became nearer, gives them their costs. What it costs depends on how many switches change, not
-on the size of the graph. No parents are kept: a path onward is any link whose cost and head's cost add up to the own.
+batch of changed links: first it finds the switches that lose all their paths of the old cost, then a Dijkstra search
+over these, and over those that became nearer, computes their costs. Its time depends on how many switches change, not
+on the size of the graph. No parents are kept: a path onward is any link whose cost plus its head's cost equals the
+switch's own.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def repair_widths(  # noqa: PLR0917 - kernels have no keywords
 def list_below_narrowed(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph, width: Array[u64], scratch: Scratch, changes: Changes, own: Array[u64], by: Array[u32]
 ) -> u32:
-    """List and mark the switches whose path leads over a link that is too narrow for it by now; return the count."""
+    """List and mark the switches whose path leads over a link that has become too narrow; return the count."""
     listed: u32 = 0
     for number in range(changes.count):
         narrowed: u32 = changes.link[number]

@@ -1,8 +1,8 @@
-"""Weights of groups round by round: changed where a link cannot carry its load, back to equal ones when there is room.
+"""Weights of groups round by round: changed where a link cannot carry its load, equal again when there is room.
 
-What keeps them calm: a link must be crowded for some rounds; after any move, of a flow or of weights, the network
-settles first; a group that changed is held down; and it goes back only when equal weights have had room for a time,
-longer each time that going back was wrong.
+Several rules keep them stable: a link must be crowded for some rounds; after any move, of a flow or of weights, the
+network settles first; a group that changed is held down; and it returns only when equal weights have had room for a
+time, longer each time that returning was wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REMEMBERED: Final = 1000
 """Changes that are kept in memory; the store keeps more."""
 _MOST_PATIENCE: Final = 64
 _AT_EASE: Final = 4
-"""A group that went home and has stayed there for so many times its patience has its patience back."""
+"""Multiple of its patience for which a group must stay at equal weights before its patience is reset."""
 
 GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
 """Returns what telemetry shows now; only called when it is needed."""
@@ -39,7 +39,7 @@ GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
 
 @dataclass(slots=True)
 class _History:
-    """When a group last changed, since when equal weights would have had room, and how patient it has become."""
+    """History of a group: its last change, since when equal weights would have had room, and its current patience."""
 
     changed_ns: int
     roomy_since_ns: int | None = None
@@ -66,13 +66,13 @@ class Balancer:
 
     @property
     def last_ns(self) -> int | None:
-        """When weights last changed; None if they never did."""
+        """Time at which weights last changed; None if they never did."""
         return self._last_ns
 
     def step(
         self, beliefs: Beliefs, flows: GetFlows, now_ns: int, *, last_move_ns: int | None, confirming: bool
     ) -> list[Rebalance]:
-        """Return this round's changes, which are in force from now on; `last_move_ns` is that of single flows.
+        """Return this round's changes, which apply from now on; `last_move_ns` is that of single flows.
 
         A round that is not `confirming` does not count among those that a link must be crowded for.
         """
@@ -136,7 +136,7 @@ class Balancer:
         return self._set_weights(change.group, change.new, now_ns, reason, link, change.before, change.after)
 
     def _return_to_equal(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
-        """Return the change of the first group that may go back to equal weights, if any."""
+        """Return the change of the first group that may return to equal weights, if any."""
         forwarding, round_ = self._round(beliefs, flows)
         settings = self.settings
         spare = (settings.balance.return_room * beliefs.table.rate_bps).astype(np.float64)
@@ -172,7 +172,7 @@ class Balancer:
         )
 
     def _is_time_to_look(self, now_ns: int) -> bool:
-        """Whether to ask again who could go back: that looks at all flows, and nothing is urgent about it."""
+        """Return whether to check again for groups that can return: the check reads all flows and is never urgent."""
         since_ns = self._looked_ns
         if since_ns is not None and 0 <= now_ns - since_ns < self.settings.settle_ns:
             return False
@@ -238,7 +238,7 @@ class Balancer:
                 self._histories[group] = _History(0)
 
     def _forwarding(self, alive: Flags | None = None) -> Forwarding:
-        """Return where traffic goes; base routes lead around links that are down."""
+        """Return the current forwarding; base routes lead around links that are down."""
         table = self.network.table
         if self._around[0] != self._down:
             costs = table.configured_costs()
@@ -249,7 +249,7 @@ class Balancer:
         return Forwarding(self.network.topology, self._around[1], every if alive is None else alive, self._weights)
 
     def _tried_lately(self, rows: tuple[int, ...], now_ns: int) -> bool:
-        """Whether the same links were looked at a short while ago and nothing helped."""
+        """Return whether the same links were tried a short while ago without success."""
         tried, since_ns = self._tried or ((), now_ns)
         return bool(tried) and set(rows) <= set(tried) and 0 <= now_ns - since_ns < self.settings.settle_ns
 

@@ -44,7 +44,7 @@ def report_flows(
 ) -> Iterator[MeasuredFlow]:
     """Yield the reports of each switch to the collector, one 5-tuple each.
 
-    `path_of` returns the links that a hash takes from a switch to another; nobody measures where reports go.
+    `path_of` returns the links that a hash takes from a switch to another; the path of reports is not measured.
     """
     topology, table = network.topology, network.table
     collector = topology.collector

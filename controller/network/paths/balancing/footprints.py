@@ -1,4 +1,4 @@
-"""What a flow puts on links when it takes a path: its packets, what they carry for telemetry, and reports of them."""
+"""Load that a flow puts on links when it takes a path: its packets, their telemetry, and the reports about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.network.paths.deciding.graph import Network, Rows
 from controller.network.paths.telemetry_load import TelemetryLoad
 
 Footprint = tuple[tuple[int, float, float], ...]
-"""(row, share of the flow's rate, bits per packet beside)."""
+"""(row, share of the flow's rate, additional bits per packet)."""
 
 
 class Footprints:
@@ -31,6 +31,6 @@ class Footprints:
         return tuple((row, float(row in rows), more) for row, more in bits.items())
 
     def loads(self, flow: MeasuredFlow, need_bps: float, rows: Rows) -> list[tuple[int, float]]:
-        """Return what a flow that needs so much puts on links, in bit/s, when it takes a path."""
+        """Return the loads that a flow of a given need puts on links, in bit/s, when it takes a path."""
         pps = flow.packets_per_s
         return [(row, share * need_bps + bits * pps) for row, share, bits in self.of(rows)]

@@ -1,4 +1,4 @@
-"""Where switches send what has no explicit path: base routes, the weights in force, and what the hash makes of both."""
+"""Forwarding of traffic without an explicit path: base routes, weights in force, and the hash's choices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Forwarding:
     """The next hops of every switch towards every other one; `weights` are those in force, by group.
 
     `trees` are the shortest path trees that base routes follow. Every next hop is one of theirs, so whatever the
-    weights are, traffic only comes nearer to its destination.
+    weights are, traffic always comes nearer to its destination.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ _LEAST: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FlowPlacement:
-    """A flow, the links that it is thought to take, what it needs, and whether its hash determines where it goes."""
+    """A flow, its presumed links, its need, and whether its hash determines its path."""
 
     flow: MeasuredFlow
     rows: Rows
@@ -73,7 +73,7 @@ class GroupTraffic:
 
     @property
     def affordable(self) -> int:
-        """How many weights may be tried."""
+        """Number of weights that may be tried."""
         return max(_LEAST, min(_MOST, _CELLS // max(1, len(self.exact))))
 
     def link_weights(self, weights: Weights) -> LinkWeights:

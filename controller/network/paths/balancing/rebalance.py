@@ -1,9 +1,9 @@
-"""Which groups get other weights, and which: what a link cannot carry goes by equally good links that have room.
+"""Choice of new weights for groups: traffic that a link cannot carry moves to equally good links that have room.
 
-The program's hash is known, so where telemetry shows a 5-tuple where its hash puts it, what other weights do to it is
-worked out and not guessed: many small flows that the hash has spread unevenly are spread again, and looked at before.
-Traffic that is not where its hash would put it (another hash, another switch) counts by shares. No link that keeps its
-headroom loses it, by the loads predicted.
+The program's hash is known. Where telemetry shows a 5-tuple where its hash puts it, the effect of other weights on it
+is therefore computed, not guessed: many small flows that the hash has spread unevenly are spread again, and the result
+is checked first. Traffic that is not where its hash would put it (another hash, another switch) counts by shares. No
+link that keeps its headroom loses it, by the loads predicted.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Change:
 
 
 class Rebalancing:
-    """One round's predictions: loads of links, and where flows go; changes that are made are part of them.
+    """One round's predictions: loads of links, and positions of flows; changes made are included.
 
-    `load_bps` is what links are believed to carry and `limit_bps` what they may, 0 for dead ones. A flow that crosses
-    a crowded link needs `hidden` times its rate: of what is sent over such a link not all comes out.
+    `load_bps` is the estimated load of links and `limit_bps` their limit, 0 for dead ones. A flow that crosses a
+    crowded link needs `hidden` times its rate, because some of the traffic sent over such a link is lost.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Rebalancing:
         return float(max(0.0, self.load[row] - self.limit[row]) / self._rate[row])
 
     def _groups_over(self, row: int) -> list[GroupKey]:
-        """Return the groups that could lead traffic around a link, those first whose traffic loads it most."""
+        """Return the groups that could lead traffic around a link, beginning with those whose traffic loads it most."""
         found: dict[GroupKey, tuple[float, int]] = {}
         for destination, placements in self._members.items():
             for placement in placements:

@@ -1,4 +1,4 @@
-"""What changes of weights are made of: flows that telemetry shows, and the change that is decided."""
+"""Inputs and results of rebalancing: flows that telemetry shows, and the change that is decided."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class MeasuredFlow:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """At one switch, what goes to hosts of another is spread by other weights: when, from what to what, and why.
+    """Change of weights at one switch for traffic to hosts of another: when, from what to what, and why.
 
-    `link` is the one that could not carry what was sent over it, or died, None for a group that goes back to equal
-    weights; the utilisations are that link's, before and as predicted (of going back: of the fullest link concerned).
+    `link` is the one that could not carry its load, or died, None for a group that returns to equal weights; the
+    utilisations are that link's, before and as predicted (for a return: of the fullest link concerned).
     """
 
     time_ns: int

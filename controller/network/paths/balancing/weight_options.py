@@ -16,7 +16,7 @@ def weight_options(wanted: Sequence[float], *, by_ratio: bool, limit: int) -> li
     """Return up to `limit` ways of giving each of a group's next hops a weight of 0 or more, in order of preference.
 
     `wanted` are shares, not all 0. Weights of one ratio but different sums spread the hash values differently;
-    `by_ratio` counts them as one, for traffic of which the values are not known.
+    `by_ratio` counts them as one, for traffic whose values are unknown.
     """
     total = sum(wanted)
     shares = [share / total for share in wanted]

@@ -1,7 +1,7 @@
-"""Away from dead links at once: backup paths that are worked out before anything breaks.
+"""Immediate evacuation of dead links, by backup paths computed before anything breaks.
 
-The decider weighs and confirms; a dead link leaves no time for that. For every path in use the path that shares fewest
-cables with it is kept ready. All flows of a link that dies move in the same round, each to its backup where that is
+The decider weighs and confirms; a dead link leaves no time for that. For every path in use, the path that shares the
+fewest cables with it is kept ready. All flows of a link that dies move in the same round, each to its backup if that is
 alive, else to the shortest path that is.
 """
 
@@ -18,11 +18,11 @@ from controller.network.paths.deciding.graph import Path
 from dataplane.topology.values import LinkKey
 
 MAX_KEPT = 65_536
-"""Backups that are kept; beyond that the oldest go."""
+"""Number of backups kept; beyond that the oldest are evicted."""
 
 
 MAX_PREPARED = 256
-"""Backups that are worked out in one go, some 0.3 ms each in a fabric of 1,000 switches; the next round goes on."""
+"""Backups computed per call, some 0.3 ms each in a fabric of 1,000 switches; the next round continues."""
 
 
 class Backups:
@@ -34,7 +34,7 @@ class Backups:
         self._kept: dict[Path, Path | None] = {}
 
     def prepare(self, paths: Iterable[Path]) -> None:
-        """Work out the backups of paths that have none yet, of so many that a round is not held up."""
+        """Compute the backups of paths that have none yet, a bounded number so that a round is not delayed."""
         for path in islice((path for path in paths if path not in self._kept), MAX_PREPARED):
             while len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
@@ -46,7 +46,7 @@ class Backups:
         return self._kept[path]
 
     def around(self, path: Path, dead: Set[LinkKey]) -> tuple[Path, str] | None:
-        """Return where a flow goes from a path with dead links, and which kind of path that is; None: nowhere."""
+        """Return the detour of a flow from a path with dead links, and its kind; None if there is none."""
         backup = self.backup(path)
         if backup is not None and not dead & set(links_of(backup)):
             return backup, "its backup"

@@ -1,7 +1,7 @@
-"""What is believed of every link: telemetry where it is fresh, else the configured figures; all links at once.
+"""Estimated state of all links at once: telemetry where it is fresh, else the configured figures.
 
-A measured delay holds more than propagation: the frame's own length, the switch's work. A link that was not measured is
-given as much of that as the least loaded measured one shows, or it would look better than it is for not being watched.
+A measured delay includes more than propagation: the frame's own length and the switch's work. An unmeasured link is
+assigned as much of that as the least loaded measured one shows; otherwise it would look better for not being watched.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _LONGEST_IDLE_BITS: Final = 2 * 1538 * 8
 _NEVER_NS: Final = -1
 _NS: Final = 1_000_000_000
 _SURE_QUEUES: Final = 10
-"""A queue this many times as long as a normal one is believed at once, if delay and load agree."""
+"""A queue this many times as long as a normal one is trusted at once, if delay and load agree."""
 
 _FRAME_BITS: Final = 1538 * 8
 """An Ethernet frame of the usual greatest length, gap included."""
 FORESEEN_NS: Final = 1_000_000_000
-"""What a link costs beside its delay that cannot carry what is sent over it: its queue fills and then frames are lost,
-and a lost frame costs its sender a retransmission timeout, of RFC 6298's least length, however short the queue is."""
+"""Cost, on top of its delay, of a link that cannot carry its load: its queue fills and then frames are lost, and a lost
+frame costs its sender a retransmission timeout, RFC 6298's minimum, however short the queue is."""
 
 _delay, _available = attrgetter("delay_mean_ns"), attrgetter("available_bps")
 
 
 class Beliefs:
-    """The live columns of a copy of a link table and what else a decider asks of links; `observe` updates it.
+    """The live columns of a copy of a link table and the other link data of a decider; `observe` updates it.
 
-    By row of `table`: `nominal_ns` is the delay without a queue, `load_bps` what is believed to be used or, where that
-    is more, sent by the flows on it, `uncertain_bps` the standard deviation of what they send, `known` whether
-    telemetry of the link is believed, `headroom_bps` what the settings keep free. A link is `crowded` when it cannot
-    carry its load, `overfull` when what flows send says so, whatever was measured: that knows of a move at once.
+    By row of `table`: `nominal_ns` is the delay without a queue, `load_bps` the estimated load or, if that is more, the
+    rate of the flows on it, `uncertain_bps` the standard deviation of that rate, `known` whether telemetry of the link
+    is trusted, `headroom_bps` what the settings keep free. A link is `crowded` when it cannot carry its load,
+    `overfull` when the flows' rates alone show that, whatever was measured: that reflects a move at once.
     """
 
     def __init__(self, table: LinkTable, settings: DecideSettings) -> None:
@@ -77,9 +77,9 @@ class Beliefs:
         self._rates, self._rate_of = np.unique(table.rate_bps, return_inverse=True)
 
     def observe(self, states: Mapping[LinkKey, LinkState], down: Set[LinkKey] = frozenset()) -> Ids:
-        """Take a whole snapshot's links; return the rows whose delay or life has changed.
+        """Take a whole snapshot's links; return the rows whose delay or liveness has changed.
 
-        Links that are known to be down are dead, whatever telemetry says.
+        Links known to be down are dead, whatever telemetry says.
         """
         self._down[:] = False
         self._down[[self.table.link_number[key] for key in down]] = True
@@ -94,14 +94,14 @@ class Beliefs:
         return self._believe()
 
     def observe_some(self, states: Iterable[LinkState]) -> Ids:
-        """Take new states of some links, the others stay as they were; return the rows whose delay or life changed."""
+        """Take new states of some links, keeping the others; return the rows whose delay or liveness changed."""
         found = list(states)
         rows = np.array([self.table.link_number.get(state.link, -1) for state in found], np.int64)
         self._take(rows, _figures_of(found))
         return self._believe()
 
     def offer(self, offered_bps: Longs, uncertain_bps: Longs) -> Ids:
-        """Take what flows send over links and its standard deviation; return the rows whose delay or life changed."""
+        """Take the flows' rates over links and their deviations; return the rows whose delay or liveness changed."""
         if np.array_equal(offered_bps, self.offered_bps) and np.array_equal(uncertain_bps, self.uncertain_bps):
             return np.zeros(0, np.uint32)
         self.offered_bps, self.uncertain_bps = offered_bps, uncertain_bps
@@ -178,9 +178,9 @@ class Beliefs:
         return delay_ns
 
     def _idle_excess_ns(self) -> Longs:
-        """Return, for each rate that links have, what an idle link of that rate takes beside propagation.
+        """Return, for each link rate, the delay of an idle link of that rate beyond propagation.
 
-        It is the least that any measured link shows, longer in the measure in which this one is slower.
+        It is the least that any measured link shows, longer in proportion as this link is slower.
         """
         excess_ns = np.maximum(self._measured_ns - self.table.propagation_ns, 0)
         seen: dict[int, int] = {}
@@ -239,7 +239,7 @@ def _floats(states: list[LinkState], figure: str) -> Numbers:
 
 
 def _newest_ns(state: LinkState) -> int:
-    """Return a link's delay as it is now rather than as it was in the whole window, where that is known."""
+    """Return a link's current delay rather than that of the whole window, if known."""
     return state.delay_mean_ns if state.delay_ewma_ns is None else state.delay_ewma_ns
 
 

@@ -1,8 +1,8 @@
-"""Whether one flow should move, and where: its path against its candidates, by the settings.
+"""Decision for one flow: whether and where to move it, by comparing its path with its candidates.
 
 A gain must exceed a relative and an absolute margin, and a path must have room for the flow. Of equally good paths the
-one with fewer hops wins, and among equal hops the one with less delay. Which flows are judged, and when, is
-`controller.network.paths.deciding.decider`'s to say.
+one with fewer hops wins, and with equal hops the one with less delay. `controller.network.paths.deciding.decider`
+chooses which flows are judged, and when.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEAD_GAIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What of a pair of hosts' 5-tuples is on one path: the rate as it counts in sums over links, and its variance."""
+    """Share of a host pair's 5-tuples on one path: their rate, as it counts in sums over links, and its variance."""
 
     path: Path
     rate_bps: float
@@ -35,11 +35,11 @@ class Part:
 class Assignment:
     """The path a flow is on, when it last moved (None: never), its rate and its frames' length (None: unknown).
 
-    `measured_bytes` are those that the rate was estimated from, None for a rate that is known; `uncertain_bps` is
-    its standard deviation, left out what so many bytes make it. `past_bps` is what of it is over: the packets that
-    young flows began with, and flows that have fallen silent. As the flow's own need one rather expects too much, in
-    sums over links one does not. `parts` has all paths where the hash spreads the 5-tuples of a pair; `path` is then
-    that of the largest. One that is `pinned` to its path loads links as any other, and is not moved.
+    `measured_bytes` are those that the rate was estimated from, None for a rate that is known; `uncertain_bps` is its
+    standard deviation, by default derived from that many bytes. `past_bps` is the part of it that has ended: the
+    packets that young flows began with, and flows that have fallen silent. As the flow's own need it is better
+    overestimated, in sums over links it is not. `parts` has all paths where the hash spreads the 5-tuples of a pair;
+    `path` is then that of the largest. A flow `pinned` to its path loads links like any other, and is not moved.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the decider thinks of one flow now; `best` is the present path when nothing better may be taken."""
+    """Decider's current view of one flow; `best` is the present path if nothing better may be taken."""
 
     flow: FlowSpec
     present: PathFigures
@@ -68,12 +68,12 @@ class Verdict:
 
     @property
     def moves(self) -> bool:
-        """Whether the flow should leave its path."""
+        """Return whether the flow should leave its path."""
         return self.best.switches != self.present.switches
 
     @property
     def is_detour(self) -> bool:
-        """Whether a link that cannot carry its load would be left by a path of more links, which it all loads."""
+        """Return whether the flow would leave a link that cannot carry its load for a path of more links."""
         is_relief = self.present.alive and self.present.crowded_link is not None
         return is_relief and self.best.hops > self.present.hops
 
@@ -95,12 +95,12 @@ class Decision:
 
 
 def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> Verdict:
-    """Compare a flow's path with its candidates and say whether it should leave, hold-down not considered.
+    """Compare a flow's path with its candidates and return whether it should leave, ignoring hold-down.
 
-    `rate_bps` is what it is thought to send. Of what is sent over a link that cannot carry it not all comes out, where
-    rates are measured: such a flow needs more room than its rate.
-    Candidates are the shortest paths by configured delay, the one of least measured delay with room, and the widest one
-    where bandwidth decides; from a dead path also the one of least delay without room.
+    `rate_bps` is its presumed rate. Some of the traffic sent over a link that cannot carry it is lost, so where rates
+    are measured such a flow needs more room than its rate. Candidates are the shortest paths by configured delay, the
+    one of least measured delay with room, and the widest one where bandwidth decides; from a dead path also the one of
+    least delay without room.
     """
     src, dst = graph.network.ends(flow.src_host, flow.dst_host)
     path = now.path
@@ -122,7 +122,7 @@ def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> 
 
 
 def _floor_bps(graph: StateGraph, src: str, dst: str, own: Own) -> int:
-    """Return how wide a path must be: in mode both a share of the widest one, else nothing."""
+    """Return how wide a path must be: in mode both a share of the widest one, else 0."""
     if graph.settings.mode is not Mode.BOTH:
         return 0
     return math.ceil(graph.widest_bps(src, dst, own) * graph.settings.widest_share)

@@ -1,14 +1,14 @@
-"""Which flows should move where, by the newest snapshot, the flows' present paths and the settings.
+"""Choice of flows to move and their new paths, from the newest snapshot, the flows' present paths and the settings.
 
 A round moves the flow whose traffic gains most (gain times rate: one large flow that finds room relieves a link as much
-as many small ones), predicts what that does to the links, and looks again, up to the round's number of moves. What
-keeps it calm: margins (`controller.network.paths.deciding.decide`), a flow that moved is held down, and after any move
-the network settles first, and a wish to move must last for some rounds. Only a dead path is left at once.
+as many small ones), predicts the effect on the links, and looks again, up to the round's number of moves. Several rules
+keep it stable: margins (`controller.network.paths.deciding.decide`) apply, a moved flow is held down, the network
+settles after each move, and a wish to move must last for some rounds. Only a dead path is left at once.
 
 Flows are not judged one by one. Where delay decides, the trees towards all destinations, repaired when links change,
-say what each flow could have at best; only flows that a change can concern are compared with that, only those that
-could gain enough are evaluations with their own load and room, and only the one that gains most is judged with all its
-candidates. Where bandwidth decides, all flows are judged that could gain by delay or have a wider path.
+give the best that each flow could have. Only flows that a change can affect are compared with that, only those that
+could gain enough are evaluated with their own load and room, and only the one that gains most is judged with all its
+candidates. Where bandwidth decides, all flows that could gain by delay or have a wider path are judged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Round:
     graph: StateGraph
     crossing: Longs
     levels_first: bool = True
-    """No detour was made yet: a flow that needs none goes first."""
+    """No detour was made yet: a flow that needs none takes precedence."""
 
     def columns(self) -> LinkColumns:
         graph = self.graph
@@ -128,10 +128,10 @@ class Decider:
         self._take(self.beliefs.offer(self.flows.offered_bps(self.settings.watch), self.flows.uncertain_bps()))
 
     def step(self, now_ns: int, *, confirming: bool = True) -> list[Decision]:
-        """Decide one round: off a dead path, and off links that cannot carry their load, flows move at once.
+        """Decide one round: flows leave a dead path, and links that cannot carry their load, at once.
 
-        Others may move whose wish has lasted for `confirm_rounds`; a round that is not `confirming` adds none to that.
-        The flows stay where they are until they are placed again.
+        Others may move if their wish has lasted for `confirm_rounds`; a round that is not `confirming` adds none to
+        that. The flows keep their positions until they are placed again.
         """
         this = self._round()
         rows, dead = self._wishing(this, self._free(this, now_ns))
@@ -149,7 +149,7 @@ class Decider:
     def _on_crowded(self, rows: Ids, now_ns: int) -> Flags:
         """Return which of these flows are on links that cannot carry their load.
 
-        While the network settles only what flows send says so: what was measured is of before the last move.
+        While the network settles, only the flows' rates count: measurements are from before the last move.
         """
         if self._just_rebalanced(now_ns):
             return np.zeros(len(rows), np.bool_)
@@ -162,12 +162,12 @@ class Decider:
         return near
 
     def rebalanced(self, now_ns: int) -> None:
-        """Note that weights of groups have changed: until the network has settled nobody knows who is where."""
+        """Note that weights of groups have changed: positions of flows are unknown until the network has settled."""
         self._rebalanced_ns = now_ns
 
     @property
     def wishing(self) -> int:
-        """How many flows wanted to move in the last round, allowed or not."""
+        """Number of flows that wanted to move in the last round, allowed or not."""
         return len(self._wishing_rows)
 
     def moved(self, decision: Decision) -> None:
@@ -177,7 +177,7 @@ class Decider:
         self._flag(np.array([row], np.uint32))
 
     def rounds_wished(self, flow: FlowSpec) -> int:
-        """Return for how many rounds up to the last one a flow has wanted to move."""
+        """Return the number of rounds up to the last one in which a flow has wanted to move."""
         return int(self._wished[self.flows.names.index(flow)])
 
     def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:

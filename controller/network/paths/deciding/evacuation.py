@@ -1,8 +1,8 @@
-"""Flows off dead links, all of a link's in one round, and back to where they were when it has been alive for a while.
+"""Evacuation of flows from dead links, all of a link's in one round, and their return a hold time after its recovery.
 
-Dead is what was reported down (by the controller, from ports and hellos, or by an operator), and what the decider
-takes for dead by its measurements. The controller holds a link back itself before it says that it is up; for the rest
-the hold time is here.
+A link is dead if it was reported down (by the controller, from ports and hellos, or by an operator), or if the decider
+considers it dead by its measurements. The controller delays its reports of recovered links itself; for the rest the
+hold time is here.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dataplane.topology.values import LinkKey
 
 @dataclass(slots=True)
 class ReportedLinks:
-    """Links that are reported as down: by a person, until taken back, and by the controller, with the cause."""
+    """Links reported as down: by a person, until revoked, and by the controller, with the cause."""
 
     by_hand: set[LinkKey] = field(default_factory=set)
     watched: dict[LinkKey, str] = field(default_factory=dict)
 
     def watch(self, statuses: Mapping[LinkKey, LinkStatus], known: Set[LinkKey]) -> bool:
-        """Take what the controller says of all links; return whether one went down."""
+        """Take the controller's reports on all links; return whether one went down."""
         down = LinkCondition.DOWN
         before = self.watched.keys()
         self.watched = {
@@ -46,7 +46,7 @@ class ReportedLinks:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """Where a flow was before a link died, whether by an explicit path, and where it went."""
+    """Record of a flow that left a dead link: its old path, whether that was explicit, and its new path."""
 
     old_path: Path
     new_path: Path
@@ -66,7 +66,7 @@ class Evacuation:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a flow is to come back one day."""
+        """Return whether any flow is to return to its old path."""
         return bool(self._left)
 
     @property
@@ -91,7 +91,7 @@ class Evacuation:
         dead: frozenset[LinkKey],
         now_ns: int,
     ) -> list[Decision]:
-        """Return the moves of all flows whose paths have a dead link, to their backups where those are alive."""
+        """Return the moves of all flows whose paths have a dead link, to their backups if those are alive."""
         self._note(dead, now_ns)
         decisions: list[Decision] = []
         for flow, assignment in current.items() if dead else ():
@@ -141,6 +141,6 @@ class Evacuation:
         self._left.pop(flow, None)
 
     def is_usable(self, path: Path) -> bool:
-        """Whether all links of a path have been alive for the hold time."""
+        """Return whether all links of a path have been alive for the hold time."""
         links = set(links_of(path))
         return not links & self._dead and not links & self._back_ns.keys()

@@ -21,14 +21,14 @@ from dataplane.native import pointer_to
 _FEW: Final = 64
 """So many flows that moved are put on their paths one by one; of more, all paths are laid out again."""
 _WORN: Final = 2
-"""Paths are put in order again when the pool is this many times as large as what stands in it."""
+"""Paths are compacted when the pool is this many times as large as its contents."""
 
 
 class FlowTable:
-    """Flows by row, in order of name; knows which rows are on given links and between given switches.
+    """Flows by row, in order of name; looks up the rows on given links and between given switches.
 
-    The links of all paths stand one after the other in a pool; a changed path goes to its end. Memory: about 80 bytes a
-    flow on a path of three links, names not counted.
+    The links of all paths are contiguous in a pool; a changed path is appended. Memory: about 80 bytes a flow on a path
+    of three links, names not counted.
     """
 
     def __init__(self, table: LinkTable, names: Sequence[FlowSpec], source: Ids, pool: Ids, hops: Ids) -> None:
@@ -81,7 +81,7 @@ class FlowTable:
     def follow(self, network: Network, current: Mapping[FlowSpec, Assignment]) -> Ids | None:
         """Take the present paths, rates and moves of the same flows; return the rows whose path has changed.
 
-        None, and nothing is taken, if they are not the same flows.
+        Return None, and take nothing, if they are not the same flows.
         """
         located = LocatedFlows.of(network.book, current)
         if located.flows is not self._flows and not self._has_same(located.flows):
@@ -103,16 +103,16 @@ class FlowTable:
         return same and all(flows.names[place] == name for place, name in zip(flows.order, self.names, strict=True))
 
     def _other_links(self, pool: Ids, hops: Longs) -> Ids:
-        """Return the rows whose paths are not those of these links."""
+        """Return the rows whose paths differ from those of these links."""
         differ = self.hops != hops
-        # Of paths that are as long as before, link by link; of others whatever stands there.
+        # Compared link by link for paths of the same length; for others the values do not matter.
         links = self._in_order() if not differ.any() else self._links_of_lengths(hops)
         other = np.repeat(np.arange(len(hops)), hops)[links != pool]
         differ[other] = True
         return np.flatnonzero(differ).astype(np.uint32)
 
     def _links_of_lengths(self, hops: Longs) -> Ids:
-        """Return the links of all paths, in order of flow, each cut or prolonged to so many."""
+        """Return the links of all paths, in order of flow, each cut or extended to a given length."""
         ahead = np.repeat(self.start - _starts(hops), hops)
         places = np.minimum(ahead + np.arange(len(ahead)), len(self._pool) - 1)
         links: Ids = self._pool[places]
@@ -206,7 +206,7 @@ class FlowTable:
         some = whole != 0
         rows, hops = self._book.rows.links(parts.path[some])
         share, flow = np.repeat(weights[some] / whole[some], hops), np.repeat(parts.flow[some], hops)
-        # Equally good paths have as many links; where one has more, the last figure stands for the rest.
+        # Equally good paths have as many links; where one has more, the last figure covers the rest.
         hop = np.minimum(np.arange(len(rows)) - np.repeat(_starts(hops), hops), self.hops[flow].astype(np.int64) - 1)
         own = np.repeat(starts[spread], self.hops[spread]) + _counting(self.hops[spread])
         links = np.concatenate((self._in_order()[own], rows))
@@ -245,7 +245,7 @@ class FlowTable:
         self._book, self._parts = located.book, _in_rows(located.parts, order)
 
     def _variances(self, uncertain_bps: Longs) -> npt.NDArray[np.float64]:
-        """Return the variances of rates: 0 for those that are known, else as of packets that come by chance."""
+        """Return the variances of rates: 0 for known ones, else those of random packets."""
         estimated = (self.measured_bytes != UNKNOWN) & (self.rate_bps != UNKNOWN)
         by_chance = np.where(estimated, rate_variances(self.rate_bps, self.measured_bytes, self.packet_bytes), 0.0)
         return np.where(uncertain_bps == UNKNOWN, by_chance, uncertain_bps.astype(np.float64) ** 2)
@@ -261,7 +261,7 @@ def _in_rows(parts: Parts, order: Longs) -> Parts:
 
 
 def rate_variance(rate_bps: int, measured_bytes: int, packet_bytes: int = DEFAULT_PACKET_BYTES) -> float:
-    """Return the variance of a rate that was estimated from so many bytes of packets that come by chance."""
+    """Return the variance of a rate that was estimated from so many bytes of random packets."""
     return float(rate_bps) * rate_bps / max(measured_bytes / packet_bytes, 1.0)
 
 

@@ -1,8 +1,8 @@
-"""The network as the decider sees it: what is computed once, and what a path is worth in one round.
+"""The network as the decider sees it: data computed once, and the value of a path in one round.
 
-A flow loads the path it is on, so a flow's own rate is given back to the links of its path before they are compared:
-every figure says what the path offers *this* flow. The rate is the configured one, else the flow's equal share of the
-load on the emptiest link of its path, which can only be too high.
+A flow loads its own path, so a flow's rate is given back to the links of its path before they are compared: every
+figure says what the path offers *this* flow. The rate is the configured one, else the flow's equal share of the load on
+the emptiest link of its path, which can only be too high.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _HOPS_FIRST: Final = np.uint64(1 << 48)
 
 @dataclass(frozen=True, slots=True)
 class PathFigures:
-    """What a path is worth to one flow: delay between its first and last switch, and bandwidth open to the flow.
+    """Value of a path to one flow: delay between its first and last switch, and bandwidth open to the flow.
 
-    `room_bps` is the bandwidth without what the settings keep free on every link. `crowded_link` cannot carry what is
-    sent over it; that counts as `foreseen_ns` beside the delay.
+    `room_bps` is the bandwidth minus the headroom that the settings keep on every link. `crowded_link` cannot carry
+    what is sent over it; that adds `foreseen_ns` to the delay.
     """
 
     switches: Path
@@ -56,12 +56,12 @@ class PathFigures:
 
     @property
     def cost_ns(self) -> int:
-        """What paths are compared by: delay, and what is foreseen."""
+        """Cost by which paths are compared: delay plus the foreseen penalty."""
         return self.delay_ns + self.foreseen_ns
 
     @property
     def alive(self) -> bool:
-        """Whether every link of it carries traffic."""
+        """Return whether every link of the path carries traffic."""
         return self.dead_link is None
 
     @property
@@ -110,7 +110,7 @@ class Network:
         return self._book
 
     def prepare(self, ends: Iterable[tuple[str, str]], limit: int, most: int) -> None:
-        """Work out the candidates of pairs of switches before they are asked for, of at most so many at a time."""
+        """Compute the candidates of pairs of switches in advance, for at most so many at a time."""
         for pair in ends:
             if most == 0 or len(self._prepared) >= _REMEMBERED:
                 return
@@ -166,7 +166,7 @@ class Network:
 
 
 class StateGraph:
-    """What is believed of a network in one round; `move` predicts what moved flows change, in this round only."""
+    """Estimated state of a network in one round; `move` predicts the effect of moved flows, in this round only."""
 
     def __init__(self, network: Network, beliefs: Beliefs) -> None:
         self.network, self.beliefs, self.settings = network, beliefs, beliefs.settings
@@ -188,17 +188,17 @@ class StateGraph:
 
     @cached_property
     def nominal_costs(self) -> Costs:
-        """What links cost without their queues; dead ones are forbidden all the same."""
+        """Costs of links without their queues; dead links remain forbidden."""
         return link_costs(self.beliefs.nominal_ns, self.table.alive)
 
     def delay_ns(self, row: int, own: Own) -> int:
-        """Return a link's delay, queue included; a relieved link's queue is gone for those who stay, not for comers."""
+        """Return a link's delay, queue included, except a relieved link's for its own flows."""
         if self._eased(row, own):
             return int(self.beliefs.nominal_ns[row])
         return int(self.table.delay_ns[row]) - self.foreseen_ns(row, own)
 
     def foreseen_ns(self, row: int, own: Own) -> int:
-        """Return what a link costs beside its delay as it cannot carry what is sent over it."""
+        """Return a link's cost, on top of its delay, for not being able to carry its load."""
         return FORESEEN_NS if self.beliefs.crowded[row] and not self._eased(row, own) else 0
 
     def _eased(self, row: int, own: Own) -> bool:
@@ -250,7 +250,7 @@ class StateGraph:
         )
 
     def _carries_reports(self, rows: Rows, before: Mapping[int, int], after: Mapping[int, int]) -> bool:
-        """Whether links off the path have room for what a path adds to reports."""
+        """Return whether links off the path have room for the report traffic that a path adds."""
         more = {row: load - before.get(row, 0) for row, load in after.items() if row not in rows}
         kept = self.beliefs.headroom_bps
         return all(self._available_bps(row, {}) - kept[row] >= need for row, need in more.items() if need > 0)
@@ -290,7 +290,7 @@ class StateGraph:
         for row, load in after.items():
             self.load_bps[row] += load
         for row in set(own.rows) - set(rows):
-            # Flows whose rates chance made too high are the first to be moved: what that leaves is as much more.
+            # Flows whose rates are overestimated by chance move first: the remaining load is higher by that much.
             left_bps = self.used_bps(row) + int(self.beliefs.uncertain_bps[row])
             if left_bps < self.settings.relieved_utilisation * int(self.table.rate_bps[row]):
                 self.relieved[row] = True

@@ -18,7 +18,7 @@ from controller.network.paths.deciding.path_book import Path, PathBook
 Floats = npt.NDArray[np.float64]
 
 UNKNOWN: Final = -1
-"""Stands for None: a rate that nobody knows, the time of a move that never was."""
+"""Stands for None: an unknown rate, or the time of a move that never was."""
 
 
 class FlowNames:
@@ -76,7 +76,7 @@ class LocatedFlows(Mapping[FlowSpec, Assignment]):
 
     @classmethod
     def of(cls, book: PathBook, current: Mapping[FlowSpec, Assignment]) -> LocatedFlows:
-        """Return assignments as columns: those that they have, else made of single ones."""
+        """Return assignments as columns: their existing ones, else built from single ones."""
         if isinstance(current, cls):
             return current
         all_ = list(current.values())

@@ -19,9 +19,9 @@ NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathRows:
-    """Paths side by side: their first and last switches, and where the rows of their links stand in `pool`.
+    """Paths side by side: their first and last switches, and the positions of their links' rows in `pool`.
 
-    `linked` says that neighbouring switches are linked; a path of which that is not so has no links here.
+    `linked` says that neighbouring switches are linked; a path for which that is false has no links here.
     """
 
     first: Longs
@@ -89,7 +89,7 @@ class PathBook:
         return self._rows
 
     def ranks(self, numbers: Longs) -> Longs:
-        """Return where each of these paths stands among them in order of its switches' names."""
+        """Return the rank of each of these paths in the order of its switches' names."""
         some, places = np.unique(numbers, return_inverse=True)
         order = sorted(range(len(some)), key=[self.paths[number] for number in some.tolist()].__getitem__)
         ranks: Longs = np.zeros(len(order), np.int64)

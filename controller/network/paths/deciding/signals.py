@@ -1,7 +1,7 @@
-"""What of the collector's signs makes a round of decisions due at once, so that it need not wait for its turn.
+"""Signs from the collector that trigger a round of decisions at once, ahead of its turn.
 
-A packet that met a queue, a report of a congested queue, or of a packet that a full queue refused, makes one due; so do
-flows that outgrow a link. How often is limited, and less often while such rounds find nothing to move.
+A round is triggered by a packet that met a queue, by a report of a congested queue or of a packet that a full queue
+refused, and by flows that outgrow a link. Such rounds are rate-limited, more strictly while they find nothing to move.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Outgrows = Callable[[Mapping[FlowKey, float]], bool]
 
 
 class Signals:
-    """Takes signs and says when a round is due; times are the caller's, in ns."""
+    """Takes signs and reports when a round is due; times are the caller's, in ns."""
 
     def __init__(self, *, queue_frames: float, interval_ns: int) -> None:
         self._queue_frames, self._interval_ns = queue_frames, interval_ns
@@ -28,9 +28,9 @@ class Signals:
         self.woken = 0
 
     def observe(self, signals: NetworkSignals, now_ns: int, outgrows: Outgrows) -> bool:
-        """Return whether a round should be made now; it is taken to be made.
+        """Return whether a round is due now, and count it as made.
 
-        `outgrows` says whether flows that have grown by so many packets a second outgrow a link.
+        `outgrows` returns whether flows that have grown by so many packets per second outgrow a link.
         """
         if self._is_too_soon(now_ns) or not (self._found_a_queue(signals) or outgrows(signals.grown)):
             return False

@@ -1,4 +1,4 @@
-"""Where bandwidth decides: which flows could have a wider path at all, so that only those are judged."""
+"""Filter for decisions by bandwidth: only flows that could have a wider path are judged."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _UNLIMITED_BPS: Final = 1 << 62
 def could_be_wider(graph: StateGraph, flows: FlowTable, crossing: Longs, widest_bps: Longs) -> Flags:
     """Return for each flow whether some path can be wider than its own by the margins of the mode.
 
-    A flow's load is given back to at most every link of another path, so the widest path of all, without that, plus
-    the flow's rate is a bound. `widest_bps` is the width of those paths, by [source, destination].
+    A flow's load is given back to at most every link of another path, so the width of the widest path of all, without
+    that, plus the flow's rate is a bound. `widest_bps` is the width of those paths, by [source, destination].
     """
     table, settings = graph.table, graph.settings
     rates_bps = _rates_bps(graph, flows, crossing)

@@ -1,4 +1,4 @@
-"""What traffic engineering starts from: demands as telemetry shows them, and weighted routes that were saved."""
+"""Inputs of traffic engineering: demands as telemetry shows them, and saved weighted routes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dataplane.topology.values import LinkKey, Topology
 def demands_of(
     snapshot: Snapshot, topology: Topology, explicit_path: Callable[[FlowKey], Sequence[str] | None] = lambda _: None
 ) -> tuple[dict[tuple[str, str], float], dict[LinkKey, float]]:
-    """Return what telemetry shows that hosts send each other, in bit/s by (source, destination) switch.
+    """Return the traffic between hosts as telemetry shows it, in bit/s by (source, destination) switch.
 
-    What has an explicit path is no demand that could be split: it comes second, in bit/s by link. A flow whose rate is
-    not known yet counts for nothing.
+    Traffic with an explicit path is no demand that could be split: it is returned second, in bit/s by link. A flow of
+    unknown rate does not count.
     """
     hosts = topology.host_by_address
     found: dict[tuple[str, str], float] = {}

@@ -21,7 +21,7 @@ from dataplane.clock import Clock, VirtualClock
 from dataplane.topology.values import LinkKey, Topology
 
 TURN_NS = 200_000_000
-"""How long a step computes at most before other decisions have their turn; the next step goes on."""
+"""Longest time that a step computes before other decisions get a turn; the next step continues."""
 
 _PROGRAM_SHARE = 0.25
 """A linear program may take this part of a round's time, for it cannot be interrupted."""
@@ -29,7 +29,7 @@ _PROGRAM_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class EngineeringRound:
-    """What one round did: utilisation of the busiest link before and (as predicted) after, and why."""
+    """Result of one round: utilisation of the busiest link before and (as predicted) after, and the reason."""
 
     time_ns: int
     max_utilisation_before: float
@@ -41,7 +41,7 @@ class EngineeringRound:
 class TrafficEngineer:
     """Keeps weighted routes that suit the measured demands; `weighted` are those in force.
 
-    By `clock` a step knows how long it has computed; without one, time stands still and a round ends in one step.
+    `clock` measures a step's computing time; without one, time stands still and a round ends in one step.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TrafficEngineer:
         self._spent_ns = 0
         self._prices: FloatArray | None = None
         self._unfinished: Draft | None = None
-        """Where a round was when its time was used up."""
+        """State of a round that ran out of time."""
         self._detours: set[int] = set()
         self._is_returning = False
         self._set_dead(frozenset())
@@ -79,10 +79,10 @@ class TrafficEngineer:
     ) -> EngineeringRound | None:
         """Take the newest demands; return what changed in `weighted`, None if nothing did.
 
-        `pinned_bps` is what links carry beside, on paths that are not engineered.
-        Routes over a link that has died change at once, and nothing is computed then but ways around it. A round begins
-        after each interval, and in the next step after dead links have changed; it may go on over several steps. A
-        round that fails is counted, and changes nothing.
+        `pinned_bps` is the additional load of links, on paths that are not engineered. Routes over a link that has died
+        change at once, and only detours are computed then. A round begins after each interval, and in the next step
+        after dead links have changed; it may continue over several steps. A round that fails is counted, and changes
+        nothing.
         """
         if dead != self._dead:
             self._last_ns = None
@@ -106,11 +106,11 @@ class TrafficEngineer:
 
     @property
     def is_searching(self) -> bool:
-        """Whether a round has begun that the next step goes on with."""
+        """Return whether an unfinished round remains for the next step."""
         return self._search is not None
 
     def explain(self, path: Sequence[str]) -> str:
-        """Return why traffic is on a path: the weights that it meets there, and what the last round said."""
+        """Return why traffic is on a path: the weights that it meets there, and the result of the last round."""
         at = {route.switch: route.next_hops for route in self.weighted if route.destination == path[-1]}
         ways = (
             f"at {name} by {', '.join(f'{peer} ({weight})' for peer, weight in at[name])}"
@@ -156,7 +156,7 @@ class TrafficEngineer:
         return Splits(self._graph, shares)
 
     def _begun(self, pinned_bps: Mapping[LinkKey, float]) -> Search | None:
-        """Begin a round; return None where nothing is to be gained."""
+        """Begin a round; return None if nothing can be gained."""
         settings, present = self.settings, self._present()
         problem = self._problem(pinned_bps)
         keep = self._without_detours(present) if self._is_returning else present
@@ -167,7 +167,7 @@ class TrafficEngineer:
         return None
 
     def _without_detours(self, present: Splits) -> Splits:
-        """Return splits that go by shortest paths again where a link had been dead."""
+        """Return splits that use shortest paths again where a link had been dead."""
         shares, back = present.shares.copy(), sorted(self._detours)
         shares[back] = self._usual.shares[back]
         return Splits(self._graph, shares)
@@ -186,7 +186,7 @@ class TrafficEngineer:
         return self._conclude(search, now_ns)
 
     def _conclude(self, search: Search, now_ns: int) -> EngineeringRound | None:
-        """Put what was found in force if it gains enough; after links returned, if nothing is lost by it."""
+        """Apply the result if it gains enough; after links returned, if it loses nothing."""
         self._search, self._prices = None, search.prices
         self._unfinished = None if search.is_finished else search.draft()
         problem, found, present = search.problem, search.result(), self._present()
@@ -218,7 +218,7 @@ class TrafficEngineer:
         return done
 
     def _problem(self, pinned_bps: Mapping[LinkKey, float]) -> Problem:
-        """Return what is to be routed now: the demands that have a way, for those that dead links cut off have none."""
+        """Return the current problem: the demands that have a route, as those cut off by dead links have none."""
         graph, demand = self._graph, self._graph.demand_matrix(self._demands)
         has_way = np.zeros_like(demand, dtype=bool)
         destination, link = np.nonzero(self._usual.shares > 0)

@@ -1,4 +1,4 @@
-"""What a way of splitting traffic is worth: how full the busiest link is, and how long packets take."""
+"""Quality of a way of splitting traffic: utilisation of the busiest link, and packet delay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NS_PER_S = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of all links: the greatest share of its rate that any carries; of all packets: the mean delay in the network.
+    """Maximum utilisation over all links, and mean delay in the network over all packets.
 
     The delay is propagation plus, on each link, the time in an M/M/1 queue, transmission included: packet length over
     the rate that the link has left (Kleinrock's independence assumption). It is infinite where a link is full.

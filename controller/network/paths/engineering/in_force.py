@@ -39,9 +39,9 @@ class InForce:
         return self._shares[:, self._rows(graph)]
 
     def replace(self, splits: Splits) -> tuple[WeightedRoute, ...]:
-        """Put splits in force; return the weighted routes for them, by switch and destination.
+        """Apply splits; return the weighted routes for them, by switch and destination.
 
-        A switch that has no share for a destination keeps to its base route.
+        A switch that has no share for a destination keeps its base route.
         """
         graph = self._graph
         shares = np.zeros_like(self._base)

@@ -1,4 +1,4 @@
-"""What a search lowers: a smooth stand-in for the maximum utilisation, plus a little of the traffic's delay."""
+"""Objective of a search: a smooth stand-in for the maximum utilisation, plus a little of the traffic's delay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Potential:
 
     rates: FloatArray
     delay_costs: FloatArray
-    """What a unit of load on each link costs for its delay."""
+    """Delay cost of a unit of load on each link."""
     sharpness: float
     scale: float
 

@@ -1,7 +1,7 @@
 """The linear program over trees: the mixture of each destination's trees that leaves the busiest link most room.
 
-For each destination its trees (columns, each with its loads) have shares that add up to 1; on each link what all
-trees together load is at most U times its rate. Minimised is U over a scale, plus a little of the delay. That is the
+For each destination its trees (columns, each with its loads) have shares that add up to 1; the load of all trees
+together on each link is at most U times its rate. U over a scale, plus a little of the delay, is minimised. That is the
 master program of Dantzig and Wolfe's decomposition of the multicommodity flow problem, with trees in place of paths.
 Only links that may become the busiest have a row; those that a solution overloads are added, and it is solved again.
 """
@@ -24,7 +24,7 @@ _EXACT = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Trees to mix: whose each one is (row of its destination), its loads by link, and what its delay costs."""
+    """Trees to mix: for each, the row of its destination, its loads by link, and its delay cost."""
 
     owners: IntArray
     loads: FloatArray
@@ -49,10 +49,10 @@ def mixing(
     enough: float,
     limit_s: float | None,
 ) -> Generator[None, None, Mixture | None]:
-    """Return the best mixture, None where it is not found; yield between the programs that this takes.
+    """Return the best mixture, None if it is not found; yield between the programs that this takes.
 
-    Each program is given up after `limit_s`. U is not pressed below `enough`. `fixed` is load that stays, `loads` the
-    present total: they tell which links may become the busiest.
+    Each program is abandoned after `limit_s`. U is not lowered below `enough`. `fixed` is load that stays, `loads` the
+    present total: they determine which links may become the busiest.
     """
     utilisation = loads / rates
     has_row = utilisation >= _BUSY * utilisation.max()

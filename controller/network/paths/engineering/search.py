@@ -1,10 +1,10 @@
 """The search for better weights: destination by destination to a cheaper tree, until nothing improves.
 
 Links have prices: the slopes of a smooth stand-in for the maximum utilisation (`potential`). A destination whose
-traffic would be cheaper by another tree moves over to it, all of it or a part, in weights that the tables can hold.
-Sharper and sharper stand-ins follow each other; then, where it is small enough, the linear program over all trees that
-were met (`program`) finds their best mixture. What is found at any moment can be put in force, so a search may end at
-any moment: more time gives better weights, never wrong ones.
+traffic would be cheaper by another tree moves to it, entirely or in part, in weights that the tables can hold.
+Increasingly sharp stand-ins follow each other; then, if it is small enough, the linear program over all trees seen
+(`program`) finds their best mixture. Every intermediate result can be applied, so a search may end at any moment: more
+time gives better weights, never wrong ones.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from controller.network.paths.engineering.values import FloatArray, IntArray, Sp
 from controller.network.paths.engineering.weights import rounded_shares
 
 SHARPNESS = (10.0, 20.0, 40.0, 80.0, 160.0)
-"""Of the stand-ins, one after the other: soft ones lead out of dead ends, sharp ones tell the busiest link."""
+"""Sharpness of successive stand-ins: soft ones lead out of dead ends, sharp ones single out the busiest link."""
 PARTS = (1.0, 0.5, 0.25, 0.125)
-"""What part of a destination's traffic may move to a tree at once."""
+"""Shares of a destination's traffic that may move to a tree at once."""
 MENDING_PARTS = (0.0625, 0.03125)
 """Parts that mend what rounding took from the linear program's mixture."""
 DELAY_WEIGHT = 0.15
-"""How much a doubled delay of all traffic counts, in shares of the maximum utilisation."""
+"""Weight of a doubled delay of all traffic, in shares of the maximum utilisation."""
 _PROGRAM_DELAY_WEIGHT = 0.01
-"""The same in the linear program, which can tell what lowers the maximum and what does not."""
+"""The same in the linear program, which can tell which changes lower the maximum."""
 _MERIT_DELAY_WEIGHT = 0.03
 """The same where splits are compared with the best so far."""
 
@@ -50,12 +50,12 @@ _NOISE = 1e-7
 _SLACK = 1e-3
 """Routes that need not change may add this share to the maximum utilisation."""
 _HOP_NS = 1.0
-"""What a link costs beside its delay, so that links of no delay are not used in circles."""
+"""Cost of a link on top of its delay; prevents cycles of links without delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is to be routed: `entering[k, switch]` bit/s to `destinations[k]`; `fixed_bps` stays on the links."""
+    """Traffic to route: `entering_bps[k, switch]` bit/s to `destinations[k]`; `fixed_bps` stays on the links."""
 
     graph: SwitchGraph
     destinations: IntArray
@@ -78,7 +78,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Place:
-    """How far a search has come, so that another one can go on from there."""
+    """Progress of a search, so that another one can continue from there."""
 
     stage: int = 0
     """The stand-in in use; after the last come the linear program, and the last stand-in once more."""
@@ -91,19 +91,19 @@ class Place:
     before: float = 0.0
     """The potential then."""
     mixings: int = 0
-    """How often the linear program has been begun."""
+    """Number of times that the linear program was started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a search has come to, for another one to go on from."""
+    """Intermediate result of a search, from which another one can continue."""
 
     splits: Splits
     place: Place
 
 
 class Search:
-    """Lowers the maximum utilisation from the splits in force; `for _ in search` works on, a short while each time."""
+    """Lowers the maximum utilisation from the splits in force; `for _ in search` runs it in short steps."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Search:
         draft: Draft | None = None,
         limit_s: float | None = None,
     ) -> None:
-        """Begin at a draft, else at the splits in force; `limit_s` is the most the program may take."""
+        """Begin at a draft, else at the splits in force; `limit_s` is the time limit of the linear program."""
         self.problem, self.present = problem, present
         start = present if draft is None else draft.splits
         self.place = Place() if draft is None else replace(draft.place)
@@ -132,7 +132,7 @@ class Search:
         self._best = self._merit(), self._total, self._shares.copy(), self._loads.copy()
         self._met: list[dict[bytes, FloatArray]] = [{} for _ in problem.destinations]
         self._mixed: FloatArray | None = None
-        """What the linear program has found and no weights have been made of yet."""
+        """Result of the linear program that has not been turned into weights yet."""
         self._prices = np.ones_like(self._rates)
         self.bound = 0.0
         """The maximum utilisation is at least this, however traffic is split."""
@@ -140,7 +140,7 @@ class Search:
         self._steps = self._run()
 
     def __iter__(self) -> Iterator[None]:
-        """Return the steps that are left; a search that was interrupted goes on."""
+        """Return the remaining steps; an interrupted search continues."""
         return self._steps
 
     def could_gain(self, gain: float, prices: FloatArray | None = None) -> bool:
@@ -163,11 +163,11 @@ class Search:
 
     @property
     def max_utilisation(self) -> float:
-        """Of the best splits so far."""
+        """Maximum utilisation of the best splits so far."""
         return self._maximum(self._best[1])
 
     def draft(self) -> Draft:
-        """Return where the search is; one that is mixing goes on with what it has mixed so far."""
+        """Return the state of the search; one that is mixing continues with its current mixture."""
         has_mixed, place = self._mixed is not None, replace(self.place)
         self._take_mixture()
         if has_mixed:
@@ -207,7 +207,7 @@ class Search:
         return most <= max(self.problem.enough, self.bound * (1 + _LEAST_GAIN))
 
     def _sweep(self) -> Iterator[None]:
-        """Go on with a sweep over all destinations; the last one with a stand-in is the one that gains little."""
+        """Continue a sweep over all destinations; the last one with a stand-in is the one that gains little."""
         place, groups = self.place, self._groups()
         sharpness = SHARPNESS[min(place.stage, len(SHARPNESS) - 1)]
         if place.group == 0:
@@ -334,7 +334,7 @@ class Search:
         return sum(map(len, self._met)) > before
 
     def _columns(self, costs: FloatArray) -> Columns:
-        """Return what each destination has in force, what it has now, and the cheapest of the trees that were met."""
+        """Return the trees in force for each destination, its current ones, and the cheapest of those seen."""
         found = [
             np.stack([self._present_loads[row], self._loads[row], *sorted(met.values(), key=costs.dot)[:_MOST_TREES]])
             for row, met in enumerate(self._met)

@@ -13,7 +13,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class EngineeringSettings(Strict, frozen=True):
-    """How often traffic is engineered, and what keeps the routes calm."""
+    """Settings of traffic engineering: its interval, and limits that keep routes stable."""
 
     interval_ns: Positive = 10_000_000_000
     """Time between two rounds; a link that dies or returns starts one at once."""
@@ -22,6 +22,6 @@ class EngineeringSettings(Strict, frozen=True):
     enough: Share = 0.3
     """Utilisation is not pressed below this at the cost of delay."""
     round_time_ns: Positive = 2_000_000_000
-    """How long a round may compute in all; what it has found by then counts, and the next one goes on from there."""
+    """Total time that a round may compute; its result so far is used, and the next round continues from there."""
     smoothing: Share = 0.5
     """The part of the last round's demands in this round's: 0 takes the newest measurement alone."""

@@ -40,8 +40,8 @@ def ecmp(graph: SwitchGraph, costs: FloatArray) -> Splits:
 def by_flows(graph: SwitchGraph, flows_bps: FloatArray, destinations: tuple[int, ...], otherwise: Splits) -> Splits:
     """Return shares in proportion to flows; switches without traffic for a destination keep those of `otherwise`.
 
-    `flows_bps[k, link]` goes towards `destinations[k]`. Circles in the flows, which carry nothing anywhere, are taken
-    out. The result has no cycle: traffic that meets the flows stays with them.
+    `flows_bps[k, link]` goes towards `destinations[k]`. Cycles in the flows, which carry nothing anywhere, are removed.
+    The result has no cycle: traffic that meets the flows stays with them.
     """
     shares = otherwise.shares.copy()
     if destinations:

@@ -1,8 +1,8 @@
-"""What traffic engineering computes with: switches and links as arrays, demands, and how traffic is split.
+"""Data of traffic engineering: switches and links as arrays, demands, and splits of traffic.
 
-Traffic is routed by destination switch, as the tables do it: at each switch all traffic for one destination is split
-over its links by fixed shares, whatever its source. That loses nothing: a flow of many commodities with one destination
-can be merged into one without changing the load of any link.
+Traffic is routed by destination switch, as in the tables: each switch splits all traffic for one destination over its
+links by fixed shares, whatever its source. That loses nothing: a flow of many commodities with one destination can be
+merged into one without changing the load of any link.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ class SwitchGraph:
 
 @dataclass(frozen=True)
 class Splits:
-    """How traffic is split: `shares[destination, link]` is a link's part of what its tail has for a destination.
+    """Split of traffic: `shares[destination, link]` is a link's share of its tail's traffic for a destination.
 
     At each switch that can reach a destination the shares of its links add up to 1, at others and at the destination
-    itself to 0. The links with a share never make a cycle.
+    itself to 0. The links with a share never form a cycle.
     """
 
     graph: SwitchGraph
@@ -110,11 +110,11 @@ class Splits:
         return np.asarray(self.loads_by_destination(wanted, demand[:, wanted].T).sum(axis=0))
 
     def loads_by_destination(self, destinations: IntArray, entering_bps: FloatArray) -> FloatArray:
-        """Return the loads of all links by destination, given what enters at each switch for each of them.
+        """Return the loads of all links by destination, given the traffic that enters at each switch for each of them.
 
         `entering_bps[k, switch]` goes to `destinations[k]`, as does row k of the result. All destinations are followed
-        at once, level by level; `loads_towards` is the readable twin. Raises PathError if what enters has no way, or
-        for a cycle.
+        at once, level by level; `loads_towards` is the readable twin. Raises PathError if traffic has no route, or for
+        a cycle.
         """
         graph, size = self.graph, len(self.graph.switches)
         passing = entering_bps.astype(np.float64)
@@ -170,7 +170,7 @@ class Splits:
         return loads
 
     def order(self, destination: int) -> list[int]:
-        """Return all switches so that traffic for a destination only goes on to later ones; PathError for a cycle."""
+        """Return all switches so that traffic for a destination only goes to later ones; PathError for a cycle."""
         graph = self.graph
         used = np.flatnonzero(self.shares[destination] > 0)
         waiting = np.bincount(graph.heads[used], minlength=len(graph.switches))

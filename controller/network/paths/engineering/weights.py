@@ -15,14 +15,14 @@ TOLERANCE = 1 / 64
 """A smaller total is taken if it puts no share off by more than this."""
 
 _SAME = 1e-12
-"""What the arithmetic of shares may be off by."""
+"""Tolerance for rounding errors of shares."""
 
 
 def quantise(shares: Sequence[float], max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE) -> tuple[int, ...]:
     """Return whole weights in proportion to shares (not all 0): the smallest total that keeps within `tolerance`.
 
-    Shares that weights make exactly give these weights again, so that what is in force does not drift from round to
-    round. Where no total is near enough, `max_total` is taken; then every share is off by less than 1 / `max_total`
+    Shares that weights produce exactly give these weights again, so that the weights in force do not drift from round
+    to round. If no total is close enough, `max_total` is taken; then every share is off by less than 1 / `max_total`
     (largest remainder).
     """
     return _quantise(tuple(shares), max_total, tolerance)
@@ -42,7 +42,7 @@ def _quantise(shares: tuple[float, ...], max_total: int, tolerance: float) -> tu
 
 
 def rounded(splits: Splits, max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE) -> Splits:
-    """Return the splits that whole weights make; links whose weight is 0 carry nothing."""
+    """Return the splits that whole weights produce; links whose weight is 0 carry nothing."""
     return Splits(splits.graph, rounded_shares(splits.graph, splits.shares, max_total, tolerance))
 
 
@@ -61,9 +61,9 @@ def rounded_shares(
 
 
 def quantise_rows(shares: FloatArray, max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE) -> IntArray:
-    """Return the weights of many groups at once, one a row; `quantise` is the readable twin.
+    """Return the weights of many groups at once, one per row; `quantise` is the readable twin.
 
-    Weights keep the total that was chosen: they are not divided by what they have in common.
+    Weights keep the total that was chosen: they are not divided by common factors.
     """
     exact = shares / shares.sum(axis=1, keepdims=True)
     found = _largest_remainders(exact, max_total)

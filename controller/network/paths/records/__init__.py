@@ -1,1 +1,1 @@
-"""What the path server keeps: records of hops, decisions and routes, in SQLite."""
+"""Records that the path server keeps in SQLite: hops, decisions and routes."""

@@ -1,4 +1,4 @@
-"""Values of the path server as they are stored: MessagePack, whose version is the database's."""
+"""Encoding of the path server's stored values: MessagePack, versioned with the database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def freeze(value: object) -> bytes:
-    """Return a value as it is stored."""
+    """Return the stored form of a value."""
     return msgspec.msgpack.encode(value)
 
 

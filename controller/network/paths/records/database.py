@@ -14,7 +14,7 @@ from dataplane.database import Database, Layout
 LOGGER = logging.getLogger("millrace.paths")
 
 BUSY_S = 2.0
-"""How long a write waits for another process's transaction."""
+"""Time that a write waits for another process's transaction."""
 
 LAYOUT = 3
 """Kept in the file's user_version; times are nanoseconds of UTC. A file of any other layout but 2 is refused."""

@@ -10,10 +10,10 @@ from controller.network.paths.records.codec import freeze, thaw
 
 
 def to_utc(connection: sqlite3.Connection, written_ns: int) -> None:
-    """Make times of UTC of those of the machine's monotonic clock; call it inside a transaction.
+    """Convert times of the machine's monotonic clock to UTC; call it inside a transaction.
 
-    The newest row is taken to be from when the file was written last, `written_ns`, and all others are as far before it
-    as they were. Of rows from before a restart of the machine nobody knows when it was: none gets a later time than
+    The newest row is assumed to be from when the file was written last, `written_ns`, and all others keep their
+    distance before it. The times of rows from before a restart of the machine are unknown: none gets a later time than
     that.
     """
     shift_ns = written_ns - _newest_ns(connection)

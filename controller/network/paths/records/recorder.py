@@ -38,9 +38,9 @@ class Recorder:
         self.record_columns(RecordColumns.of(list(records)))
 
     def record_columns(self, records: RecordColumns, offset_ns: int = 0) -> None:
-        """Write records, a transaction a batch, and let the oldest go; raise PathError if the file refuses.
+        """Write records, one transaction per batch, and delete the oldest; raise PathError if the file refuses.
 
-        `offset_ns` is added to when they were received.
+        `offset_ns` is added to the times of receipt.
         """
         source = _rows(records, offset_ns)
         while rows := list(islice(source, self._batch_records)):
@@ -115,7 +115,7 @@ def _record(row: Sequence[Any]) -> HopRecord:
 
 
 def _to_signed(column: Sequence[int | None]) -> Sequence[int | None]:
-    """Return numbers as SQLite has them, whose integers are signed: a packet's id of 64 bits need not fit."""
+    """Return numbers as SQLite's signed integers: a packet's id of 64 bits need not fit."""
     if all(value is None or value < _SIGNED for value in column):
         return column
     return [value - _SPAN if value is not None and value >= _SIGNED else value for value in column]

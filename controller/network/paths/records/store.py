@@ -1,4 +1,4 @@
-"""What the path server must not forget: the explicit paths and weights in force, their version, and its decisions."""
+"""Persistent state of the path server: the explicit paths and weights in force, their version, and its decisions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PathStore:
         *,
         pins: Mapping[FlowSpec, Assigned] = MappingProxyType({}),
     ) -> None:
-        """Replace the saved paths, pins and weights, add what was decided, all or nothing; the oldest go."""
+        """Replace the saved paths, pins and weights, and add the decisions, all or nothing; the oldest are deleted."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO weighted VALUES (0, ?)", (freeze(weighted),))
             connection.execute("INSERT OR REPLACE INTO versions VALUES (0, ?)", (version,))

@@ -1,4 +1,4 @@
-"""What the path server is asked, and what it answers and keeps."""
+"""Queries to the path server, its answers, and what it records."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the path server thinks of a flow: its path and the candidates now, why it is there, and its last moves.
+    """Explanation of a flow: its path and the candidates now, the reason for its path, and its last moves.
 
-    `records` are the newest rows of the record table between its hosts, newest packet first. `figures_age_ns` is how
-    old the state is that the figures are of; where the feed is silent, nothing is decided by it. `pinned` is the path
-    that it is held on by hand, if it is.
+    `records` are the newest rows of the record table between its hosts, newest packet first. `figures_age_ns` is the
+    age of the state behind the figures; while the feed is silent, it is not used for decisions. `pinned` is the path to
+    which the flow is pinned by hand, if any.
     """
 
     flow: FlowSpec
@@ -49,7 +49,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Which decisions are wanted: from or to hosts, in the span of time from `start_ns` on and before `end_ns`."""
+    """Query for decisions: from or to hosts, in the time span from `start_ns` (inclusive) to `end_ns` (exclusive)."""
 
     src: str | None = None
     dst: str | None = None
@@ -72,9 +72,9 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """Which hop records are wanted: between two addresses (of one flow, with protocol and ports), of a link or a time.
+    """Query for hop records: between two addresses (of one flow, with protocol and ports), of a link or a time.
 
-    Addresses are text; the span of time is from `start_ns` on and before `end_ns`.
+    Addresses are text; the time span is from `start_ns` (inclusive) to `end_ns` (exclusive).
     """
 
     src: str | None = None

@@ -49,18 +49,18 @@ _PEER: Final = Peer("millrace.paths.v1.Paths", "path server", PathError)
 
 
 class RouteClientSettings(Strict, frozen=True):
-    """Where the path server is, and how to wait for it."""
+    """Settings of a path server client: the server's address, and how long to wait for it."""
 
     address: str = ADDRESS
     """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT; null: those that the environment names."""
     first_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
-    """How long to wait before the first new try; each further wait is twice as long."""
+    """Wait before the first retry; each further wait is twice as long."""
     longest_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 1_000_000_000
     """Waits grow no longer than this."""
     timeout_ns: Annotated[int, msgspec.Meta(ge=1)] = 5_000_000_000
-    """How long a question may stay without an answer."""
+    """Timeout of a request."""
 
 
 class RouteClient(ServiceClient):
@@ -81,7 +81,7 @@ class RouteClient(ServiceClient):
         )
 
     async def routes(self) -> AsyncIterator[RouteSet]:
-        """Yield the full set of routes in force, then each newer one, for ever, over restarts of the path server.
+        """Yield the full set of routes in force, then each newer one, endlessly, across restarts of the path server.
 
         Raises PathError when the two sides speak different versions.
         """
@@ -97,7 +97,7 @@ class RouteClient(ServiceClient):
             return route_set_of(message)
 
     async def decisions(self, recent: int = 20) -> AsyncIterator[Decision]:
-        """Yield the last `recent` decisions and then each as it is made; after a restart the last ones come again."""
+        """Yield the last `recent` decisions and then each as it is made; after a restart the last ones are repeated."""
         request = pb.WatchDecisionsRequest(recent=recent)
         async for message in self._follow("WatchDecisions", request, pb.Decision):
             with self._decoding():
@@ -105,7 +105,7 @@ class RouteClient(ServiceClient):
             yield decision
 
     async def rebalances(self, recent: int = 20) -> AsyncIterator[Rebalance]:
-        """Yield the last `recent` changes of weights and then each as it is made; after a restart the last come again.
+        """Yield the last `recent` changes of weights, then each as it is made; after a restart the last are repeated.
 
         Raises PathError when the two sides speak different versions.
         """

@@ -1,4 +1,4 @@
-"""The feed's times by the path server's clock: a collector's clock is that of its own machine."""
+"""Conversion of the feed's times to the path server's clock: a collector has the clock of its own machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _SPAN_NS: Final = 10_000_000_000
 
 
 class FeedTime:
-    """Learns from snapshots what the path server's clock is ahead of the collector's.
+    """Learns from snapshots how far the path server's clock is ahead of the collector's.
 
-    The quickest snapshot of late is the best measure: all came later than they were taken. So what waited on its way,
-    because a process stood still, shows its age. A collector whose clock restarted, with its machine, counts at once.
+    The recent snapshot with the least delay is the best measure: all arrived later than they were taken. Snapshots
+    delayed on the way by a stalled process therefore show their age. A collector whose clock restarted, with its
+    machine, counts at once.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class FeedTime:
 
     @property
     def offset_ns(self) -> int:
-        """What to add to a time of the feed; 0 before the first snapshot."""
+        """Offset to add to a time of the feed; 0 before the first snapshot."""
         if self._least_ns is None:
             return 0
         return self._least_ns if self._before_ns is None else min(self._least_ns, self._before_ns)

@@ -1,6 +1,6 @@
-"""Whether the collector's feed speaks: snapshots come at every interval, whatever changes, so silence means something.
+"""Detection of a silent collector feed: snapshots come at every interval even without changes, so silence is a fault.
 
-Times are the path server's; what it decides by must not be older than the limit.
+Times are the path server's; state used for decisions must not be older than the limit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FeedWatch:
         return self._begun_ns if self._newest_ns is None else self._newest_ns
 
     def transition(self, now_ns: int) -> str | None:
-        """Return what is to be said when silence has begun or ended since the last call, None if neither."""
+        """Return the message when silence has begun or ended since the last call, None if neither."""
         was_silent, self._is_silent = self._is_silent, self.is_silent(now_ns)
         if self._is_silent == was_silent:
             return None

@@ -1,4 +1,4 @@
-"""The path server's values as messages and back; what a request may say is checked here."""
+"""Conversion of the path server's values to messages and back; the contents of requests are checked here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def flow_asked(message: pb.Flow) -> FlowSpec:
 
 
 def pin_asked(message: pb.PinRequest) -> Route:
-    """Return which flow is to be pinned to which path; raise MessageError."""
+    """Return the flow and the path of a pin request; raise MessageError."""
     check_count(message.switches, MOST_SWITCHES, "switches")
     pin = PIN.value(message)
     for switch in pin.switches:

@@ -1,4 +1,4 @@
-"""What `millrace paths` runs: the path server until it is to stop."""
+"""Entry point of `millrace paths`: runs the path server until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The path server's process: the collector's feed in, routes, decisions and answers out.
 
-Service millrace.paths.v1.Paths, as paths.proto beside this describes it. Everything that touches the database runs in
-one thread of its own, so that a slow disk delays neither feed nor answers of others.
-Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
+Service millrace.paths.v1.Paths, as defined in paths.proto. Everything that touches the database runs in a separate
+thread, so that a slow disk delays neither the feed nor other answers.
+Nothing here authenticates: the address is a unix socket, guarded by its folder's permissions, or loopback.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LOGGER = logging.getLogger("millrace.paths")
 MAX_PENDING_BATCHES = 64
 """Batches of records that wait for the database before more are dropped and counted."""
 _LOOKS: Final = 4
-"""How often, in the time that makes a feed silent, one looks whether it is."""
+"""Number of silence checks within the time after which a feed counts as silent."""
 MAX_PENDING_DECISIONS = 1024
 """Decisions that wait for one subscriber before more are dropped and counted."""
 
@@ -97,7 +97,7 @@ T = TypeVar("T")
 
 
 class Feed(Protocol):
-    """Where snapshots and records come from: `collectors.feed.client.FeedClient`."""
+    """Source of snapshots and records: `collectors.feed.client.FeedClient`."""
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot at every interval."""
@@ -208,7 +208,7 @@ class PathServer:
         await self._publish(result, Round("link", now_ns))
 
     async def links_noted(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
-        """Take note of what the controller says of all links, and publish what comes of it."""
+        """Take the controller's reports on all links, and publish the resulting routes."""
         now_ns = self._clock.now_ns()
         result = await self._in_worker(partial(self._core.links_noted, statuses, now_ns))
         await self._publish(result, Round("links", now_ns))
@@ -348,7 +348,7 @@ class PathServer:
             yield await self._in_bytes(sent)
 
     async def _in_bytes(self, routes: RouteSet) -> bytes:
-        """Return a set as it is sent, made once for all who watch, and not while anything else waits."""
+        """Return the bytes of a set, encoded once for all watchers, and not while anything else waits."""
         if self._sent is None or self._sent[0] is not routes:
             self._sent = routes, await asyncio.to_thread(lambda: route_set_message(routes).SerializeToString())
         return self._sent[1]
@@ -450,7 +450,7 @@ def _code_of(error: PathError) -> grpc.StatusCode:
 
 
 async def _follow(items: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:
-    """Yield the last `recent` of what was decided, then all that follows, until nobody asks any more."""
+    """Yield the last `recent` decisions, then all that follow, until the subscriber is gone."""
     queue: asyncio.Queue[T] = asyncio.Queue(MAX_PENDING_DECISIONS)
     known = list(items)
     subscribers.add(queue)

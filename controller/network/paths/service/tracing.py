@@ -1,4 +1,4 @@
-"""What a round of the path server is in OpenTelemetry's terms."""
+"""OpenTelemetry spans of the path server's rounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.network.paths.round_result import RoundResult
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Why a round began, when, and when the state was taken that it decided by, all in ns of the server's clock."""
+    """Cause of a round, its start, and the time of the state it decided by, all in ns of the server's clock."""
 
     cause: Literal["state", "link", "links", "pin", "release"]
     begun_ns: int

@@ -1,4 +1,4 @@
-"""Which drops are reported: `drop_reports` (p4/ingress/drop.p4) and the drop watches (p4/egress/drop_watch.p4)."""
+"""Rules for reports of drops: `drop_reports` (p4/ingress/drop.p4) and the drop watches (p4/egress/drop_watch.p4)."""
 
 from __future__ import annotations
 

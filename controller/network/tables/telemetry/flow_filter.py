@@ -1,4 +1,4 @@
-"""Which reports of flows say something new: `ipv4_flow_filter`, `ipv6_flow_filter` (p4/egress/flow_filter.p4)."""
+"""Filters for reports of flows without news: `ipv4_flow_filter`, `ipv6_flow_filter` (p4/egress/flow_filter.p4)."""
 
 from __future__ import annotations
 

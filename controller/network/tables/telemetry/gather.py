@@ -1,4 +1,4 @@
-"""How many individual reports share a packet: `gather` (p4/egress/gather.p4)."""
+"""Gathering of several individual reports into one packet: `gather` (p4/egress/gather.p4)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Gathering(Strict, frozen=True):
     reports: Annotated[int, msgspec.Meta(ge=1, le=4)] = 1
     """Individual reports that share a packet; 1: each leaves at once."""
     longest_wait_ns: Annotated[int, msgspec.Meta(ge=NS_PER_US, le=0xFFFFFFFF * NS_PER_US)] = 100_000_000
-    """What has waited so long leaves with the switch's next packet, by whole microseconds."""
+    """Reports that have waited this long leave with the switch's next packet; in whole microseconds."""
 
 
 NO_GATHERING = Gathering()
 
 
 def gather_entities(gathering: Gathering) -> Iterator[Entity]:
-    """Yield what has one switch gather reports; nothing where each leaves at once."""
+    """Yield the entry that makes one switch gather reports; nothing if each leaves at once."""
     if gathering.reports > 1:
         action = P4TableAction("gather_reports", most=gathering.reports, age_us=gathering.longest_wait_ns // NS_PER_US)
         yield P4TableEntry("gather", action=action, is_default_action=True)

@@ -1,4 +1,4 @@
-"""How an INT domain marks its packets, and where it ends: `int_marker`, `int_tunnels` (p4/ingress/int_marker.p4)."""
+"""Marks of an INT domain's packets, and its borders: `int_marker`, `int_tunnels` (p4/ingress/int_marker.p4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataplane.wire.marking import EXACT_DSCP, INT_DSCP, Marking
 
 _SHIM_TYPES = (1, 3)
 _VXLAN_FLAGS = (0x08, 0x0C)
-"""What the program takes for VXLAN and VXLAN-GPE behind their ports."""
+"""Flags that the program accepts as VXLAN and VXLAN-GPE on their ports."""
 _PORTS_OF_PROGRAMS = {4789: "VXLAN", 4790: "VXLAN-GPE", aggregation.UDP_PORT: "sums", store.UDP_PORT: "stored content"}
 _CARRIED_BY_GRE = (ETHER_IPV4, ETHER_IPV6, ETHER_BRIDGED)
 
@@ -29,7 +29,7 @@ MtuBytes = Annotated[int, msgspec.Meta(ge=68, le=0xFFFF)]
 
 
 class PortRole(Strict, frozen=True):
-    """What one port of a switch is; what is left out is as the domain has it for such ports."""
+    """Role of one switch port; fields left out follow the domain's default for such ports."""
 
     switch: str
     """Name of the switch."""
@@ -44,10 +44,10 @@ class PortRole(Strict, frozen=True):
 
 
 class IntDomain(Strict, frozen=True):
-    """What the switches of a fabric agree on, and the collector has to know, too (`marking`)."""
+    """Settings shared by the switches of a fabric, of which the collector must know the `marking`."""
 
     dscp: Dscp = INT_DSCP
-    """The DSCP of packets with INT, in the bits of the mask; without effect beside a UDP port or probe marker."""
+    """The DSCP of packets with INT, in the bits of the mask; without effect if there is a UDP port or probe marker."""
     dscp_mask: Dscp = EXACT_DSCP
     """The bits of the DSCP that mark: 63 for a value, one of them for a bit, which leaves the others to QoS."""
     udp_port: Word | None = None
@@ -63,9 +63,9 @@ class IntDomain(Strict, frozen=True):
     mtu_bytes: MtuBytes | None = None
     """The longest IP packet of links between switches; left out, any."""
     strip_at_mtu: bool = False
-    """Hops whose metadata would make a packet too long report its stack and take it out, instead of setting M."""
+    """Hops whose metadata would make a packet too long report its stack and remove it, instead of setting M."""
     ports: tuple[PortRole, ...] = ()
-    """Ports that are something else than their neighbours say."""
+    """Ports whose role differs from what their neighbours imply."""
 
     def marking(self) -> Marking:
         """Return the marks as decoders of packets take them."""

@@ -1,4 +1,4 @@
-"""Which flows get telemetry, how often, how and which: `ipv4_watchlist`, `ipv6_watchlist` (p4/ingress/int_watch.p4)."""
+"""Rules for telemetry of flows (rate, mode, content): `ipv4_watchlist`, `ipv6_watchlist` (p4/ingress/int_watch.p4)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DEFAULT_INSTRUCTIONS = (0, 1, 2, 3, 4, 5, 7)
 """Node id, level 1 interfaces, hop latency, queue occupancy, both timestamps, transmit utilisation."""
 
 _PROTOCOLS = (17, 6)
-"""What carries INT whatever marks it."""
+"""Protocols that carry INT under any marking."""
 
 Mode = Literal["md", "hop-by-hop", "mx", "xd"]
-"""What travels with a packet, and who reports."""
+"""Mode of telemetry: the data that travels with a packet, and the reporters."""
 
 _MODES: Final[dict[Mode, int]] = {"md": 0, "hop-by-hop": 1, "mx": 2, "xd": 3}
 _SOURCE_NUMBER, _FORWARDING = 0x8000, 0x4000
@@ -32,7 +32,7 @@ class Watch(FlowRule, frozen=True):
     section: ClassVar[str] = "watches"
 
     sample_every: Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFF)] = 1
-    """Of this many packets one carries telemetry."""
+    """One packet in this many carries telemetry."""
     instructions: tuple[Annotated[int, msgspec.Meta(ge=0, le=15)], ...] = DEFAULT_INSTRUCTIONS
     """Instruction bits of INT v2.1 section 5.7 that each hop answers; bit 0 is the most significant of 16."""
     max_hops: Annotated[int, msgspec.Meta(ge=1, le=255)] = 16
@@ -43,7 +43,7 @@ class Watch(FlowRule, frozen=True):
     source_number: bool = False
     """The source numbers its packets, and every report of one has its number (not in xd)."""
     forwarding: bool = False
-    """Each hop says which table decided on the way, and the packet's TTL."""
+    """Each hop reports which table decided, and the packet's TTL."""
     discard: bool = False
     """The packets are probes: the sink drops them after its report."""
 

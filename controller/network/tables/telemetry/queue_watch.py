@@ -1,4 +1,4 @@
-"""Which queues are watched for congestion, and from where on: `queue_watch` (p4/egress/queue_watch.p4)."""
+"""Queues watched for congestion, and their thresholds: `queue_watch` (p4/egress/queue_watch.p4)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class QueueWatch(Strict, frozen=True):
     occupancy_frames: Frames | None = None
     """Frames found waiting from which on the queue is congested."""
     clear_occupancy_frames: Frames | None = None
-    """It no longer is below so many; left out, half of the threshold."""
+    """Occupancy below which the congestion is over; default: half of the threshold."""
     latency_ns: LatencyNs | None = None
     """Time in the switch from which on the queue is congested."""
     clear_latency_ns: LatencyNs | None = None
-    """It no longer is below so long; left out, half of the threshold."""
+    """Latency below which the congestion is over; default: half of the threshold."""
     quota: Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)] = 100
     """Reports of one episode of congestion at one queue; the packets beyond are counted."""
 

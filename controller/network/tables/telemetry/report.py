@@ -1,6 +1,6 @@
-"""Where reports go: `report_target`, the clone session that carries them, and `collector` (p4/egress).
+"""Destination of reports: `report_target`, the clone session that carries them, and `collector` (p4/egress).
 
-`collector` has a switch know the reports of others, so that nothing is reported about them.
+`collector` lets a switch recognise the reports of others, so that nothing is reported about them.
 """
 
 from __future__ import annotations

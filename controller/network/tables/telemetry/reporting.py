@@ -1,4 +1,4 @@
-"""What switches report beside the telemetry of watched flows, and which of that is left out."""
+"""Reports of switches besides the telemetry of watched flows, and filters of the latter."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Reporting(Strict, frozen=True):
     """Reports that a switch sends on its own, and filters of those that flows ask for."""
 
     drops: tuple[DropWatch, ...] = ()
-    """Which drops are reported, the first rule that matches; left out, none."""
+    """Drops to report, by the first rule that matches; default: none."""
     queues: tuple[QueueWatch, ...] = ()
-    """Which queues are watched for congestion, the first rule that fits; left out, none."""
+    """Queues to watch for congestion, by the first rule that fits; default: none."""
     flows: tuple[FlowFilter, ...] = ()
-    """Which reports of watched flows are left out while nothing changes; left out, every packet's is sent."""
+    """Reports of watched flows to omit while nothing changes; default: every packet's report is sent."""
     gathering: Gathering = NO_GATHERING
-    """How many short reports share a packet; left out, each has its own."""
+    """Gathering of short reports into packets; default: one report per packet."""
 
 
 NO_REPORTING = Reporting()

@@ -1,4 +1,4 @@
-"""Forecasters of one series of measurements: each sees them in order of time, and says what the next one will be."""
+"""Forecasters of one series of measurements: each sees them in order of time and predicts the next one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Forecaster", "every_forecaster"]
 
 
 def every_forecaster() -> tuple[Forecaster, ...]:
-    """Return a new one of each that competes; of two that are equally good so far the earlier one counts."""
+    """Return a new instance of each competing forecaster; the earlier of two equally good ones counts."""
     return (
         LastValue(),
         RunningMean(),

@@ -1,4 +1,4 @@
-"""What a forecaster is."""
+"""Protocol of a forecaster."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Forecaster(Protocol):
-    """One way to say what the next measurement will be; streaming, deterministic, of bounded memory."""
+    """Prediction of the next measurement; streaming, deterministic, of bounded memory."""
 
     @property
     def name(self) -> str:
-        """What it is called, for people."""
+        """Human-readable name."""
 
     def next(self, time_s: float) -> float | None:
-        """Return what a measurement at a time after all that were seen will be; None where it cannot say."""
+        """Return the prediction of a measurement at a time after all that were seen; None if there is none."""
 
     def see(self, time_s: float, value: float) -> None:
         """Take a measurement, later than all before."""

@@ -1,4 +1,4 @@
-"""Forecasters that know what comes back: each day, each week, or after a period that is found in the measurements."""
+"""Forecasters of periodic series: daily, weekly, or with a period found in the measurements."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _PERIODS: Final = 6
 _NEIGHBOURS: Final = ((-1.0, 0.25), (0.0, 0.5), (1.0, 0.25))
 _LEAST_NEIGHBOURS: Final = 0.5
 _WIDEST_GAP: Final = 1 / 8
-"""Of a period: between measurements further apart nothing is known."""
+"""Widest gap, as a part of a period, over which values are interpolated."""
 _SAME: Final = 0.01
-"""Two periods that differ by no more are one."""
+"""Relative difference up to which two periods are the same."""
 
 
 class Series:
-    """The last measurements, with values between them."""
+    """The last measurements, interpolated."""
 
     def __init__(self) -> None:
         self.times_s: list[float] = []
         self.values: list[float] = []
 
     def append(self, time_s: float, value: float) -> None:
-        """Take a measurement; of very many the older half goes."""
+        """Take a measurement; drop the older half when full."""
         if len(self.values) >= 2 * _MOST:
             del self.times_s[:-_MOST], self.values[:-_MOST]
         self.times_s.append(time_s)
         self.values.append(value)
 
     def at(self, time_s: float, widest_s: float) -> float | None:
-        """Return the value at a time between two measurements that are no further apart; None where there are none."""
+        """Return the value at a time between two measurements at most this far apart; None if there are none."""
         place = bisect_left(self.times_s, time_s)
         if place == len(self.times_s):
             return None
@@ -51,24 +51,24 @@ class Series:
         return (1 - share) * self.values[place - 1] + share * self.values[place]
 
     def mean_since(self, time_s: float) -> float:
-        """Return the mean of what was measured from a time on; of the last measurement where nothing was."""
+        """Return the mean of the measurements from a time on, without any the last measurement."""
         recent = self.values[min(bisect_left(self.times_s, time_s), len(self.values) - 1) :]
         return sum(recent) / len(recent)
 
 
 class Periodic:
-    """The last measurement, changed as it was changed at this phase of earlier periods, and drawn to the mean of one.
+    """The last measurement, changed as at this phase of earlier periods, and drawn to the mean of one period.
 
-    Changes are relative, smoothed with those just before and after, and averaged over up to six periods; how much of
-    either counts is learned. Nothing is said before a period and a measurement have passed.
+    Changes are relative, smoothed with those just before and after, and averaged over up to six periods; the weight of
+    both terms is learned. There is no forecast before a period and a measurement have passed.
     """
 
     _FORGETTING: Final = 0.998
     _RIDGE: Final = (8.0, 200.0)
-    """How far it is drawn to the mean is learned slowly: a day says little of that."""
+    """The pull to the mean is learned slowly: a single day says little about it."""
     _FIRST: Final = (0.6, 0.05)
     _OLDER: Final = 0.7
-    """What a period counts of what the one after it does."""
+    """Weight of a period relative to that of the next one."""
 
     def __init__(self, name: str, period_s: float) -> None:
         self.name = f"as in each {name}"
@@ -115,7 +115,7 @@ class Periodic:
         return found
 
     def _smoothed(self, then_s: float, time_s: float) -> float | None:
-        """Return the change up to a time of an earlier period, smoothed with those just before and after."""
+        """Return the change up to a time in an earlier period, smoothed with those just before and after."""
         step_s = time_s - self._series.times_s[-1]
         total = weight = 0.0
         for place, share in _NEIGHBOURS:
@@ -127,7 +127,7 @@ class Periodic:
 
 
 class Repeating:
-    """The last measurement, changed as it was just one period ago; how much of that counts is learned."""
+    """The last measurement, changed as exactly one period ago; the weight of the change is learned."""
 
     _FORGETTING: Final = 0.99
     _RIDGE: Final = (5.0,)
@@ -166,13 +166,13 @@ class Repeating:
 
 
 def _change(start: float, end: float) -> float:
-    """Return a change relative to the mean of both ends, between -2 and 2: 0 where there is none."""
+    """Return a change relative to the mean of both ends, between -2 and 2; 0 for no change."""
     middle = (abs(start) + abs(end)) / 2
     return (end - start) / middle if middle > 0 else 0.0
 
 
 class Profile:
-    """A level, and for each part of a period what measurements in it deviate from the level, shrunk where they are few.
+    """A level, and for each part of a period the deviation of its measurements, shrunk if they are few.
 
     Deviations are clipped as the level's innovations are.
     """
@@ -187,7 +187,7 @@ class Profile:
         self._level = Clipped(0.1)
 
     def next(self, time_s: float) -> float | None:
-        """Return the level with what this part of the period adds."""
+        """Return the level plus the deviation of this part of the period."""
         return None if self._level.level is None else self._level.level + self._added(time_s)
 
     def see(self, time_s: float, value: float) -> None:
@@ -209,7 +209,7 @@ class Profile:
 
 
 class FoundPeriod:
-    """One that knows a period, which is looked for in the measurements now and then; silent while there is none."""
+    """Forecaster that periodically searches the measurements for a period; silent while it finds none."""
 
     _EVERY: Final = 50
 

@@ -13,15 +13,15 @@ _SHORTEST: Final = 4
 _LEAST_CORRELATION: Final = 0.3
 _WHOLE: Final = 0.1
 _BOUNDS: Final = 4.0
-"""Standard errors of an autocorrelation (Bartlett: 1 over the root of the number) that a period stands out by."""
+"""Standard errors of an autocorrelation (Bartlett: 1 over the root of the number) above which a period stands out."""
 
 
 def period_of(times_s: Sequence[float], values: Sequence[float]) -> float | None:
-    """Return the period, in seconds, that measurements come back after; None where nothing stands out.
+    """Return the period of the measurements in seconds; None if nothing stands out.
 
-    Measurements are put on a regular grid of their median distance, outliers clipped and a slow drift taken off. A
-    period is the first peak of the autocorrelation that is nearly as high as the highest one, that at least two of fit
-    into the time, and that comes after the correlation of neighbours has died away.
+    Measurements are put on a regular grid of their median distance, with outliers clipped and a slow drift removed. A
+    period is the first peak of the autocorrelation that is nearly as high as the highest one, that fits at least twice
+    into the time, and that comes after the correlation of neighbours has decayed.
     """
     if len(values) < _LEAST:
         return None
@@ -42,7 +42,7 @@ def period_of(times_s: Sequence[float], values: Sequence[float]) -> float | None
         return None
     first = peaks[correlation[peaks] > 0.9 * correlation[peaks].max()][0]
     top = _top(correlation, int(first))
-    # Where measurements keep to a beat so does what comes back, most often: a tenth of a step off is noise.
+    # Measurements on a beat mostly have a period on it, too: a tenth of a step off is noise.
     return float(step_s * (round(top) if abs(top - round(top)) < _WHOLE else top))
 
 
@@ -62,7 +62,7 @@ def _regular(times_s: np.ndarray, values: np.ndarray) -> tuple[float, np.ndarray
 
 
 def _autocorrelation(series: np.ndarray) -> np.ndarray:
-    """Return it by lag, each the mean over the pairs that there are."""
+    """Return the autocorrelation by lag, each the mean over the available pairs."""
     number = len(series)
     power = np.abs(np.fft.rfft(series, 2 * number)) ** 2
     sums = np.fft.irfft(power)[:number]

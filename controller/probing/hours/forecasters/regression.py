@@ -1,4 +1,4 @@
-"""Recursive least squares, and an autoregressive forecaster by it."""
+"""Recursive least squares, and an autoregressive forecaster based on it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAD_OF_NORMAL: Final = 1.4826
 
 
 class LeastSquares:
-    """Weights of a linear forecast, learned a case at a time; errors are clipped, as outliers would pull them away.
+    """Weights of a linear forecast, learned one case at a time; errors are clipped, as outliers would pull them away.
 
     `forgetting` is the share of older cases' weight that stays with each new one, `ridge` how firmly the first weights
-    are held, one for each. Features and targets are to be of scale 1.
+    are held, one for each. Features and targets should be of scale 1.
     """
 
     def __init__(self, first: Sequence[float], *, forgetting: float, ridge: Sequence[float]) -> None:
@@ -32,13 +32,13 @@ class LeastSquares:
         self._most = float(np.trace(self._spread))
 
     def learn(self, features: Vector, target: float) -> None:
-        """Take what followed these features."""
+        """Learn the target that followed these features."""
         error = min(max(target - float(features @ self.weights), -_CLIP), _CLIP)
         towards = self._spread @ features
         gain = towards / (self._forgetting + float(features @ towards))
         self.weights += gain * error
         spread = (self._spread - np.outer(gain, towards)) / self._forgetting
-        # Where nothing new is learned forgetting would let it grow without end.
+        # Without new information, forgetting would let it grow without bound.
         if float(np.trace(spread)) <= self._most:
             self._spread = spread
 
@@ -46,7 +46,8 @@ class LeastSquares:
 class Autoregressive:
     """A linear function of the last measurements, as deviations from their median; learned with forgetting.
 
-    Before it has learned of two dozen measurements it says nothing: it would be as good as its first weights.
+    It forecasts nothing until it has learned from two dozen measurements: it would only be as good as its first
+    weights.
     """
 
     _RIDGE: Final = 1.0

@@ -10,7 +10,7 @@ _SCALE_GAIN: Final = 0.05
 
 
 class Exponential:
-    """A level that goes a share of the way to each measurement."""
+    """A level that moves a fixed share of the way to each measurement."""
 
     def __init__(self, gain: float) -> None:
         self.name = f"exponential, gain {gain:g}"
@@ -27,9 +27,9 @@ class Exponential:
 
 
 class Clipped:
-    """A level that goes a share of the way to each measurement, but never by that of more than two mean deviations.
+    """A level that moves a share of the way to each measurement, counting at most two mean deviations.
 
-    One wild measurement hardly moves it, a new level that stays does (Huber's function of the innovation).
+    One wild measurement hardly moves it, a lasting new level does (Huber's function of the innovation).
     """
 
     def __init__(self, gain: float) -> None:

@@ -1,4 +1,4 @@
-"""Forecasters by the last measurements: the last one, means, medians and trimmed means of windows."""
+"""Forecasters from the last measurements: the last one, means, medians and trimmed means of windows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LastValue:
         self._value: float | None = None
 
     def next(self, time_s: float) -> float | None:  # noqa: ARG002 - any time is like another
-        """Return it."""
+        """Return the last measurement."""
         return self._value
 
     def see(self, time_s: float, value: float) -> None:  # noqa: ARG002
@@ -37,7 +37,7 @@ class RunningMean:
         self._mean, self._number = 0.0, 0
 
     def next(self, time_s: float) -> float | None:  # noqa: ARG002
-        """Return it."""
+        """Return the mean."""
         return self._mean if self._number else None
 
     def see(self, time_s: float, value: float) -> None:  # noqa: ARG002
@@ -69,7 +69,7 @@ class WindowMean(_Window):
         super().__init__(f"mean of {width}", width)
 
     def next(self, time_s: float) -> float | None:  # noqa: ARG002
-        """Return it."""
+        """Return the mean of the window."""
         return sum(self._ordered) / len(self._ordered) if self._ordered else None
 
 
@@ -80,7 +80,7 @@ class WindowMedian(_Window):
         super().__init__(f"median of {width}", width)
 
     def next(self, time_s: float) -> float | None:  # noqa: ARG002
-        """Return it."""
+        """Return the median of the window."""
         return _median(self._ordered) if self._ordered else None
 
 
@@ -91,7 +91,7 @@ class TrimmedMean(_Window):
         super().__init__(f"trimmed mean of {width}", width)
 
     def next(self, time_s: float) -> float | None:  # noqa: ARG002
-        """Return it."""
+        """Return the trimmed mean of the window."""
         if not self._ordered:
             return None
         cut = int(_TRIMMED * len(self._ordered))
@@ -100,7 +100,7 @@ class TrimmedMean(_Window):
 
 
 class AdaptiveMedian:
-    """The median of a window that grows or shrinks to where medians have erred less of late."""
+    """The median of a window that grows or shrinks towards the width whose median erred less recently."""
 
     name: Final = "median of a window that adapts"
 
@@ -110,11 +110,11 @@ class AdaptiveMedian:
         self._at = 2
 
     def next(self, time_s: float) -> float | None:
-        """Return it."""
+        """Return the median of the current window."""
         return self._windows[self._at].next(time_s)
 
     def see(self, time_s: float, value: float) -> None:
-        """Take a measurement; go one width up or down if that has erred less."""
+        """Take a measurement; go one width up or down if that width has erred less."""
         for place, window in enumerate(self._windows):
             said = window.next(time_s)
             if said is not None:

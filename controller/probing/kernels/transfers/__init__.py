@@ -1,1 +1,1 @@
-"""Kernels whose time is that of disks and networks."""
+"""Kernels dominated by disk and network time."""

@@ -1,9 +1,9 @@
-"""What a disk delivers: many small files, and one large one; written to the disk itself, and read from there.
+"""Disk performance: many small files, and one large one; written to the disk itself, and read from there.
 
-Files stand in a folder of their own below the current one, the task's. What is written is flushed (fsync), and then
-put out of the kernel's page cache (posix_fadvise), so that it is read from the disk; whether it really has left the
-cache is asked page by page (preadv2 with RWF_NOWAIT) and told in `figures`. The large file goes past the cache
-(O_DIRECT) where its file system lets it.
+Files stand in a folder of their own below the current one, the task's. Written data is flushed (fsync), and then
+dropped from the kernel's page cache (posix_fadvise), so that it is read from the disk; `figures` report, page by page
+(preadv2 with RWF_NOWAIT), whether it really has left the cache. The large file bypasses the cache (O_DIRECT) if its
+file system allows that.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from controller.probing.kernels.base import Array, Maker, Sizes, Value, fold
 
 _BLOCK: Final = 1 << 20
 _SECTOR: Final = 4096
-"""What O_DIRECT wants buffers, places and lengths to be multiples of."""
+"""Alignment that O_DIRECT requires of buffers, offsets and lengths."""
 _MOST_FILES: Final = 100_000
 _MOST_BYTES: Final = 64 << 30
 _RESERVE: Final = 0.1
-"""Part of the free space that is left to others."""
+"""Part of the free space left to others."""
 
 
 class _Disk:
-    """A kernel that has a folder of its own, which goes with it; its output are checksums of what was read."""
+    """A kernel with its own folder, which it removes at the end; its output are checksums of what was read."""
 
     def __init__(self, name: str, nbytes: int, seed: int) -> None:
         free = shutil.disk_usage(Path.cwd()).free
@@ -52,16 +52,16 @@ class _Disk:
         self.lift = 0
 
     def take(self, inputs: tuple[Value, ...]) -> None:
-        """Have inputs change what is written."""
+        """Have the inputs change the data to write."""
         if inputs is not self._inputs:
             self._inputs, self.lift = inputs, int((fold(inputs) - 1.0) * (1 << 30))
 
     def figures(self) -> dict[str, float]:
-        """Return seconds of writing and of reading in the last run, and the part that was read from the cache."""
+        """Return the seconds of writing and of reading in the last run, and the part read from the cache."""
         return self._figures
 
     def note(self, write_s: float, read_s: float, cached: float) -> None:
-        """Remember how the last run went."""
+        """Record the figures of the last run."""
         self._figures = {"write_s": write_s, "read_s": read_s, "read_from_cache": cached}
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class _Disk:
 
 
 class SmallFiles(_Disk):
-    """So many files: each created, written, flushed, closed; then all of them opened and read; then removed."""
+    """Many small files: each created, written, flushed, closed; then all of them opened and read; then removed."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         files, self._size = sizes["files"], sizes["file_bytes"]
@@ -100,29 +100,29 @@ class SmallFiles(_Disk):
         return np.array(found, dtype=np.float64)
 
     def accuracy(self, output: Array) -> float:
-        """Return the part of the files whose content is not what was written."""
+        """Return the fraction of files whose content is not what was written."""
         if output.shape != (len(self._names),):
             return math.inf
         true = [zlib.crc32(self._of(number)) for number in range(len(self._names))]
         return float(np.mean(output != np.array(true, dtype=np.float64)))
 
     def _of(self, number: int) -> bytes:
-        """Return a file's content: its number, and what the inputs say, then what all have."""
+        """Return a file's content: its number, the inputs' value, then the common bytes."""
         return ((number << 32 | self.lift).to_bytes(8, "big") + self._content[8:])[: self._size]
 
 
 class BulkIo(_Disk):
-    """Bytes written one after the other and read back; the file has no name once it is open, so that none is left."""
+    """Bytes written sequentially and read back; the file is unlinked once open, so that none is left."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         self._nbytes = sizes["nbytes"]
         super().__init__("bulk-io", self._nbytes, seed)
-        # A buffer of mapped memory begins at a page, as O_DIRECT wants it.
+        # A buffer of mapped memory begins at a page boundary, as O_DIRECT requires.
         self._buffer = mmap.mmap(-1, _BLOCK)
         self._content = self.generator.bytes(_BLOCK)
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
-        """Write, flush, put out of the cache, read."""
+        """Write, flush, drop from the cache, read."""
         self.take(inputs)
         self._buffer[:] = self._content
         with self._opened() as (number, is_direct):
@@ -142,20 +142,20 @@ class BulkIo(_Disk):
         return np.array(found, dtype=np.float64)
 
     def accuracy(self, output: Array) -> float:
-        """Return the part of the blocks whose content is not what was written."""
+        """Return the fraction of blocks whose content is not what was written."""
         true = [_ends(memoryview(self._stamp(block) + self._content[8:]), size) for block, size in self._blocks()]
         if output.shape != (len(true),):
             return math.inf
         return float(np.mean(output != np.array(true, dtype=np.float64)))
 
     def close(self) -> None:
-        """Remove the folder, give back the buffer."""
+        """Remove the folder, free the buffer."""
         super().close()
         self._buffer.close()
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[int, bool]]:
-        """Give a new file without a name, and whether it goes past the cache."""
+        """Yield a new unnamed file, and whether it bypasses the cache."""
         path, is_direct = self.folder / "bulk", True
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
@@ -177,7 +177,7 @@ class BulkIo(_Disk):
             yield start // _BLOCK, min(_BLOCK, self._nbytes - start)
 
     def _stamp(self, block: int) -> bytes:
-        """Return what a block begins with: its number, and what the inputs say."""
+        """Return the beginning of a block: its number, and the inputs' value."""
         return (block << 32 | self.lift).to_bytes(8, "big")
 
     def _read(self, number: int, size: int, *, is_direct: bool) -> int:
@@ -194,7 +194,7 @@ class BulkIo(_Disk):
 
 
 def _ends(block: memoryview, size: int) -> int:
-    """Return a checksum of a block's first and last page: of all of it one would take as long as a fast disk does."""
+    """Return a checksum of a block's first and last page: one of the whole would take as long as a fast disk does."""
     return zlib.crc32(block[max(0, size - _SECTOR) : size], zlib.crc32(block[: min(size, _SECTOR)]))
 
 
@@ -221,7 +221,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 def _put_out(name: Path) -> float:
-    """Put a file out of the page cache; return 1 where it is there all the same, 0 where it is not."""
+    """Drop a file from the page cache; return 1 if it is still there, 0 if not."""
     number = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return _put_out_open(number, os.fstat(number).st_size)
@@ -230,14 +230,14 @@ def _put_out(name: Path) -> float:
 
 
 def _put_out_open(number: int, nbytes: int) -> float:
-    """Put a file out of the page cache; return the part of sampled pages that are there all the same."""
+    """Drop a file from the page cache; return the part of sampled pages that are still there."""
     os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
     places = range(0, max(nbytes, 1), max(_SECTOR, nbytes // 64 // _SECTOR * _SECTOR))
     return sum(_is_cached(number, place) for place in places) / len(places)
 
 
 def _is_cached(number: int, place: int) -> bool:
-    """Return whether a page would be read without the disk; where the kernel cannot say, that it would."""
+    """Return whether a page would be read without the disk; also true if the kernel cannot tell."""
     try:
         os.preadv(number, [bytearray(1)], place, os.RWF_NOWAIT)
     except BlockingIOError:

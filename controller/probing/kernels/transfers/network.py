@@ -1,11 +1,11 @@
-"""What a network delivers: bytes pulled from another host over TCP, one connection or several at a time.
+"""Network throughput: bytes pulled from another host over TCP, by one connection or several at a time.
 
-Where from is said by the environment, as it is the centre's and not the kernel's:
+The environment names the server, which belongs to the centre and not to the kernel:
 - MILLRACE_PULL_FROM=HOST:PORT and MILLRACE_PULL_SECRET_FILE: a server that runs elsewhere (`millrace probe kernels
   serve`), as between two hosts;
 - MILLRACE_PULL_NAMESPACE and MILLRACE_PULL_ADDRESS: the kernel starts a server of its own in a network namespace, at an
   address there, as between two hosts of a fabric on this machine (root);
-- nothing: a server of its own at 127.0.0.1. That measures this host alone, and `figures` say so.
+- nothing: a server of its own at 127.0.0.1. That measures only this host, and `figures` say so.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_BYTES: Final = 64 << 30
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a server is, and what it is asked with."""
+    """Address and secret of a server."""
 
     address: tuple[str, int]
     secret: bytes
@@ -48,7 +48,7 @@ class Source:
 
 
 class NetworkPull:
-    """Pulls `nbytes`, a share over each of so many connections; its output are checksums of all blocks' ends."""
+    """Pulls `nbytes`, evenly divided over the connections; its output are checksums of all blocks' ends."""
 
     def __init__(self, sizes: Sizes, seed: int, environment: Mapping[str, str] = os.environ) -> None:
         self._streams = sizes["streams"]
@@ -68,7 +68,7 @@ class NetworkPull:
         self._pool = ThreadPoolExecutor(self._streams)
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
-        """Connect, pull, and close, all connections at a time; inputs change the stamps that are asked for."""
+        """Connect, pull and close, all connections at a time; inputs change the requested stamps."""
         if inputs is not self._inputs:
             self._inputs, self._number = inputs, int((fold(inputs) - 1.0) * (1 << 30))
         begun_s = time.perf_counter()
@@ -78,12 +78,12 @@ class NetworkPull:
         return np.concatenate(parts)
 
     def accuracy(self, output: Array) -> float:
-        """Return the part of the blocks that are not what was asked for."""
+        """Return the fraction of blocks that differ from the request."""
         true = np.concatenate([self._checksums(share) for share in self._shares])
         return math.inf if output.shape != true.shape else float(np.mean(output != true))
 
     def figures(self) -> dict[str, float]:
-        """Return bytes a second of the last run, and whether they have left this host at all."""
+        """Return bytes per second of the last run, and whether they have left this host at all."""
         return self._figures
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class NetworkPull:
 
 
 def _source(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes] | None, Source]:
-    """Return where to pull from, and the server that was started for it, if one was."""
+    """Return the source to pull from, and the server started for it, if any."""
     elsewhere = environment.get("MILLRACE_PULL_FROM")
     if elsewhere:
         return None, Source(address_of(elsewhere), _secret_in(environment.get("MILLRACE_PULL_SECRET_FILE")))
@@ -132,7 +132,7 @@ def _source(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes] | N
 
 
 def start_server(host: str, secret: bytes, namespace: str | None = None) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a server of its own process in a network namespace, or in this one; return it and its port."""
+    """Start a server process in a network namespace, or in this one; return it and its port."""
     try:
         if namespace is None:
             waiting = listening(host)
@@ -147,7 +147,7 @@ def start_server(host: str, secret: bytes, namespace: str | None = None) -> tupl
         ) from None
     with waiting:
         number = waiting.fileno()
-        # By its file: it needs nothing but Python, wherever this is installed.
+        # By its file: it needs only Python, wherever this is installed.
         argv = [sys.executable, "-I", str(pull.__file__), str(number), str(2 * _PULL_S)]
         server = subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=(number,), start_new_session=True)  # noqa: S603 - our own
         if server.stdin is not None:
@@ -157,7 +157,7 @@ def start_server(host: str, secret: bytes, namespace: str | None = None) -> tupl
 
 
 def end(server: subprocess.Popen[bytes]) -> None:
-    """End a server: it does so by itself when its standard input ends, and is killed if it does not."""
+    """End a server: it exits when its standard input ends, and is killed if it does not."""
     if server.stdin is not None:
         server.stdin.close()
     try:
@@ -168,7 +168,7 @@ def end(server: subprocess.Popen[bytes]) -> None:
 
 
 def address_of(text: str, least_port: int = 1) -> tuple[str, int]:
-    """Return host and port of HOST:PORT; raise ProbeKernelError for what is none."""
+    """Return host and port of HOST:PORT; raise ProbeKernelError for anything else."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and least_port <= int(port) < 1 << 16):
         raise ProbeKernelError(f"network-pull: {text!r} is no HOST:PORT")

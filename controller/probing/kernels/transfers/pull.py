@@ -1,10 +1,10 @@
-"""How one host pulls bytes from another over TCP: the handshake, and the side that serves them.
+"""Pull protocol of two hosts over TCP: the handshake, and the side that serves the bytes.
 
-The server says a nonce of 16 bytes; the client answers with a request (bytes, seed, and a number that its inputs make)
-and HMAC-SHA256 of nonce and request under a secret that both know. Whoever has no secret gets nothing but the nonce; an
-answer that was overheard fits no other one. Then blocks follow, each stamped with its number.
+The server sends a nonce of 16 bytes; the client answers with a request (bytes, seed, and a number made of its inputs)
+and HMAC-SHA256 of nonce and request under a shared secret. A client without the secret gets nothing but the nonce; an
+overheard answer is of no use with another nonce. Then blocks follow, each stamped with its number.
 
-Started as a process the server reads its secret from standard input, and ends with it: no server outlives its client.
+As a process, the server reads its secret from standard input, and exits when that ends: no server outlives its client.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ANSWER_BYTES: Final = _REQUEST.size + _DIGEST_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server gives at most: connections at a time, bytes to one, and seconds of waiting and in all."""
+    """Limits of a server: connections at a time, bytes per connection, and seconds of waiting and in all."""
 
     connections: int = 256
     most_bytes: int = 64 << 30
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Counters:
-    """What became of connections."""
+    """Connections by outcome."""
 
     served: int = 0
     refused: int = 0
@@ -62,12 +62,12 @@ class Counters:
 
 
 def content_of(seed: int) -> bytes:
-    """Return a block's bytes after its stamp, which client and server make by themselves."""
+    """Return a block's bytes after its stamp, which client and server each compute."""
     return random.Random(seed).randbytes(BLOCK)
 
 
 def stamp_of(block: int, number: int) -> bytes:
-    """Return what a block begins with: its place, and what the client's inputs made."""
+    """Return the beginning of a block: its place, and the number made of the client's inputs."""
     return (block << 32 | number & 0xFFFFFFFF).to_bytes(8, "big")
 
 
@@ -83,13 +83,13 @@ def blocks_of(nbytes: int) -> Iterator[tuple[int, int]]:
 
 
 def answer(secret: bytes, nonce: bytes, nbytes: int, seed: int, number: int) -> bytes:
-    """Return what a client says to a nonce."""
+    """Return a client's answer to a nonce."""
     request = _REQUEST.pack(nbytes, seed, number)
     return request + hmac.digest(secret, nonce + request, _DIGEST)
 
 
 def serve(listening: socket.socket, secret: bytes, limits: Limits, stop: threading.Event, counters: Counters) -> None:
-    """Serve whoever knows the secret, until `stop` or the limits' end; all that is open then is closed."""
+    """Serve every client that knows the secret, until `stop` or the limits' end; close all connections then."""
     ends_s = time.monotonic() + limits.for_s
     listening.settimeout(0.2)
     places = threading.BoundedSemaphore(limits.connections)
@@ -125,13 +125,13 @@ def _served(  # noqa: PLR0917 - what one connection has to do with
                 counters.count("served")
                 _send(connection, *asked, limits, ends_s, counters)
             finally:
-                places.release()  # before the other end sees that this one has closed: it may come again at once
+                places.release()  # before the peer sees the close: it may reconnect at once
     except OSError:
         counters.count("broken")
 
 
 def _admitted(connection: socket.socket, secret: bytes, limits: Limits) -> tuple[int, int, int] | None:
-    """Return what a client asks for, None for one that does not know the secret or wants too much."""
+    """Return a client's request, None if it does not know the secret or wants too much."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     connection.settimeout(limits.handshake_s)
     connection.sendall(nonce)
@@ -158,14 +158,14 @@ def _send(  # noqa: PLR0917 - what was asked for, and how
 
 
 def exactly(connection: socket.socket, nbytes: int, ends_s: float) -> bytes:
-    """Return so many bytes; raise OSError for a connection that ends before, or is slower than a deadline."""
+    """Return exactly this many bytes; raise OSError if the connection ends before, or misses a deadline."""
     buffer = bytearray(nbytes)
     receive_into(connection, memoryview(buffer), ends_s)
     return bytes(buffer)
 
 
 def receive_into(connection: socket.socket, view: memoryview, ends_s: float) -> None:
-    """Fill a buffer; raise OSError for a connection that ends before, or is slower than a deadline."""
+    """Fill a buffer; raise OSError if the connection ends before, or misses a deadline."""
     while view:
         if time.monotonic() > ends_s:
             raise TimeoutError("too slow")
@@ -176,7 +176,7 @@ def receive_into(connection: socket.socket, view: memoryview, ends_s: float) -> 
 
 
 def main() -> None:
-    """Serve on the socket that is descriptor argv[1], for argv[2] seconds; the secret comes by standard input."""
+    """Serve on the socket with descriptor argv[1], for argv[2] seconds; read the secret from standard input."""
     secret = os.read(0, SECRET_BYTES)
     stop = threading.Event()
 

@@ -1,1 +1,1 @@
-"""What runners know of a warm process (`running.warm`): how to hand over to it, and what imports it has saved them."""
+"""Runners' side of a warm process (`running.warm`): handing over to it, and accounting for the imports it has saved."""

@@ -1,4 +1,4 @@
-"""Handing a run over to a warm process (`running.warm`) if there is one; imports next to nothing: it comes first."""
+"""Handing a run over to a warm process (`running.warm`), if there is one; runs first, so imports almost nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 
 VARIABLE: Final = "MILLRACE_WARM"
 MAX_BYTES: Final = 128 << 10
-"""The most that a command line and an environment may have; with more a runner starts as ever."""
+"""Largest size of command line and environment; with more a runner starts as usual."""
 REFUSED: Final = 2
 _PATIENCE_S: Final = 5.0
 _LOST: Final = 10
 
 
 def handed_over(arguments: list[str], started_s: float) -> int | None:
-    """Return the exit code of the run that a warm process did; None where none took it, and nothing was run."""
+    """Return the exit code of the run that a warm process did; None if none took it, and nothing was run."""
     if not (path := os.environ.get(VARIABLE)):
         return None
     order = json.dumps(

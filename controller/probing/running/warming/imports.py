@@ -1,4 +1,4 @@
-"""What imports took that a warm process did for its forks: a run adds it to its start, as targets have it in theirs."""
+"""Import times that a warm process saved its forks: a run adds them to its start, as targets have them in theirs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CPU_S: Final[dict[str, float]] = {}
 
 
 def import_timed(module: str) -> None:
-    """Import a module and keep what CPU time that took, by the name of its package."""
+    """Import a module and record the CPU time of that under the name of its package."""
     began_s = time.process_time()
     importlib.import_module(module)
     library = module.partition(".")[0]

@@ -1,1 +1,1 @@
-"""What the policies compute for all nodes at once, in the kernel language."""
+"""Computations of the policies over all nodes at once, in the kernel language."""

@@ -1,4 +1,4 @@
-"""The kernels of the policies, compiled together when the first of them is wanted, ready to be called."""
+"""The policies' kernels, compiled together on first use and ready to call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataplane.native import Kernel, Library, kernel_library
 
 @cache
 def compiled(kernel: Kernel[..., Any]) -> Callable[..., Any]:
-    """Return the function that calls a kernel, without the interpreter's lock; see `Library.bind`."""
+    """Return the function that calls a kernel without holding the interpreter lock; see `Library.bind`."""
     return _library().bind(kernel)
 
 

@@ -1,4 +1,4 @@
-"""How much the expected fragments of nodes change when a request is placed there; its twin is `hardware.fragments`."""
+"""Change of the nodes' expected fragments when a request is placed there; the plain twin is `hardware.fragments`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from controller.scheduling.containers.kernels.structures import Asked, Room, Typ
 from dataplane.native import Array, as_i64, as_u64, i64, kernel, u32, u64
 
 NEVER: Final = -(1 << 62)
-"""What stands for a node on which a request does not fit."""
+"""Marks a node on which a request does not fit."""
 
 
 @kernel
 def fragment_changes(  # noqa: PLR0917 - kernels have no keywords
     room: Room, typical: Typical, asked: Asked, rows: Array[i64], count: u32, scratch: Array[i64], out: Array[i64]
 ) -> None:
-    """Write for each node of `rows` by how much the fragments fall, thousandths times pods, by the best devices.
+    """Write the decrease of fragments for each node of `rows`, in thousandths times pods, with the best devices.
 
-    `scratch` has room for the devices of a node.
+    `scratch` has room for one node's devices.
     """
     for place in range(count):
         row: i64 = rows[place]
@@ -28,7 +28,7 @@ def fragment_changes(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def best_change(room: Room, typical: Typical, asked: Asked, row: i64, scratch: Array[i64]) -> i64:
-    """Return by how much a node's fragments fall, `NEVER` where no devices will do."""
+    """Return the decrease of a node's fragments, `NEVER` if no devices fit."""
     first: i64 = room.start[row]
     devices: i64 = room.start[row + 1] - first
     for device in range(devices):
@@ -58,7 +58,7 @@ def best_change(room: Room, typical: Typical, asked: Asked, row: i64, scratch: A
 
 @kernel(inline=True)
 def serves(room: Room, asked: Asked, device: i64) -> bool:
-    """Return whether a device has what is asked of one."""
+    """Return whether a device satisfies the request for one."""
     return (
         asked.accepts[device] != 0
         and room.milli[device] >= asked.milli
@@ -68,7 +68,7 @@ def serves(room: Room, asked: Asked, device: i64) -> bool:
 
 @kernel(inline=True)
 def is_first(room: Room, asked: Asked, scratch: Array[i64], first: i64, device: i64) -> bool:
-    """Return whether no device before this one is of its model with as much left: such a one gives the same."""
+    """Return whether no earlier device is of the same model with as much left; such a device gives the same result."""
     for other in range(device):
         same: bool = scratch[other] == scratch[device] and room.alike[first + other] == room.alike[first + device]
         if same and serves(room, asked, first + other):
@@ -80,7 +80,7 @@ def is_first(room: Room, asked: Asked, scratch: Array[i64], first: i64, device: 
 def expected(  # noqa: PLR0917 - kernels have no keywords
     room: Room, typical: Typical, first: i64, devices: i64, cpu: i64, memory: i64, milli: Array[i64]
 ) -> i64:
-    """Return the free thousandths that a workload's pods cannot use, each as often as it comes."""
+    """Return the free thousandths that a workload's pods cannot use, weighted by frequency."""
     total: i64 = 0
     for device in range(devices):
         total += milli[device]

@@ -1,4 +1,4 @@
-"""How much more of devices is expected to stay idle when a request is placed on a node; its twin is in `stranding`."""
+"""Growth of expected idle device capacity when a request is placed on a node; the plain twin is in `stranding`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.scheduling.containers.kernels.structures import Asked, Demand, R
 from dataplane.native import Array, as_i64, i64, kernel, u32
 
 IMPOSSIBLE: Final = 1 << 62
-"""What stands for a node on which a request does not fit."""
+"""Marks a node on which a request does not fit."""
 _MILLION: Final = 1_000_000
 
 
@@ -17,7 +17,7 @@ _MILLION: Final = 1_000_000
 def stranded_changes(  # noqa: PLR0917 - kernels have no keywords
     room: Room, demand: Demand, asked: Asked, first: u32, last: u32, out: Array[i64], device: Array[i64]
 ) -> None:
-    """Write by how much the idle rests of the nodes from `first` up to `last` grow, and the devices of their shares.
+    """Write the growth of idle rests for nodes `first` up to `last`, and the devices that would give the shares.
 
     In millionths of a device.
     """
@@ -32,7 +32,7 @@ def stranded_changes(  # noqa: PLR0917 - kernels have no keywords
 def change(  # noqa: PLR0917 - kernels have no keywords
     room: Room, demand: Demand, asked: Asked, row: i64, out: Array[i64], device: Array[i64]
 ) -> None:
-    """Write one node's change. All devices that a request gets are of one kind."""
+    """Write one node's change. All devices of a request are of one kind."""
     chosen: i64 = -1
     taken: i64 = asked.count * asked.milli
     rest: i64 = 0
@@ -55,7 +55,7 @@ def change(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def pick(room: Room, demand: Demand, asked: Asked, row: i64) -> i64:
-    """Return the device whose idle rest grows least, the first of equals; -1 where there are not as many as asked."""
+    """Return the device whose idle rest grows least, the first on a tie; -1 if there are too few devices."""
     able: i64 = 0
     best: i64 = IMPOSSIBLE
     chosen: i64 = -1
@@ -72,7 +72,7 @@ def pick(room: Room, demand: Demand, asked: Asked, row: i64) -> i64:
 
 @kernel(inline=True)
 def grown(room: Room, demand: Demand, asked: Asked, device: i64) -> i64:
-    """Return how much more of a device is expected to stay idle once it has given what is asked of one."""
+    """Return how much more of a device is expected to stay idle after it has served one device of the request."""
     kind: i64 = demand.kind[device]
     if kind < 0:
         return as_i64(0)
@@ -82,7 +82,7 @@ def grown(room: Room, demand: Demand, asked: Asked, device: i64) -> i64:
 
 @kernel(inline=True)
 def beside(room: Room, demand: Demand, need: Array[i64], row: i64) -> i64:
-    """Return what a workload needs beside the free devices of a node, a thousand times."""
+    """Return the workload's need of cores or memory for a node's free devices, times a thousand."""
     found: i64 = 0
     for place in range(room.start[row], room.start[row + 1]):
         if demand.kind[place] >= 0:
@@ -92,7 +92,7 @@ def beside(room: Room, demand: Demand, need: Array[i64], row: i64) -> i64:
 
 @kernel(inline=True)
 def shortage(demand: Demand, cpu: i64, memory: i64, cpu_milli: i64, memory_bytes: i64) -> i64:
-    """Return how many millionths of a device lack the cores, or the memory, that the workload asks for beside them."""
+    """Return how many millionths of a device lack the cores or memory that the workload needs with them."""
     found: i64 = 0
     if demand.most_cpu_milli > 0:
         found = max(found, (cpu // 1000 - cpu_milli) * _MILLION // demand.most_cpu_milli)

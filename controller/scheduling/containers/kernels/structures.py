@@ -1,4 +1,4 @@
-"""What the kernels of the policies work on, in memory that Python shares."""
+"""Data structures of the policies' kernels, in memory shared with Python."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataplane.native import Array, Struct, i64, u8, u32
 
 
 class Room(Struct):
-    """What is free: of nodes, and of devices in thousandths and bytes; a node's devices begin at `start[node]`.
+    """Free resources of nodes, and of devices in thousandths and bytes; a node's devices begin at `start[node]`.
 
-    Devices of one kind and model have one number in `alike`.
+    Devices of the same kind and model share a number in `alike`.
     """
 
     nodes: u32
@@ -22,7 +22,7 @@ class Room(Struct):
 
 
 class Asked(Struct):
-    """A request for devices of one kind at most: `count` of them (0: none), of each so much; `accepts` by device."""
+    """A request for devices of at most one kind: `count` of them (0: none), shares of each, and `accepts` by device."""
 
     cpu_milli: i64
     memory_bytes: i64
@@ -33,7 +33,7 @@ class Asked(Struct):
 
 
 class Typical(Struct):
-    """The requests of a workload and how many pods made each; row `t` of `accepts` says which devices will do."""
+    """The requests of a workload with their pod counts; row `t` of `accepts` marks the devices that fit."""
 
     requests: u32
     weight: Array[i64]
@@ -45,11 +45,11 @@ class Typical(Struct):
 
 
 class Demand(Struct):
-    """What a workload makes of what is left of devices, by kind.
+    """Value of leftover device capacity to a workload, by kind.
 
-    `value` has 1001 rows a kind: the millionths of a device that are expected to stay idle of so many thousandths that
-    are free. `cpu_milli` and `memory_kib` are what the workload asks for beside a whole device, `most_cpu_milli` and
-    `most_memory_kib` the most of these; `kind` is each device's row, -1 for one of which nothing is asked.
+    `value` has 1001 rows per kind: for each number of free thousandths, the millionths of a device expected to stay
+    idle. `cpu_milli` and `memory_kib` are what the workload requests along with a whole device, `most_cpu_milli` and
+    `most_memory_kib` their maxima; `kind` is each device's row, -1 for a device that no request asks for.
     """
 
     value: Array[i64]

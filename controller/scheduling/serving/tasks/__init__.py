@@ -1,1 +1,1 @@
-"""Dispatching what the API server has: tasks that wait go to compute centres, probes before them."""
+"""Dispatch of the API server's tasks: waiting tasks go to compute centres, probes first."""

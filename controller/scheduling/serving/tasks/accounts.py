@@ -1,4 +1,4 @@
-"""Scores of results, and what ended tasks cost by them."""
+"""Scores of results, and the resulting costs of ended tasks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from controller.scheduling.serving.tasks.writing import Writer, few_at_once
 
 _NS = 1_000_000_000
 _MOST = 256
-"""Writes of one round; the rest comes in the next."""
+"""Writes per round; the rest follows in the next."""
 
 
 class Accounts:
-    """Writes scores and costs once each."""
+    """Writes each score and cost once."""
 
     def __init__(self, view: TasksView, settings: TaskSettings, writer: Writer) -> None:
         self._view, self._settings, self._writer = view, settings, writer
 
     async def settle(self) -> None:
-        """Give results without a score theirs, then ended tasks their cost."""
+        """Write missing scores of results, then the costs of ended tasks."""
         unscored = [one for one in self._view.results.values() if not one.status.policy and one.status.runs]
         await few_at_once(self._score(one) for one in unscored[:_MOST])
         unpaid = [one for one in self._view.tasks.values() if has_ended(one) and one.status.cost is None]
@@ -45,7 +45,7 @@ class Accounts:
     def _score_at(self, task: Task) -> float | None:
         """Return the newest score of the task's type where it ran, else the newest of any probe there.
 
-        A score is of a type's own probe first: how good a centre is depends on what it is asked to do.
+        A score comes from the type's own probe if possible: how good a centre is depends on the work.
         """
         name, place = self._view.type_of(task), (task.status.centre, task.status.unit)
         there = [

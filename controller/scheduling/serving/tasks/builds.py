@@ -1,4 +1,4 @@
-"""Probe tasks of types never seen: built from a task's operators, once, and kept for all tasks of the type."""
+"""Probe tasks of new types: built once from a task's operators, and kept for all tasks of the type."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from controller.scheduling.dispatch.names import name_of
 from dataplane.errors import ConfigError
 
 BENCHMARK_TYPE: Final = "fixed-benchmark"
-"""Of the probe tasks of fixed benchmarks: what tasks compute does not matter to them."""
+"""Type of the fixed benchmarks' probe tasks, which do not depend on what tasks compute."""
 _BENCHMARKS: Final[Mapping[str, str]] = {"fixed-dgemm": "dgemm", "fixed-stream": "stream-triad"}
 """Probe tasks that profiles rank all centres by, and the kernel that each repeats three times."""
 
 
 def benchmark(name: str, library: KernelLibrary) -> ProbeTask:
-    """Return the probe task of a fixed benchmark, as a resource; raise ProbeError for one that is not known."""
+    """Return the probe task of a fixed benchmark, as a resource; raise ProbeError for an unknown one."""
     if name not in _BENCHMARKS:
         raise ProbeError(f"there is no probe task {name} to rank centres by")
     kernels = [{"kernel": _BENCHMARKS[name], "repetitions": 3}]
@@ -41,9 +41,9 @@ def benchmark(name: str, library: KernelLibrary) -> ProbeTask:
 def probes_for(
     task: Task, task_type: str, library: Iterable[ProbeKernel], settings: BuildSettings
 ) -> tuple[ProbeTask, ...]:
-    """Return the probe tasks of a task's type, as resources; raise ProbeError, in one line, where none can be built.
+    """Return the probe tasks of a task's type, as resources; raise ProbeError, in one line, if none can be built.
 
-    Their names follow from the type alone, so that of two schedulers that build them one writes them.
+    Their names follow from the type alone, so if two schedulers build them, only one writes them.
     """
     try:
         graph = graph_of(task_type, task.spec)
@@ -62,7 +62,7 @@ def probes_for(
     try:
         built = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
     except (OperatorError, ArithmeticError, ValueError, LookupError) as error:
-        # Whoever may submit a task says what he likes of its operators: none of it ends the scheduler, or its round.
+        # A submitter may state anything about operators; nothing of it may stop the scheduler or its round.
         raise ProbeError(f"type {task_type}: no probe can be built of its operators: {_line(error)}") from None
     return tuple(
         ProbeTask(metadata=Metadata(name=name_of("of", task_type, number)), spec=files.to_spec(one))

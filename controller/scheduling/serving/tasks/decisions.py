@@ -12,7 +12,7 @@ from controller.scheduling.serving.decisions import line, refusals_of, scores_of
 def decision_of(
     profile: TaskProfile, verdict: Verdict, why: Explanation, *, scheduler: str, begun_ns: int, decided_ns: int
 ) -> DecisionSpec:
-    """Return what was decided about a task, with the reasons centre by centre."""
+    """Return the decision about a task, with the reasons centre by centre."""
     option, name = verdict.option, verdict.asked.task.name
     outcome = Outcome.REFUSED if option is None else Outcome.DISPATCHED if verdict.start_s <= 0 else Outcome.WAITING
     placements = () if option is None else (Placement(pod=name, node=option.offer[0]),)

@@ -1,4 +1,4 @@
-"""Tasks that wait, planned all together: those that begin now are dispatched, all others say why they wait."""
+"""Plans all waiting tasks together: those that begin now are dispatched, the others get the reason for waiting."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from controller.scheduling.serving.tasks.writing import Due, Writer, few_at_once
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _BREATH_S: Final = 0.05
-"""After so long others of the event loop get their turn."""
+"""Time after which planning yields to other tasks of the event loop."""
 _MOST_DUE: Final = 256
-"""Tasks that are sent in one round; the next one goes on at once."""
+"""Tasks dispatched per round; the next one follows at once."""
 _MOST_TOLD: Final = 256
-"""Tasks that are told in one round why they wait; the others hear it in the next."""
+"""Tasks whose reason for waiting is written per round; the others follow in the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A task that goes now, and why."""
+    """A task to dispatch now, and why."""
 
     task: Task
     item: Dispatch
@@ -74,10 +74,9 @@ class Dispatching:
         self._strangers: set[str] = set()
 
     async def dispatch(self, now_ns: int, wall_ns: int) -> bool:
-        """Plan all tasks that wait, send those that begin now, and tell the others; return whether more could be sent.
+        """Plan all waiting tasks, dispatch those that begin now, update the others; return whether more could be sent.
 
-        Of what was decided only words are kept: all that was looked at of a task takes as much room as there are
-        options.
+        Only the words of decisions are kept: all intermediate results of a task take as much room as there are options.
         """
         tasks = {task.metadata.name: task for task in self._view.waiting() if self._is_mine(task)}
         self._said = {name: said for name, said in self._said.items() if name in tasks}
@@ -99,7 +98,7 @@ class Dispatching:
             try:
                 verdict = self._verdict(plan, task, one, wall_ns, being_probed)
                 goes = self._due(task, verdict) if verdict.option is not None and verdict.start_s <= 0 else None
-            except ControllerError as error:  # of a policy, or of figures: it holds up no other task
+            except ControllerError as error:  # from a policy or its figures; must not hold up other tasks
                 untold.append((task, TaskPhase.PENDING, line(str(error)), None))
                 continue
             if goes is not None:
@@ -113,7 +112,7 @@ class Dispatching:
         return len(due) >= _MOST_DUE
 
     def _in_turn(self, tasks: Mapping[str, Task]) -> list[PendingTask]:
-        """Return tasks by priority, of the same one as their accounts take turns, each account's as they came."""
+        """Return tasks by priority, with accounts taking turns within a priority, each in order of arrival."""
         weights, held = self._view.weights, dict[str, float]()
         for task in self._view.tasks.values():
             if task.is_held:
@@ -149,7 +148,7 @@ class Dispatching:
     def _verdict(
         self, plan: Plan, task: Task, pending: PendingTask, wall_ns: int, being_probed: Callable[[str], bool]
     ) -> Verdict:
-        """Return what is decided about a task: nothing while its type's first probes are under way."""
+        """Return the decision about a task: none while its type's first probes are in progress."""
         profile, name = self._profiles[task.spec.profile], pending.task_type
         options = self._options(profile, pending, wall_ns)
         first = BENCHMARK_TYPE if profile.benchmark else name
@@ -176,7 +175,7 @@ class Dispatching:
         return _Due(task, item, self._decision(task, verdict)[0], self._lessons.note(task, verdict))
 
     async def _send_all(self, due: Sequence[_Due]) -> None:
-        """Send tasks in the order of the plan, many at once; one that is refused holds up no other."""
+        """Dispatch tasks in the order of the plan, many at once; a refused one does not hold up the others."""
         went = await self._writer.dispatch_each([Due(one.task, one.item, one.spec) for one in due])
         for one, goes in zip(due, went, strict=True):
             if goes:
@@ -184,7 +183,7 @@ class Dispatching:
                 self._lessons.dispatched(one.task, one.note)
 
     def _told(self, task: Task, verdict: Verdict) -> tuple[Task, TaskPhase, str, DecisionSpec | None] | None:
-        """Return what a task is told of why it waits, and the decision to be kept; None if it was told that already."""
+        """Return a task's new reason for waiting, and the decision to keep; None if unchanged."""
         name, type_name = task.metadata.name, verdict.asked.task.task_type
         if verdict.option is None and (doing := self._knowledge.probing_line(type_name)):
             return (task, TaskPhase.PROBING, doing, None)
@@ -197,7 +196,7 @@ class Dispatching:
         return (task, TaskPhase.PENDING, line(f"{spec.reason}; {problem}" if problem else spec.reason), spec)
 
     async def _tell(self, task: Task, phase: TaskPhase, reason: str, spec: DecisionSpec | None) -> None:
-        """Have a task say why it waits; a decision that has led to nothing yet is kept."""
+        """Write why a task waits, and keep a decision that has led to nothing yet."""
         if spec is not None and task.status.reasons != (reason,):
             await self._writer.keep(task.metadata.name, spec)
         await self._writer.tell(task, phase, reason)
@@ -212,7 +211,7 @@ class Dispatching:
 
 
 def _kind_of(verdict: Verdict, why: Explanation) -> str:
-    """Return what a decision says without its figures, which change all the time."""
+    """Return a decision without its figures, which change all the time."""
     if verdict.option is not None:
         return f"waits for {verdict.option.offer}"
     return summary(verdict, why)

@@ -1,4 +1,4 @@
-"""When the network to each centre is forecast good, by the probes there and the collector's history of the way."""
+"""Forecasts of a good network to each centre, from the probes there and the collector's history of the path."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from dataplane.topology.values import Topology
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS: Final = 1_000_000_000
 _FRESH_NS: Final = 600 * _NS
-"""A forecast, and what the history has said, count for so long."""
+"""Validity of a forecast, and of what was read from the history."""
 _MOST_WAYS: Final = 64
-"""Ways that are read from the history in a round; the others follow in the next."""
+"""Paths read from the history per round; the others follow in the next."""
 Pair = tuple[str, str]
 """A host that tasks read from, and a centre."""
 
 
 class Hours:
-    """Forecasts by host and centre; they are made anew when a probe has come back, or after ten minutes."""
+    """Forecasts by host and centre; renewed when a probe has returned, or after ten minutes."""
 
     def __init__(self, view: TasksView, history: Path | None = None, topology: Topology | None = None) -> None:
         self._view, self._history, self._topology = view, history, topology
@@ -40,7 +40,7 @@ class Hours:
         self._windows: dict[Pair, tuple[object, tuple[Window, ...] | None]] = {}
 
     async def read(self, tasks: Iterable[PendingTask], wall_ns: int) -> None:
-        """Read what the history says of the ways that tasks' data would take; what cannot be read is logged."""
+        """Read the history of the paths that tasks' data would take; log failures."""
         if self._history is None or self._topology is None:
             return
         old = [pair for pair in self._pairs(tasks) if self._paths.get(pair, (0, ()))[0] + _FRESH_NS < wall_ns]
@@ -55,7 +55,7 @@ class Hours:
     def windows(
         self, tasks: Iterable[PendingTask], results: Mapping[str, Sequence[ProbeResult]], wall_ns: int
     ) -> dict[Pair, tuple[Window, ...]]:
-        """Return when each way is forecast good; ways of which nothing is known are left out."""
+        """Return the good windows of each path; unknown paths are left out."""
         found = {pair: self._of(pair, results.get(pair[1], ()), wall_ns) for pair in self._pairs(tasks)}
         return {pair: windows for pair, windows in found.items() if windows is not None}
 
@@ -73,9 +73,9 @@ class Hours:
         return made
 
     def _samples(self, results: Sequence[ProbeResult]) -> tuple[ProbeSample, ...]:
-        """Return the runs of the probe that says most of a centre's network: one that uses it, else the most frequent.
+        """Return the runs of the probe most telling about a centre's network: one that uses it, else the most frequent.
 
-        Runs of one probe are of like work; those of several are not compared.
+        Runs of one probe do similar work; runs of different probes are not compared.
         """
         by_probe: defaultdict[str, list[ProbeResult]] = defaultdict(list)
         for result in results:
@@ -89,8 +89,8 @@ class Hours:
         return [(host, name) for host in hosts for name in sorted(self._view.centres)]
 
     def _path(self, pair: Pair, wall_ns: int) -> tuple[PathSample, ...]:
-        """Return what the history says of the way to a centre's first host that the topology knows."""
-        # DuckDB is loaded where a history is read, and only there.
+        """Return the history of the path to a centre's first host that the topology knows."""
+        # Import DuckDB only when a history is read.
         from controller.probing.hours.telemetry import path_samples, ways  # noqa: PLC0415
 
         assert self._history is not None

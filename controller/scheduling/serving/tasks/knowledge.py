@@ -1,4 +1,4 @@
-"""What is known of types and places, made of what the view has: for plans, and for which probes are to go."""
+"""Knowledge about types and places, derived from the view: for plans and for ordering probes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from dataplane.topology.values import DeviceKind
 
 _NS: Final = 1_000_000_000
 _OVERDUE: Final = 0.1
-"""A task that runs longer than expected is taken to go on for so much of what it has run."""
+"""Fraction of its run time so far by which an overdue task is expected to go on."""
 
 
 class Knowledge:
-    """Makes what deciders are asked with; what has not changed is not made again."""
+    """Builds the inputs of decisions and reuses unchanged ones."""
 
     def __init__(self, view: TasksView, settings: TaskSettings, hours: Hours) -> None:
         self._view, self._settings = view, settings.probing
@@ -52,26 +52,26 @@ class Knowledge:
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
         self._options: dict[tuple[str, str], tuple[object, Options]] = {}
         self.problems: dict[str, tuple[object, str]] = {}
-        """Why a type has no probe, and of which library and operators that was found."""
+        """Reason why a type has no probe, with the library and operators for which that was found."""
         self._underway_tasks: tuple[int, dict[str, list[Task]]] | None = None
         self._made: dict[tuple[str, str, tuple[str, str]], tuple[object, tuple[Option, ...]]] = {}
 
     def measured(self) -> Measured:
-        """Return what was measured, by place."""
+        """Return the measurements, by place."""
         version = self._view.versions[ProbeResult]
         if self._measured is None or self._measured[0] != version:
             self._measured = (version, measured_of(self._view))
         return self._measured[1]
 
     def ran(self) -> Ran:
-        """Return what has run, by place; the same value until another task has ended."""
+        """Return past runs, by place; the same value until another task has ended."""
         version = self._view.ended_version
         if self._ran is None or self._ran[0] != version:
             self._ran = (version, ran_of(self._view))
         return self._ran[1]
 
     def _age_of(self, centre: str, wall_ns: int) -> int:
-        """Return what moves as figures grow old: 24 times while they are fresh, not for all centres at once."""
+        """Return a value that changes 24 times while figures are fresh, at different times for each centre."""
         step_ns = max(round(self._settings.fresh_s * _NS / 24), 1)
         return (wall_ns + crc32(centre.encode()) * step_ns // (1 << 32)) // step_ns
 
@@ -92,7 +92,7 @@ class Knowledge:
     def centres_view(
         self, now_ns: int, wall_ns: int, costs: CostMap | None, tasks: Sequence[PendingTask]
     ) -> CentresView:
-        """Return all that centres offer now; times of the view are the wall's."""
+        """Return all current offers of the centres; times of the view are the wall clock's."""
         measured, held, offers = self.measured(), self._view.held_by(), self.offers()
         states = {
             name: CentreState(name, self._view.problem_of(centre, now_ns), centre.status.hosts, name in measured.probed)
@@ -112,12 +112,12 @@ class Knowledge:
         )
 
     def known_type(self, task_type: str, counts: Iterable[int] = ()) -> KnownType:
-        """Return a type with its probes, and the numbers of units that are of interest for it."""
+        """Return a type with its probes, and the unit counts of interest for it."""
         probes = self._view.probes_of(task_type)
         return KnownType(task_type, probes, self._settings.counts, tuple(sorted(set(counts) - {0})))
 
     def options(self, profile: TaskProfile, known: KnownType, wall_ns: int) -> Options:
-        """Return what tasks of a type may take, of all offers; of a profile with a benchmark, by that."""
+        """Return the options of all offers for a type; for a profile with a benchmark, by that."""
         offers, measured, ran = self.offers(), self.measured(), self.ran()
         asked = self._by_benchmark(profile, known) if profile.benchmark else known
         name = profile.name if profile.benchmark else ""
@@ -159,7 +159,7 @@ class Knowledge:
         return KnownType(known.name, probes, known.counts, known.stated)
 
     def places(self) -> tuple[Place, ...]:
-        """Return all offers with what is free of them now."""
+        """Return all offers with their free units."""
         found = []
         for offer in self.offers():
             centre = self._view.centres[offer.centre]
@@ -168,7 +168,7 @@ class Knowledge:
         return tuple(found)
 
     def probes_known(self) -> Mapping[Key, Known]:
-        """Return by probe and place what became of it, from its results and its tasks."""
+        """Return the state of each probe at each place, from its results and its tasks."""
         times: defaultdict[Key, dict[int, int]] = defaultdict(dict)
         for (centre, unit), by_probe in self.measured().results.items():
             for probe, results in by_probe.items():
@@ -183,7 +183,7 @@ class Knowledge:
         return {key: _known(times.get(key, {}), tasks.get(key, [])) for key in {*times, *tasks}}
 
     def needs(self, waiting: Mapping[str, Sequence[PendingTask]]) -> tuple[Need, ...]:
-        """Return what each type that has probes may need; `waiting` are tasks by type."""
+        """Return the probe needs of each type that has probes; `waiting` are tasks by type."""
         measured = self.measured()
         used: dict[str, int] = {}
         finished: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -221,7 +221,7 @@ class Knowledge:
 
     @property
     def library_key(self) -> object:
-        """What stands for the library of kernels as it is now."""
+        """Key of the current kernel library."""
         return self._view.kernels_version
 
     def kernels_of(self, task_type: str) -> frozenset[str]:
@@ -233,10 +233,10 @@ class Knowledge:
         return self.problems[task_type][1] if task_type in self.problems else ""
 
     def is_being_probed(self, task_type: str, view: CentresView) -> bool:
-        """Return whether a type never seen is being probed for the first time.
+        """Return whether a new type is being probed for the first time.
 
-        That is until its probes have ended, at `first` centres or at all that can have them now; until patience has; or
-        until a task of it goes somewhere, as its user has stated.
+        That lasts until its probes have ended, at `first` centres or at all that can have them now; until patience runs
+        out; or until a task of it is dispatched to a place that its user stated.
         """
         underway, probes = self._underway(task_type), {probe.name for probe in self._view.probes_of(task_type)}
         times = [task.metadata.created_ns for task in underway]
@@ -255,7 +255,7 @@ class Knowledge:
         )
 
     def _may_complete(self, task_type: str, complete: set[tuple[str, str]], view: CentresView) -> bool:
-        """Return whether a place that has not been measured can be soon: its units are free, or a probe has them."""
+        """Return whether an unmeasured place can be measured soon: its units are free, or a probe holds them."""
         kernels, known = self.kernels_of(task_type), self.probes_known()
         probes = [probe.name for probe in self._view.probes_of(task_type)]
         probing = {centre for (_, centre, _), one in known.items() if one.is_underway}
@@ -274,7 +274,7 @@ class Knowledge:
         return False
 
     def _seen_types(self) -> set[str]:
-        """Return the types of which a task has been dispatched; by a fixed benchmark that says nothing of its own."""
+        """Return the types with a dispatched task; dispatches by a fixed benchmark do not count."""
         version = self._view.versions[Task]
         if self._seen is None or self._seen[0] != version:
             tasks = (task for task in self._view.tasks.values() if task.status.epoch and not task.spec.is_probe)
@@ -285,7 +285,7 @@ class Knowledge:
         return self._seen[1]
 
     def probing_line(self, task_type: str) -> str:
-        """Return which probes of a type are under way, '' if none are."""
+        """Return which probes of a type are in progress, '' if none."""
         places = sorted({task.spec.centre or "" for task in self._underway(task_type)})
         return f"type {task_type} is being probed at {', '.join(places)}" if places else ""
 
@@ -303,7 +303,7 @@ class Knowledge:
         return self._underway_tasks[1]
 
     def _work_of(self, task_type: str, number: int) -> float:
-        """Return the unit-seconds that so many tasks of a type take, by the least that is known of any place."""
+        """Return the unit-seconds of so many tasks of a type, by the smallest known value of any place."""
         options = self._options.get(("", task_type))
         if options is None or not number:
             return 0.0
@@ -312,7 +312,7 @@ class Knowledge:
 
 
 def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTask:
-    """Return a task as deciders see it."""
+    """Return a task in the form used by decisions."""
     spec = task.spec
     return PendingTask(
         task.metadata.name,
@@ -336,9 +336,9 @@ def _kinds(unit: UnitType) -> frozenset[DeviceKind]:
 
 
 def _slots(centre: Centre, offer: Offer, held: Sequence[Task], wall_ns: int) -> Slots:
-    """Return when an offer's units are free, by what its tasks are expected to take; other's are so nobody knows when.
+    """Return when an offer's units are free, by its tasks' expected run times; unknown for units held by others.
 
-    What tasks hold whose type the centre has yet to pick counts for each type.
+    Units of tasks whose type the centre has yet to pick count for each type.
     """
     until = [
         (share.units, _left_s(task, wall_ns))
@@ -363,7 +363,7 @@ def _left_s(task: Task, wall_ns: int) -> float:
 
 
 def _known(times: Mapping[int, int], tasks: Sequence[Task]) -> Known:
-    """Return what became of a probe in a place: failures are counted from the newest task back to a good one."""
+    """Return the state of a probe at a place: failures are counted from the newest task back to a good one."""
     ordered = sorted(tasks, key=lambda one: one.metadata.created_ns)
     failures, problem = 0, ""
     for task in reversed(ordered):

@@ -1,4 +1,4 @@
-"""What comes of tasks' dispatches, as their own records tell it."""
+"""Outcomes of tasks' dispatches, from the tasks' records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.scheduling.serving.lessons import Lessons
 from controller.scheduling.serving.tasks.view import WAITING, TasksView
 
 Note = Callable[[str], None]
-"""Called with a decision's key once it stands."""
+"""Called with a decision's key once the decision is in force."""
 
 
 @runtime_checkable
@@ -24,15 +24,15 @@ class LearnsOfTasks(Learns, Protocol):
     """A score of tasks that learns."""
 
     def note(self, asked: Question, rows: Longs, row: int) -> Note:
-        """Return what takes note that a task got one of the options `rows` that were possible.
+        """Return a callback that records that a task got one of the possible options `rows`.
 
-        It is asked while the books are as they were at the decision.
+        Called while the books are as they were at the decision.
         """
         ...
 
 
 def learners_of(profiles: Mapping[str, TaskProfile]) -> dict[str, Learns]:
-    """Return the policies that are to learn, by the name of their profile; of several in one the first learns."""
+    """Return the policies that learn, by the name of their profile; if a profile has several, the first learns."""
     found: dict[str, Learns] = {}
     for name, profile in profiles.items():
         for score in profile.scores:
@@ -42,7 +42,7 @@ def learners_of(profiles: Mapping[str, TaskProfile]) -> dict[str, Learns]:
 
 
 def utilisation_of(view: TasksView) -> float:
-    """Return the share of the units of all centres that are ready which tasks that run hold."""
+    """Return the share of the units of all ready centres that running tasks hold."""
     ready = {name: one for name, one in view.centres.items() if one.status.ready}
     units = sum(offer.count for one in ready.values() for offer in one.status.units)
     running = (one for one in view.tasks.values() if one.status.phase is TaskPhase.RUNNING)
@@ -51,22 +51,23 @@ def utilisation_of(view: TasksView) -> float:
 
 
 class TaskLessons:
-    """Tells policies that learn where tasks went, and what came of it."""
+    """Tells learning policies where tasks went, and the outcomes."""
 
     def __init__(self, lessons: Lessons, view: TasksView) -> None:
         self._lessons, self._view = lessons, view
 
     def note(self, task: Task, verdict: Verdict) -> Note | None:
-        """Return what is to be told once a task has gone where it was decided, None where nobody learns."""
+        """Return the callback for the dispatch of a decided task, None if no policy learns."""
         learner = self._lessons.learners.get(task.spec.profile)
         if not isinstance(learner, LearnsOfTasks) or verdict.row is None:
             return None
         return learner.note(verdict.asked, verdict.rows, verdict.row)
 
     def dispatched(self, task: Task, note: Note | None) -> None:
-        """Tell that a task has gone, and follow what comes of it.
+        """Report a dispatched task, and track its outcome.
 
-        What was asked for is a task's start, since it was submitted; of one that goes again since it went again.
+        The measured time is from a task's submission to its start; for a task that is sent again, from its new
+        dispatch.
         """
         name, learner = task.metadata.name, self._lessons.learners.get(task.spec.profile)
         now = self._view.tasks.get(name)
@@ -80,7 +81,7 @@ class TaskLessons:
         self.look_at(now)
 
     def look_at(self, task: Task) -> None:
-        """Take what a task's record tells of its last dispatch."""
+        """Read the outcome of a task's last dispatch from its record."""
         lessons, name, status = self._lessons, task.metadata.name, task.status
         if (awaited := lessons.awaited(name)) is None:
             return
@@ -95,7 +96,7 @@ class TaskLessons:
             lessons.ended(name, status.finished_ns)
 
     def look_at_all(self) -> None:
-        """Take what all tasks' records tell, after they were listed anew."""
+        """Read all tasks' records after they were listed again."""
         for name in self._lessons.subjects():
             if (task := self._view.tasks.get(name)) is None:
                 self._lessons.gone(name)

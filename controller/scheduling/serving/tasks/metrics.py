@@ -1,4 +1,4 @@
-"""What the task scheduler counts, for Prometheus."""
+"""Prometheus metrics of the task scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has been measured and has run at compute centres, by place, as a view has it."""
+"""Past measurements and runs at compute centres, by place, from a view."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUCCEEDED: Final = "succeeded"
 
 @dataclass(slots=True)
 class Ran:
-    """Run times of tasks by place, type and units; all that has ended, probes too, by centre."""
+    """Run times of tasks by place, type and units; and all ended tasks, including probes, by centre."""
 
     runs_s: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = field(default_factory=dict)
     ended: dict[str, list[Task]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Measured:
     centres: dict[str, list[ProbeResult]] = field(default_factory=dict)
     """Results by centre."""
     probed: set[str] = field(default_factory=set)
-    """Centres of which any probe has a good run."""
+    """Centres where any probe has a good run."""
 
     def of_centre(self, centre: str) -> list[ProbeResult]:
         """Return all results of a centre."""
@@ -40,7 +40,7 @@ class Measured:
 
 
 def measured_of(view: TasksView) -> Measured:
-    """Return what the results of a view have measured, the oldest first."""
+    """Return the measurements in a view's results, oldest first."""
     found = Measured()
     for result in sorted(view.results.values(), key=lambda one: (one.metadata.created_ns, one.metadata.name)):
         place = (result.spec.centre, result.status.unit or result.spec.unit or "")
@@ -52,7 +52,7 @@ def measured_of(view: TasksView) -> Measured:
 
 
 def ran_of(view: TasksView) -> Ran:
-    """Return what tasks of a view have run, in the order in which they ended."""
+    """Return the runs of a view's tasks, in the order in which they ended."""
     found = Ran()
     ended = [task for task in view.tasks.values() if has_ended(task) and task.status.centre is not None]
     for task in sorted(ended, key=lambda one: (one.status.finished_ns or 0, one.metadata.name)):
@@ -67,7 +67,7 @@ def ran_of(view: TasksView) -> Ran:
 
 
 def spent_of(measured: Measured) -> dict[str, float]:
-    """Return the unit-seconds that each probe has taken."""
+    """Return the unit-seconds that each probe has used."""
     found: defaultdict[str, float] = defaultdict(float)
     for by_probe in measured.results.values():
         for probe, results in by_probe.items():
@@ -77,9 +77,9 @@ def spent_of(measured: Measured) -> dict[str, float]:
 
 
 def run_time_s(task: Task) -> float | None:
-    """Return how long a task that has succeeded has run, None for any other.
+    """Return the run time of a task that has succeeded, None for any other.
 
-    As its centre has measured it, unless the server has seen it hold its units for much longer: then for that long.
+    Uses the centre's measurement, unless the server has seen the task hold its units for much longer: then that time.
     """
     status = task.status
     if status.phase is not TaskPhase.SUCCEEDED or status.started_ns is None or status.finished_ns is None:

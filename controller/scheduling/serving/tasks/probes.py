@@ -1,4 +1,4 @@
-"""Probes: built of types never seen, ordered where they are due, sent to units that are free."""
+"""Probes: built for new types, ordered when due, and sent to free units."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROFILE: Final = "probe"
 
 
 class Probes:
-    """Sees to probes; `problems` says why a type has none."""
+    """Manages probes; `problems` says why a type has none."""
 
     def __init__(self, view: TasksView, knowledge: Knowledge, settings: TaskSettings, writer: Writer) -> None:
         self._view, self._knowledge, self._settings, self._writer = view, knowledge, settings, writer
@@ -41,10 +41,10 @@ class Probes:
         self._by_benchmark = {one.name for one in settings.profiles if one.benchmark}
 
     async def build(self) -> None:
-        """Build the probes of types that have none, of tasks that wait and of those that have ended."""
+        """Build the probes of types that have none, from waiting and ended tasks."""
         for task in self._unknown():
             name = self._view.type_of(task)
-            # Another library, or a task that says more, may do what could not be done before.
+            # Retry with another library, or with a task that states more.
             tried = (self._knowledge.library_key, task.spec.operators)
             if name in self._knowledge.problems and self._knowledge.problems[name][0] == tried:
                 continue
@@ -62,7 +62,7 @@ class Probes:
                     LOGGER.info("type %s: probe task %s is built", name, probe.metadata.name)
 
     async def build_benchmarks(self, profiles: Mapping[str, TaskProfile]) -> None:
-        """Make the probe tasks that profiles of tasks which wait rank all centres by."""
+        """Create the probe tasks by which the profiles of waiting tasks rank all centres."""
         used = {task.spec.profile for task in self._view.waiting() if not task.spec.is_probe}
         names = {name for profile in used & profiles.keys() for name in profiles[profile].benchmark}
         for name in sorted(names - self._view.probes.keys() - self._not_built.keys()):
@@ -75,7 +75,7 @@ class Probes:
                 await self._writer.create(made)
 
     def _unknown(self) -> Sequence[Task]:
-        """Return a task of each type without a probe, one that says its operators if any does."""
+        """Return a task of each type without a probe, one that states its operators if any does."""
         types = self._view.types_with_probes()
         found: dict[str, Task] = {}
         for task in self._view.tasks.values():
@@ -89,7 +89,7 @@ class Probes:
         return KernelLibrary(self._view.kernels())
 
     async def order(self, now_ns: int, wall_ns: int) -> None:
-        """Make the tasks of probes that are due; they are sent like those that users have made."""
+        """Create the tasks of due probes; they are dispatched like those of users."""
         waiting = self.waiting_by_type()
         needs = self._knowledge.needs(waiting)
         if not needs:
@@ -106,7 +106,7 @@ class Probes:
                 LOGGER.info("probe %s goes to %s of %s: %s", order.probe, order.unit, order.centre, order.reason)
 
     def waiting_by_type(self) -> Mapping[str, Sequence[PendingTask]]:
-        """Return the tasks that wait, but probes, by type; those of a benchmark's profile by its type, too."""
+        """Return the waiting tasks, except probes, by type; those of a benchmark's profile also by its type."""
         found: defaultdict[str, list[PendingTask]] = defaultdict(list)
         for task in self._view.waiting():
             if not task.spec.is_probe and not task.spec.asks:
@@ -117,7 +117,7 @@ class Probes:
         return found
 
     async def send(self, now_ns: int) -> None:
-        """Dispatch the probes that wait onto units that are free; who came first goes first."""
+        """Dispatch waiting probes onto free units, first come, first served."""
         waiting = [task for task in self._view.waiting() if task.spec.is_probe or task.spec.asks]
         for task in sorted(waiting, key=lambda one: (-one.spec.priority, one.metadata.created_ns, one.metadata.name)):
             await self._send(task, now_ns)
@@ -181,7 +181,7 @@ class Probes:
         await self._writer.dispatch(task, item, decision)
 
     async def _ask(self, task: Task, centre: str) -> None:
-        """Ask a centre which of its units could run a probe: a task that holds nothing."""
+        """Ask a centre which of its units could run a probe, with a task that holds nothing."""
         name = _question_name(task)
         if name in self._view.tasks:
             return
@@ -197,7 +197,7 @@ class Probes:
 
 
 def task_of(order: Order, repetitions: int, limit_s: float) -> Task:
-    """Return the task of a probe that is due; its name follows from what it is, so that there are never two of it."""
+    """Return the task of a due probe; its name follows from its contents, so that it is never created twice."""
     labels = {
         **LABELS,
         "millrace.probe-reason": order.reason.value,

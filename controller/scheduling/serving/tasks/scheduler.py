@@ -1,8 +1,8 @@
-"""The task scheduler: tasks that wait at the API server go to compute centres, each after what is measured.
+"""The task scheduler: dispatches waiting tasks at the API server to compute centres, by measurements.
 
-A round looks at all there is, and does what is due: results get their scores and tasks their costs, tasks of silent
-centres wait again, types never seen get probes, probes go to free units, and tasks to where they end first. Everything
-that a round rests on stands at the API server; one that is killed has dispatched a task whole or not at all.
+A round looks at everything and does what is due: results get their scores and tasks their costs, tasks of silent
+centres wait again, new types get probes, probes go to free units, and tasks to where they end first. All state that a
+round depends on is kept at the API server; a killed scheduler has dispatched a task whole or not at all.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from dataplane.topology.file import load_topology
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS_PER_S: Final = 1_000_000_000
 _GATHER_S: Final = 0.02
-"""After the first change a round waits so long for others."""
+"""Time for which a round waits for more changes after the first one."""
 _LONGEST_S: Final = 1.0
-"""Between rounds: leases, deadlines and periods end without anybody saying so."""
+"""Longest time between rounds: leases, deadlines and periods end without a notification."""
 
 
 class TaskScheduler:
@@ -62,13 +62,13 @@ class TaskScheduler:
         topology: str | None = None,
         learning: LearningMetrics | None = None,
     ) -> None:
-        """`now_ns` is the wall's clock, which stands in decisions; leases and waits are by `clock`."""
+        """`now_ns` is the wall clock used in decisions; leases and waits use `clock`."""
         self.view, self.metrics = TasksView(), TaskMetrics(registry)
         self.knowledge = Knowledge(self.view, settings, _hours(self.view, settings, topology))
         self._client, self._clock, self._now_ns = client, clock, now_ns
         self._changed = asyncio.Event()
         self.last_round_ns = 0
-        """How long the last look at all tasks took."""
+        """Duration of the last round."""
         self._listed: set[type[Resource]] = set()
         writer = Writer(client, self.view, self.metrics, name=name, clock=clock, now_ns=now_ns)
         self._profiles = profiles = task_profiles_of(settings.profiles)

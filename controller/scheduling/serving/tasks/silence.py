@@ -1,4 +1,4 @@
-"""Tasks of centres that are silent: after the lease they wait again, so many times; then they have failed."""
+"""Tasks of silent centres: after the lease they wait again, up to a number of retries; then they have failed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from controller.scheduling.serving.tasks.writing import Writer, few_at_once
 
 
 class Silence:
-    """Takes tasks from silent centres, if these have not reported meanwhile: the server checks their last report."""
+    """Takes tasks from silent centres, unless these have reported meanwhile: the server checks their last report."""
 
     def __init__(self, view: TasksView, settings: TaskSettings, writer: Writer, metrics: TaskMetrics) -> None:
         self._view, self._settings, self._writer, self._metrics = view, settings, writer, metrics
 
     async def release(self, now_ns: int) -> None:
-        """Take the tasks of centres whose lease is over, and of those that are gone."""
+        """Release the tasks of centres whose lease has expired, and of deleted centres."""
         for name, tasks in self._view.held_by().items():
             centre = self._view.centres.get(name)
             if centre is not None and not self._view.is_silent(centre, now_ns):

@@ -1,4 +1,4 @@
-"""How long a byte takes from where data is to centres, by the cost map: what lies between topology hosts now."""
+"""Transfer time per byte from data to centres, by the cost map of the topology's hosts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NS: Final = 1e9
 def transfers(
     costs: CostMap | None, centres: Iterable[CentreState], tasks: Sequence[PendingTask]
 ) -> dict[tuple[str, str], tuple[float, bool]]:
-    """Return seconds a byte by host and centre, and whether that is measured; infinite where nothing leads there.
+    """Return seconds per byte by host and centre, and whether that is measured; infinite if unreachable.
 
-    Of a centre's hosts the best one counts. Nothing is said of centres that are no hosts of the topology, and of hosts
-    that it does not have: the network's state does not apply to them.
+    The best of a centre's hosts counts. Centres that are not hosts of the topology, and hosts that it does not have,
+    are left out: the network's state does not apply to them.
     """
     hosts = sorted({read.host for task in tasks for read in task.reads})
     if costs is None or not hosts:

@@ -1,4 +1,4 @@
-"""How firmly figures of each centre are taken, worked out again only when something was heard of it."""
+"""Trust in each centre's figures, recomputed only after news from it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from controller.probing.library import KernelLibrary
 from controller.scheduling.serving.tasks.view import TasksView
 
 _STEP_NS: Final = 3_600_000_000_000
-"""What is old is forgiven within an hour."""
+"""Interval at which trust is recomputed without news, so that old failures are forgiven."""
 
 
 class Trusts:
-    """Trust by centre. Silence is not told here: a centre that is silent gets no task at all."""
+    """Trust by centre. Silence is not considered here: a silent centre gets no task at all."""
 
     def __init__(self, view: TasksView, settings: TrustSettings) -> None:
         self._view, self._settings = view, settings
@@ -26,7 +26,7 @@ class Trusts:
         self._work: dict[str, tuple[object, dict[str, UseWork]]] = {}
 
     def of(self, centre: str, results: Sequence[ProbeResult], ended: Sequence[Task], wall_ns: int) -> Trust:
-        """Return the trust in a centre, by all its results and all that has ended there, the newest last."""
+        """Return the trust in a centre, from all its results and all tasks that have ended there, newest last."""
         newest = (results[-1].metadata.revision if results else 0, ended[-1].metadata.revision if ended else 0)
         resource = self._view.centres[centre]
         key = (
@@ -51,7 +51,7 @@ class Trusts:
         return found
 
     def _work_of(self, name: str) -> dict[str, UseWork]:
-        """Return what each use of a probe does, nothing for one that is not there any more."""
+        """Return the work of each probe use, skipping deleted probes."""
         probe = self._view.probe(name)
         cached = self._work.get(name)
         if cached is not None and cached[0] is probe:

@@ -1,4 +1,4 @@
-"""What the task scheduler knows: centres, tasks, probe tasks and results as watches tell them, ready to decide by."""
+"""The task scheduler's view of centres, tasks, probe tasks and results, from watches, ready for decisions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NS: Final = 1_000_000_000
 
 @dataclass(slots=True)
 class Heard:
-    """When a centre was heard last, by this process's clock: its own may be anything."""
+    """Time when a centre was last heard, by this process's clock: the centre's own may be wrong."""
 
     heartbeat_ns: int | None
     at_ns: int
@@ -33,7 +33,7 @@ class Heard:
 
 @dataclass(slots=True)
 class TasksView:
-    """Resources by name; older versions of what is known are not taken."""
+    """Resources by name; versions older than the known ones are ignored."""
 
     centres: dict[str, Centre] = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -44,17 +44,17 @@ class TasksView:
     problems: dict[str, str] = field(default_factory=dict)
     """Probe tasks and kernels that cannot be read, and why."""
     versions: dict[type[Resource], int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-    """Move with what has changed of a kind; a centre's heartbeat alone changes nothing."""
+    """Counters of relevant changes by kind; a centre's heartbeat alone does not count."""
     ended_version: int = 0
-    """Moves when a task has ended, or one that has goes."""
+    """Incremented when a task has ended, or an ended one is deleted."""
     weights: Weights = field(default_factory=Weights)
-    """Of projects."""
+    """Weights of projects."""
     _types: dict[str, str] = field(default_factory=dict)
     _values: dict[str, values.ProbeTask] = field(default_factory=dict)
     _kernels: dict[str, values.ProbeKernel] = field(default_factory=dict)
 
     def take_all(self, kind: type[R], resources: Iterable[R], now_ns: int) -> None:
-        """Take all resources of a kind, in place of those known."""
+        """Replace all known resources of a kind."""
         found = {one.metadata.name: one for one in resources}
         table = self.table(kind)
         for name in set(table) - set(found):
@@ -63,7 +63,7 @@ class TasksView:
             self.take(one, now_ns)
 
     def take(self, resource: Resource, now_ns: int) -> bool:
-        """Take a resource as it is now; return whether anything of it is new that is decided by."""
+        """Take a resource's current state; return whether it has changed in a way that matters to decisions."""
         kind, name = type(resource), resource.metadata.name
         table = self.table(kind)
         before = table.get(name)
@@ -90,14 +90,14 @@ class TasksView:
         return True
 
     def assume_shares(self, centre: Centre) -> None:
-        """Know what was written of a centre's shares before the watch says so; all else stays as the watch says."""
+        """Take written shares of a centre before the watch shows them; everything else stays as watched."""
         known = self.centres.get(centre.metadata.name)
         if known is not None and known.metadata.uid == centre.metadata.uid:
             self.centres[centre.metadata.name] = _with_newer_shares(known, centre)
             self.versions[Centre] += 1
 
     def remove(self, kind: type[Resource], name: str) -> None:
-        """Take a resource out."""
+        """Remove a resource."""
         gone = self.table(kind).pop(name, None)
         self.ended_version += isinstance(gone, Task) and has_ended(gone)
         self.heard.pop(name, None) if kind is Centre else None
@@ -127,7 +127,7 @@ class TasksView:
         return self._types.get(task.metadata.name) or type_of(task)
 
     def probe(self, name: str) -> values.ProbeTask | None:
-        """Return a probe task as a value, None where there is none that can be read."""
+        """Return a probe task as a value, None if no readable one exists."""
         return self._values.get(name)
 
     def probes_of(self, task_type: str) -> tuple[values.ProbeTask, ...]:
@@ -136,12 +136,12 @@ class TasksView:
         return tuple(sorted(found, key=lambda one: one.name))
 
     def kernels(self) -> tuple[values.ProbeKernel, ...]:
-        """Return the probe kernels of the store; one that cannot be read is left out, and `problems` says why."""
+        """Return the stored probe kernels; unreadable ones are left out, and `problems` says why."""
         return tuple(self._kernels.values())
 
     @property
     def kernels_version(self) -> int:
-        """Moves with the store's kernels."""
+        """Counter that changes with the stored kernels."""
         return self.versions[ProbeKernel]
 
     def types_with_probes(self) -> set[str]:
@@ -149,13 +149,13 @@ class TasksView:
         return {one.task_type for one in self._values.values() if one.task_type}
 
     def waiting(self) -> Iterable[Task]:
-        """Return tasks that are to be dispatched, probes too."""
+        """Return tasks to dispatch, including probes."""
         return (
             task for task in self.tasks.values() if task.status.phase in WAITING and task.metadata.deleting_ns is None
         )
 
     def held_by(self) -> Mapping[str, tuple[Task, ...]]:
-        """Return by centre the tasks that hold something there."""
+        """Return the tasks that hold something, by centre."""
         found: defaultdict[str, list[Task]] = defaultdict(list)
         for task in self.tasks.values():
             if task.is_held and task.status.centre is not None:
@@ -175,7 +175,7 @@ class TasksView:
         return ""
 
     def is_silent(self, centre: Centre, now_ns: int) -> bool:
-        """Return whether a centre was not heard for as long as its lease."""
+        """Return whether a centre has not been heard for the length of its lease."""
         heard = self.heard.get(centre.metadata.name)
         return heard is None or now_ns > heard.at_ns + round(centre.spec.lease_s * _NS)
 
@@ -205,19 +205,19 @@ class TasksView:
 
 
 def has_ended(task: Task) -> bool:
-    """Return whether a task has run to its end, well or not."""
+    """Return whether a task has run to its end, successfully or not."""
     return task.status.phase in TASK_ENDED
 
 
 def _with_newer_shares(centre: Centre, other: Centre) -> Centre:
-    """Return a centre with the shares of another reading of it, if these are newer."""
+    """Return a centre with the shares of another version of it, if these are newer."""
     if centre.shares_version >= other.shares_version:
         return centre
     return replace(centre, shares=other.shares, shares_version=other.shares_version)
 
 
 def _is_same_centre(before: Centre, now: Centre) -> bool:
-    """Return whether nothing but a heartbeat and a load have changed."""
+    """Return whether only heartbeat and load have changed."""
     plain = {"heartbeat_ns": None, "load": None}
     parts = [name for name in before.status.__struct_fields__ if name not in plain]
     return (

@@ -1,4 +1,4 @@
-"""What the task scheduler writes: dispatches, completions of silent centres' tasks, why a task waits."""
+"""Writes of the task scheduler: dispatches, completions of silent centres' tasks, reasons for waiting."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from dataplane.clock import Clock
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 AT_ONCE: Final = 16
-"""Requests that are under way at a time."""
+"""Requests in flight at a time."""
 MOST_IN_BATCH: Final = 32
-"""Dispatches of one request: as many as one transaction takes."""
+"""Dispatches per request: as many as one transaction takes."""
 MOST_BYTES: Final = 1 << 19
-"""Of the decisions of one request; servers take requests of 1 MiB by default."""
+"""Bytes of decisions per request; servers accept requests of 1 MiB by default."""
 R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A task that goes to a centre now, and the decision behind it."""
+    """A task to dispatch to a centre now, and the decision behind it."""
 
     task: Task
     item: Dispatch
@@ -47,7 +47,7 @@ class Due:
 
 
 class Writer:
-    """Writes, and knows at once what it has written: the watch says it later."""
+    """Writes, and applies its own writes to the view at once, before the watch shows them."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class Writer:
         self._client, self._view, self._metrics, self._clock = client, view, metrics, clock
 
     async def dispatch(self, task: Task, item: Dispatch, spec: DecisionSpec) -> bool:
-        """Have a task go to a centre; return whether it does: what came too late is read and decided again."""
+        """Dispatch a task to a centre; return whether that succeeded: on a conflict it is read and decided again."""
         return (await self.dispatch_each([Due(task, item, spec)]))[0]
 
     async def dispatch_each(self, due: Sequence[Due]) -> list[bool]:
-        """Have tasks go to centres, each by itself, in as few requests as they fit; return whether each does.
+        """Dispatch tasks to centres independently, in as few requests as possible; return the success of each.
 
-        What came too late is read and decided again.
+        On a conflict a task is read and decided again.
         """
         done = []
         for batch in _batches(due):
@@ -114,7 +114,7 @@ class Writer:
         return [one.item.task in went for one in batch]
 
     async def complete(self, item: Completion) -> bool:
-        """Take a task from a silent centre; return whether it is taken."""
+        """Take a task from a silent centre; return whether that succeeded."""
         task = self._view.tasks[item.task]
         centres = {name: one for name, one in self._view.centres.items() if name == task.status.centre}
         request = CompletionRequest(completions=(item,))
@@ -130,16 +130,16 @@ class Writer:
         return True
 
     async def status(self, task: Task, **parts: Any) -> bool:  # noqa: ANN401 - parts of a status
-        """Write parts of a task's status; return whether they stand."""
+        """Write parts of a task's status; return whether they were accepted."""
         return await self._replace_status(replace(task, status=replace(task.status, **parts)))
 
     async def tell(self, task: Task, phase: TaskPhase, reason: str) -> None:
-        """Have a task say why it waits, unless it says so already."""
+        """Write why a task waits, unless it says so already."""
         if task.status.phase is not phase or task.status.reasons != (reason,):
             await self.status(task, phase=phase, reasons=(reason,))
 
     async def keep(self, subject: str, spec: DecisionSpec) -> None:
-        """Keep a decision that has led to nothing yet."""
+        """Save a decision that has led to nothing yet."""
         name = decision_name(subject, secrets.token_hex(5))
         await self._client.of(Decision).create(Decision(metadata=Metadata(name=name), spec=spec))
 
@@ -148,7 +148,7 @@ class Writer:
         return await self._replace_status(result)
 
     async def create(self, resource: R) -> bool:
-        """Make a resource; return whether it is new: another scheduler may have been first."""
+        """Create a resource; return whether it is new: another scheduler may have been first."""
         kind = type(resource)
         try:
             made = await self._client.of(kind).create(resource)
@@ -159,7 +159,7 @@ class Writer:
         return True
 
     async def read_again(self, kind: type[R], name: str) -> None:
-        """Read a resource as it is now, without waiting for the watch."""
+        """Read a resource's current state without waiting for the watch."""
         try:
             self._view.take(await self._client.of(kind).get(name), self._clock.now_ns())
         except NotFoundError:
@@ -179,7 +179,7 @@ class Writer:
         return True
 
     async def _came_too_late(self, problems: Sequence[tuple[Due, ApiError]]) -> None:
-        """Read again what dispatches were about that were refused; raise what is no refusal of that sort."""
+        """Read again what refused dispatches were about; raise errors that are not conflicts."""
         for one, error in problems:
             if not isinstance(error, StaleError | NotFoundError):
                 raise error
@@ -191,7 +191,7 @@ class Writer:
                 await self.read_again(type(centre), name)
 
     def _assume(self, made: TaskState, revision: int) -> None:
-        """Know what was written before the watch says so: the next decision is about what is left."""
+        """Apply a write before the watch shows it: the next decision is about what is left."""
         now_ns = self._clock.now_ns()
         for name, task in made.tasks.items():
             if task is None:
@@ -203,7 +203,7 @@ class Writer:
 
 
 def _batches(due: Sequence[Due]) -> Iterator[Sequence[Due]]:
-    """Yield parts that one request holds, by number and by bytes."""
+    """Yield parts that fit into one request, by number and by bytes."""
     batch: list[Due] = []
     nbytes = 0
     for one in due:
@@ -217,7 +217,7 @@ def _batches(due: Sequence[Due]) -> Iterator[Sequence[Due]]:
 
 
 async def few_at_once(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do all of it, `AT_ONCE` at a time; raise what the first one raises that fails, once all have ended."""
+    """Run all calls, `AT_ONCE` at a time; raise the first error once all have ended."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(work: Coroutine[Any, Any, None]) -> None:

@@ -1,8 +1,8 @@
-"""Max-min fair rates of flows over links, worked out again where something has changed.
+"""Max-min fair rates of flows over links, recomputed only where something has changed.
 
-Progressive filling: the rates of all flows rise together; a flow is fixed when a link on its way is full. That order is
-the order of links by the level at which they are full, which only rises as flows are fixed: a heap of levels, each
-looked at again when it is the least.
+Progressive filling: the rates of all flows rise together; a flow is fixed when a link on its path is full. That is the
+order of links by the level at which they are full, which only rises as flows are fixed: a heap of levels, each
+re-evaluated when it is the smallest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROW_MASK = (1 << ROW_BITS) - 1
 
 @kernel
 def add_flow(net: Sharing, slot: u32, bits: i64, now_ns: i64) -> None:
-    """Let a flow begin whose links and shares stand in its slot; `settle` gives it a rate."""
+    """Start a flow whose links and shares are in its slot; `settle` gives it a rate."""
     flows = net.flows
     start: u64 = as_u64(slot) * as_u64(flows.stride)
     for hop in range(flows.hops[slot]):
@@ -42,7 +42,7 @@ def add_flow(net: Sharing, slot: u32, bits: i64, now_ns: i64) -> None:
 
 @kernel
 def remove_flow(net: Sharing, slot: u32) -> None:
-    """Take a flow out, sent or not; its slot is free again."""
+    """Remove a flow, finished or not; its slot is free again."""
     flows = net.flows
     start: u64 = as_u64(slot) * as_u64(flows.stride)
     for hop in range(flows.hops[slot]):
@@ -65,14 +65,14 @@ def remove_flow(net: Sharing, slot: u32) -> None:
 
 @kernel
 def set_capacity(net: Sharing, link: u32, capacity_bps: i64) -> None:
-    """Give a link another capacity."""
+    """Set the capacity of a link."""
     net.links.capacity_bps[link] = capacity_bps
     note_change(net.links, link)
 
 
 @kernel(inline=True)
 def note_change(links: Links, link: u32) -> None:
-    """Have a link's flows worked out again."""
+    """Mark a link's flows for recomputation."""
     if links.is_changed[link] == 0:
         links.is_changed[link] = 1
         links.changed[links.changes] = link
@@ -81,9 +81,9 @@ def note_change(links: Links, link: u32) -> None:
 
 @kernel
 def settle(net: Sharing, now_ns: i64) -> u32:
-    """Work out the rates of all flows that share links, directly or through others, with changed ones; return how many.
+    """Recompute the rates of all flows connected to changed ones by shared links; return their number.
 
-    Flows whose rate stays as it was keep their time of finishing, to the nanosecond.
+    Flows whose rate stays the same keep their finishing time, to the nanosecond.
     """
     links = net.links
     flows = net.flows
@@ -109,14 +109,14 @@ def settle(net: Sharing, now_ns: i64) -> u32:
 
 @kernel(inline=True)
 def level_key(links: Links, link: u32) -> u64:
-    """Return at which rate of its flows a link is full, and its number: the order in which links are looked at."""
+    """Return the flow rate at which a link is full, and its number: the order in which links are processed."""
     level: i64 = min(links.left[link] // links.weight[link], MOST_BPS)
     return (as_u64(level) << ROW_BITS) | as_u64(link)
 
 
 @kernel(inline=True)
 def gather(net: Sharing) -> u32:
-    """List the links of the connected parts that changes are in, with their flows' shares; return how many."""
+    """List the links of the connected components with changes, with their flows' shares; return their number."""
     links = net.links
     flows = net.flows
     number: u64 = net.settlings
@@ -147,7 +147,7 @@ def gather(net: Sharing) -> u32:
 
 @kernel(inline=True)
 def meet(links: Links, link: u32, number: u64, found: u32) -> u32:
-    """List a link if it was not yet; return how many are listed."""
+    """List a link unless already listed; return the number of listed links."""
     listed: u32 = found
     if links.seen[link] != number:
         links.seen[link] = number
@@ -160,7 +160,7 @@ def meet(links: Links, link: u32, number: u64, found: u32) -> u32:
 
 @kernel(inline=True)
 def fix_flows(net: Sharing, full: u32, level_bps: i64, now_ns: i64) -> None:
-    """Fix all flows of a full link that are not yet at its level, and take what they use off all their links."""
+    """Fix all flows of a full link not fixed yet at its level, and subtract their rates from all their links."""
     links = net.links
     flows = net.flows
     node: u32 = links.first[full]
@@ -180,7 +180,7 @@ def fix_flows(net: Sharing, full: u32, level_bps: i64, now_ns: i64) -> None:
 
 @kernel(inline=True)
 def change_rate(flows: Flows, slot: u32, rate_bps: i64, now_ns: i64) -> None:
-    """Count off what was sent at the former rate, whole bits, and foretell when the rest is, whole nanoseconds."""
+    """Subtract what was sent at the old rate, in whole bits, and compute when the rest is, in whole nanoseconds."""
     elapsed: i64 = now_ns - flows.since_ns[slot]
     flows.left_bits[slot] = max(flows.left_bits[slot] - sent_bits(flows.rate_bps[slot], elapsed), 0)
     flows.since_ns[slot] = now_ns
@@ -193,7 +193,7 @@ def change_rate(flows: Flows, slot: u32, rate_bps: i64, now_ns: i64) -> None:
 
 @kernel(inline=True)
 def sent_bits(rate_bps: i64, elapsed_ns: i64) -> i64:
-    """Return rate * time in bits, rounded down, step by step so that nothing overflows."""
+    """Return rate * time in bits, rounded down, in steps that do not overflow."""
     rest: i64 = elapsed_ns % 1000000000
     millis: i64 = rate_bps * (rest // 1000000)
     small: i64 = (millis % 1000) * 1000000 + rate_bps * (rest % 1000000)
@@ -216,7 +216,7 @@ def sending_ns(bits: i64, rate_bps: i64) -> i64:
 
 @kernel
 def first_to_finish(net: Sharing) -> u32:
-    """Return the slot of the flow that finishes first, of several the lowest; NO_ENTRY where none will."""
+    """Return the slot of the flow that finishes first, the lowest on a tie; NO_ENTRY if none will."""
     flows = net.flows
     best: u32 = NO_ENTRY
     least: i64 = NEVER

@@ -1,4 +1,4 @@
-"""What the kernels of the simulation work on, in memory that Python shares."""
+"""Data structures of the simulation's kernels, in memory shared with Python."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataplane.native import Array, Struct, i64, u32, u64
 
 
 class Links(Struct):
-    """Directed links: what each has for transfers, and the list of flows that cross it.
+    """Directed links: the capacity of each for transfers, and the list of flows that cross it.
 
-    `first` begins a link's list of hops (a flow's link each). `seen`, `weight` and `left` are of the settling under
-    way: its number, the shares of flows not yet fixed, and what of the capacity is left to these (bit/s times `ONE`).
-    `changed` are links whose flows are to be worked out again, `is_changed` says which stand there.
+    `first` begins a link's list of hops (a flow's link each). `seen`, `weight` and `left` belong to the current
+    settling: its number, the shares of flows not yet fixed, and the capacity left to these (bit/s times `ONE`).
+    `changed` lists links whose flows must be recomputed, `is_changed` marks them.
     """
 
     capacity_bps: Array[i64]
@@ -26,10 +26,11 @@ class Links(Struct):
 
 
 class Flows(Struct):
-    """Flows by slot. A flow's hop `place` stands at `slot * stride + place`: its link, and the share of it there.
+    """Flows by slot. A flow's hop `place` is at `slot * stride + place`: its link, and the share of the flow there.
 
-    `following` and `before` are neighbours in a link's list of hops. `rate_bps` holds since `since_ns`, when
-    `left_bits` were still to be sent; `finish_ns` is when none are, `NEVER` at no rate. `active` has the slots in use.
+    `following` and `before` are neighbours in a link's list of hops. `rate_bps` applies since `since_ns`, when
+    `left_bits` were still to be sent; `finish_ns` is when none are left, `NEVER` at rate 0. `active` lists the slots in
+    use.
     """
 
     stride: u32
@@ -51,7 +52,7 @@ class Flows(Struct):
 
 
 class Sharing(Struct):
-    """All of it; `settlings` counts the times that rates were worked out."""
+    """All of it; `settlings` counts recomputations of rates."""
 
     settlings: u64
     links: Links

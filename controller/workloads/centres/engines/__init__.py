@@ -1,1 +1,1 @@
-"""What runs a centre's jobs, behind one interface (base.py)."""
+"""Engines that run a centre's jobs, behind one interface (base.py)."""

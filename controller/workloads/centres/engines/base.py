@@ -1,12 +1,12 @@
-"""What a centre's agent asks of an engine, and what it gets.
+"""Interface between a centre's agent and an engine.
 
-All calls have a deadline; a failure is an EngineError of one line. Jobs live on when the engine object or its process
-ends: whoever makes a new one finds them by `jobs`, which are all that bear this centre's mark. Probes are ordinary
-jobs, marked by a label and by the beginning of their name.
+All calls have a deadline; a failure is an EngineError of one line. Jobs outlive the engine object and its process: a
+new one finds them by `jobs`, which returns all that carry this centre's mark. Probes are ordinary jobs, marked by a
+label and by the beginning of their name.
 
 A job runs in its order's folder, which agent and job share: what it leaves there is its result. Its output and errors
-go to OUTPUT_FILE and ERRORS_FILE in it, of which the engine keeps at most `output_limit_bytes` each, and its end is
-told in EXIT_FILE, so that it is known after the engine has forgotten the job.
+go to OUTPUT_FILE and ERRORS_FILE in it, of which the engine keeps at most `output_limit_bytes` each. EXIT_FILE records
+its end, so that it is known after the engine has forgotten the job.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from controller.apiserver.resources.centre import UnitType
 OUTPUT_FILE: Final = "stdout"
 ERRORS_FILE: Final = "stderr"
 EXIT_FILE: Final = "exit.json"
-"""What a job's wrapper leaves at its end: {"exit_code", "reason", "started_ns", "finished_ns"}."""
+"""File that a job's wrapper leaves at its end: {"exit_code", "reason", "started_ns", "finished_ns"}."""
 
 CENTRE_LABEL, TASK_LABEL, UID_LABEL = "millrace.centre", "millrace.task", "millrace.uid"
 EPOCH_LABEL, PROBE_LABEL = "millrace.epoch", "millrace.probe"
 UNIT_LABEL, UNITS_LABEL = "millrace.unit", "millrace.units"
-"""Labels by which a job is adopted, or ended as nobody's."""
+"""Labels by which a job is adopted, or ended as an orphan."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobMark:
-    """Whose a job is: it is adopted where centre, task, uid and epoch are as the API says, and ended where not."""
+    """Owner of a job: it is adopted if centre, task, uid and epoch match the API, and ended otherwise."""
 
     centre: str
     task: str
@@ -48,7 +48,7 @@ class JobMark:
 
     @property
     def labels(self) -> dict[str, str]:
-        """It as labels; `of_labels` is the way back."""
+        """The mark as labels; `of_labels` is the inverse."""
         return {
             CENTRE_LABEL: self.centre,
             TASK_LABEL: self.task,
@@ -59,7 +59,7 @@ class JobMark:
 
     @classmethod
     def of_labels(cls, labels: Mapping[str, str]) -> JobMark | None:
-        """Return whose a job with these labels is, None for one that is not ours."""
+        """Return the mark in these labels, None for a job that is not ours."""
         number = labels.get(EPOCH_LABEL, "")
         if not all(labels.get(name) for name in (CENTRE_LABEL, TASK_LABEL, UID_LABEL)) or not number.isdigit():
             return None
@@ -70,11 +70,11 @@ class JobMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
-    """A job that is to run on so many units of a type.
+    """An order to run a job on a number of units of a type.
 
-    `files` are written into `folder` before it starts; `argv` runs there. `environment` is all that it sees, beside
-    what the engine adds to say where it runs. `image` is for engines of containers alone; the others refuse it with
-    OrderError, before anything is started. After `limit_s` it is ended and has failed.
+    `files` are written into `folder` before it starts; `argv` runs there. `environment` is all that it sees, apart from
+    the location that the engine adds. `image` is only for engines of containers; the others refuse it with OrderError,
+    before anything starts. After `limit_s` it is ended and has failed.
     """
 
     mark: JobMark
@@ -85,16 +85,16 @@ class JobOrder:
     files: Mapping[str, bytes] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     has_secrets: bool = False
-    """Its environment has secrets: engines that would show it to others refuse it with OrderError."""
+    """Its environment has secrets: engines that would expose it refuse it with OrderError."""
     image: str | None = None
     limit_s: float | None = None
     grace_s: float = 5.0
-    """How long it has, once asked to end, before it is killed."""
+    """Time between asking the job to end and killing it."""
     output_limit_bytes: int = 1 << 20
 
 
 class JobPhase(StrEnum):
-    """Where a job is in its life."""
+    """Phase of a job's life."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -111,8 +111,8 @@ JOB_ENDED: Final = (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.LOST)
 class JobState:
     """A job as its engine knows it.
 
-    `exit_code` is 128 + N for one that signal N killed, None while it has not ended or where nobody knows. `reason` is
-    one line on why it waits or how it ended: over its limit, out of memory, cancelled, its node gone.
+    `exit_code` is 128 + N if signal N killed it, None if it has not ended or the code is unknown. `reason` is one line
+    on why it waits or how it ended: over its limit, out of memory, cancelled, its node gone.
     """
 
     id: str
@@ -123,7 +123,7 @@ class JobState:
     exit_code: int | None = None
     reason: str = ""
     folder: Path | None = None
-    """Where it runs, if the engine keeps that."""
+    """Folder it runs in, if the engine keeps that."""
     started_ns: int | None = None
     finished_ns: int | None = None
     """Since 1970, by the clock of the machine that ran it."""
@@ -131,7 +131,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a job has used since its start: seconds of CPU time over all cores, the most memory at once in bytes."""
+    """Resources used by a job since its start: seconds of CPU time over all cores, peak memory in bytes."""
 
     cpu_s: float
     memory_peak_bytes: int | None = None
@@ -142,54 +142,54 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """As CentreStatus.engine says it."""
+        """Name for CentreStatus.engine."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know of it now, a line each: what is in no unit, which limits do not hold."""
+        """Current notes for people, one line each: resources in no unit, limits that do not hold."""
         ...
 
     async def start(self) -> None:
-        """Connect to what runs the jobs; raise EngineError where it is not there."""
+        """Connect to the system that runs the jobs; raise EngineError if it is away."""
         ...
 
     async def close(self) -> None:
-        """Let go of it; jobs run on."""
+        """Disconnect; jobs run on."""
         ...
 
     async def resources(self) -> tuple[UnitType, ...]:
-        """Return the unit types as they are now; raise EngineError where that cannot be asked.
+        """Return the current unit types; raise EngineError if they cannot be read.
 
-        `count` are those that work, `free` those of them not taken by others' work: ours is not counted, it stands in
-        the centre's shares. `operators` is the agent's to fill in.
+        `count` is the number of working units, `free` those of them not taken by others' work: ours is not counted, it
+        is in the centre's shares. The agent fills in `operators`.
         """
         ...
 
     def changes(self) -> AsyncIterator[None]:
-        """Yield whenever resources or jobs may have changed; the agent also asks every few seconds on its own."""
+        """Yield whenever resources or jobs may have changed; the agent also asks every few seconds anyway."""
         ...
 
     async def submit(self, order: JobOrder) -> str:
-        """Start a job, or queue it; return the engine's id of it. The same mark twice is one job, not two."""
+        """Start or queue a job; return the engine's id of it. Submitting the same mark twice makes one job."""
         ...
 
     async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
-        """Return the jobs with these ids; an unknown one without a record of its end is left out, or LOST."""
+        """Return the jobs with these ids; an unknown one without a record of its end is missing, or LOST."""
         ...
 
     async def jobs(self) -> tuple[JobState, ...]:
-        """Return all jobs that bear this centre's mark, those that have ended and are not forgotten yet as well."""
+        """Return all jobs with this centre's mark, including ended ones that are not forgotten yet."""
         ...
 
     async def cancel(self, job: str, grace_s: float) -> None:
-        """Have a job end: ask, and kill after the grace; return once it has ended. Unknown and ended ones are fine."""
+        """End a job: ask, kill after the grace, return once it has ended. Unknown and ended jobs are fine."""
         ...
 
     async def forget(self, job: str) -> None:
-        """Drop what the engine keeps of a job that has ended, once its outcome is in the API."""
+        """Drop the engine's records of an ended job, once its outcome is in the API."""
         ...
 
     async def usage(self, job: str) -> Usage | None:
-        """Return what a job has used, None where the engine cannot say."""
+        """Return the resources that a job has used, None if the engine cannot tell."""
         ...

@@ -1,1 +1,1 @@
-"""Which probe kernels run on a centre's units: those that are tried, the jobs that try them, what such a job runs."""
+"""Trials of probe kernels on a centre's units: the kernels, the jobs that try them, and those jobs' program."""

@@ -1,4 +1,4 @@
-"""The probe kernels that a centre tries: those that come with Millrace, and those of the API's store over them."""
+"""The probe kernels that a centre tries: the built-in ones, overlaid with those of the API's store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN_S: Final = 10.0
 
 
 class Kernels:
-    """The library as it was read last; it is read again now and then, as kernels are added and changed."""
+    """The library as last read; it is reread now and then, as kernels are added and changed."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -28,9 +28,9 @@ class Kernels:
         self._read_s: float | None = None
 
     async def wanted(self, settings: CentreSettings) -> tuple[ProbeKernel, ...]:
-        """Return the kernels that are to be tried, sorted; raise ProbeKernelError for one that is nowhere.
+        """Return the kernels to try, sorted; raise ProbeKernelError for an unknown one.
 
-        While the API is away those that were known last count, at first those that come with Millrace.
+        While the API is away the last known ones count, at first the built-in ones.
         """
         if settings.trial.kernels == ():
             return ()
@@ -47,7 +47,7 @@ class Kernels:
 
 
 def _values(found: tuple[ProbeKernelResource, ...]) -> list[ProbeKernel]:
-    """Return stored kernels as values; one that is none, whoever has written it, is left out and said."""
+    """Return stored kernels as values; invalid ones are left out and logged."""
     values = []
     for one in found:
         try:

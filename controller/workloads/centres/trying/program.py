@@ -1,6 +1,6 @@
-"""Run each kernel in a process of its own: `python -m [this module] CORES DEADLINE_S NAME...`.
+"""Run each kernel in a separate process: `python -m [this module] CORES DEADLINE_S NAME...`.
 
-NAME.json is a probe task of one kernel, NAME.out is what came of it. Libraries are loaded once and shared by forks.
+NAME.json is a probe task of one kernel, NAME.out its result. Libraries are loaded once and shared by forks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from controller.probing.running.command import main as run_probe
 
 
 def main(cores: str, deadline_s: str, names: Sequence[str]) -> int:
-    """Try all; what came of each is in its file, so that the rest is tried whatever becomes of one."""
+    """Try all kernels; each result has its own file, so that one failure does not affect the rest."""
     for name in names:
         child = os.fork()
         if child == 0:

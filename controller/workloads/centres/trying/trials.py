@@ -1,4 +1,4 @@
-"""Trials: which probe kernels really run on a unit type, found out by a job that runs each of them there once."""
+"""Trials: jobs that run each probe kernel once on a unit type, to find out which of them really work there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAME: Final = "trial"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The kernels that ran and were right, sorted, and why others were not, a line each."""
+    """The kernels with correct results, sorted, and why others failed, one line each."""
 
     operators: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -45,14 +45,14 @@ class Trials:
         self.names = frozenset({_NAME})
 
     async def clear(self, engine: Engine) -> None:
-        """End trials that an agent before this one has begun."""
+        """End trials that an earlier agent has begun."""
         for job in await engine.jobs():
             if job.mark.task == _NAME:
                 await engine.cancel(job.id, 0.0)
                 await engine.forget(job.id)
 
     async def operators_of(self, engine: Engine, unit: UnitType, kernels: Sequence[ProbeKernel]) -> Tried | None:
-        """Return which kernels run on one unit of a type; None where none was free in time."""
+        """Return the kernels that run on one unit of a type; None if none was free in time."""
         uses = {kernel.identifier: use for kernel in kernels if (use := _use_of(kernel, unit)) is not None}
         if not uses:
             return Tried(())
@@ -75,7 +75,7 @@ class Trials:
         return held >= unit.for_tasks
 
     async def _ended(self, engine: Engine, job: str) -> JobState | None:
-        """Return a job once it has ended; None where it did not begin, or end, in time."""
+        """Return a job once it has ended; None if it did not begin, or end, in time."""
         due_s = time.monotonic() + self._settings.trial.limit_s + self._settings.grace_s + self._settings.wait_s
         while time.monotonic() < due_s:
             state = (await engine.states((job,))).get(job)
@@ -109,7 +109,7 @@ class Trials:
 
 
 def _use_of(kernel: ProbeKernel, unit: UnitType) -> KernelUse | None:
-    """Return a kernel's use on a unit of a type, on its device where it has one; None for what it has no code for."""
+    """Return a kernel's use on a unit of a type, on its device if it has one; None without code for it."""
     implementation = _implementation(kernel, {need.kind for need in unit.unit.devices})
     if implementation is None or implementation.library is Library.CONTAINER:
         return None

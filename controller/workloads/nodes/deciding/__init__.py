@@ -1,1 +1,1 @@
-"""What is to be done about a node's pods, what is reported of them and what is asked of a runtime; all of it pure."""
+"""Decisions about a node's pods: next steps, reported statuses, and orders to a runtime; all of it pure."""

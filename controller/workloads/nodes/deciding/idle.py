@@ -1,7 +1,7 @@
-"""Which pods do nothing, and for how long they may; pure.
+"""Idle pods, and how long they may stay idle; pure.
 
-A pod is idle while its containers use little CPU time and little passes the network namespace that it is in. That
-namespace is its host's, which other pods share: while one of them communicates, none counts as idle.
+A pod is idle while its containers use little CPU time and little traffic passes through its network namespace. That
+namespace is its host's, shared with other pods: while one of them communicates, none counts as idle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NS_PER_S: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a pod has done up to a moment: CPU time of all its containers; and since when it is idle."""
+    """Activity of a pod up to a moment: CPU time of all its containers, and the start of its idle time."""
 
     time_ns: int
     cpu_ns: int
@@ -25,7 +25,7 @@ class Activity:
 
 
 def observe(before: Activity | None, now_ns: int, cpu_ns: int, network_bps: int | None, terms: IdleTerms) -> Activity:
-    """Return a pod's activity after a look at what it has used; `network_bps` is None where it has no network."""
+    """Return a pod's activity after a reading of its usage; `network_bps` is None if it has no network."""
     if before is None or cpu_ns < before.cpu_ns or now_ns <= before.time_ns:
         return Activity(now_ns, cpu_ns, now_ns)
     share = (cpu_ns - before.cpu_ns) / (now_ns - before.time_ns)
@@ -38,13 +38,13 @@ def limit_s(
 ) -> float:
     """Return how long a pod of an image may be idle: longer if it is the last of an image that starts slowly.
 
-    `copies` are the pods of each image on this node, `starts_ns` how long each image's last start took.
+    `copies` are the numbers of pods of each image on this node, `starts_ns` the duration of each image's last start.
     """
     is_slow = starts_ns.get(image, 0) > terms.slow_start_ns
     return limit * terms.last_copy_factor if is_slow and copies.get(image, 0) <= 1 else limit
 
 
 def idle_reason(activity: Activity, now_ns: int, limit: float) -> str | None:
-    """Return why a pod is to go, None while it may stay."""
+    """Return why a pod must go, None while it may stay."""
     idle_s = (now_ns - activity.since_ns) / _NS_PER_S
     return f"idle for {idle_s:.0f} s, its limit is {limit:g} s" if idle_s >= limit else None

@@ -1,4 +1,4 @@
-"""What pods may use that ask for nothing, and the most that one may ask for; pure."""
+"""Default and maximum resources of pods; pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from controller.workloads.nodes.runtimes.errors import OrderError
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """Limits of each pod of a node: `memory_bytes` for one that asks for none; `most_memory_bytes` None is no bound.
+    """Limits of each pod of a node: `memory_bytes` is the default memory; `most_memory_bytes` None is no bound.
 
-    `disk_bytes` is what its containers may write to their own layers, `processes` counts threads, too.
+    `disk_bytes` limits the bytes that its containers write to their own layers, `processes` counts threads, too.
     """
 
     memory_bytes: int = 2 << 30

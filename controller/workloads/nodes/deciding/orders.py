@@ -1,4 +1,4 @@
-"""What a runtime is asked to make for a container of a pod; pure."""
+"""Orders to a runtime for the containers of a pod; pure."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from controller.workloads.nodes.runtimes.errors import OrderError
 from dataplane.topology.values import DeviceKind
 
 PARENT: Final = "/millrace"
-"""The control group below which each node has one, with one for each of its pods."""
+"""Parent of the nodes' control groups, each of which has one for each of its pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What all containers of a node have in common.
+    """Properties common to all containers of a node.
 
-    `devices` are files or CDI names by the number of a device, `known` the kinds of those that there are; with
-    `is_stated` devices are the topology's word, and those without files are granted as they are.
+    `devices` are files or CDI names by device number, `known` the kinds of the existing ones; with `is_stated` devices
+    come from the topology, and those without files are granted as they are.
     """
 
     node: str
     identity: str
-    """Of the manager's state folder: a machine may have several nodes, even of one name."""
+    """Identity of the manager's state folder: a machine may have several nodes, even of one name."""
     network_namespace: Path | None = None
     devices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     known: Mapping[int, DeviceKind] = field(default_factory=dict)
@@ -48,11 +48,11 @@ class Place:
 
     @property
     def cgroup(self) -> str:
-        """The control group that all of the node's containers are below."""
+        """Parent control group of all of the node's containers."""
         return f"{PARENT}/{self.node}-{self.identity}"
 
     def cgroup_of(self, pod: str) -> str:
-        """Return the control group of a pod: no pod's name makes it that of anything else."""
+        """Return the control group of a pod; no pod name can make it collide with another group."""
         return f"{self.cgroup}/pod-{pod}"
 
 
@@ -65,14 +65,14 @@ def order_of(
     image: str | None,
     secrets: Mapping[str, str] | None = None,
 ) -> ContainerOrder:
-    """Return the order for a container, its image being `image`; raise OrderError for a device that is not there.
+    """Return the order for a container with the image `image`; raise OrderError for a missing device.
 
     `secrets` are the values of those that the container names, by variable. Limits are the pod's request, or the
-    node's; what holds several containers together is not in an order.
+    node's; limits over several containers together are not part of an order.
     """
     name, request = pod.metadata.name, pod.spec.request
     return ContainerOrder(
-        # Names have hyphens themselves: pod a-b with container c is not pod a with container b-c.
+        # Names contain hyphens themselves: pod a-b with container c is not pod a with container b-c.
         name=f"millrace_{place.node}_{place.identity}_{name}_{container.name}",
         labels={
             NODE_LABEL: place.node,
@@ -116,24 +116,24 @@ def _environment(place: Place, pod: Pod) -> dict[str, str]:
 
 
 def _devices_told(place: Place, pod: Pod) -> dict[str, str]:
-    """Return the variables that say which devices a pod has.
+    """Return the variables that name a pod's devices.
 
-    They are not for its user or image to say: by some of them hooks of runtimes give a container devices.
+    Its user or image must not set them: by some of them hooks of runtimes give a container devices.
     """
     held = pod.status.devices
-    if held and place.is_stated:  # no maker's library knows these
+    if held and place.is_stated:  # no vendor's library knows these
         return dict.fromkeys(HOOK_VARIABLES, "void")
     return device_environment([_use(place, share) for share in held])
 
 
 def _chosen(pod: Pod) -> dict[str, str]:
-    """Return where the pod's operators are to run, if anybody has decided that: then it is not its user's to say."""
+    """Return where the pod's operators run, if that was decided: its user does not control it then."""
     chosen = pod.status.operator_devices
     return {OPERATOR_DEVICES: text_of(chosen)} if chosen else {}
 
 
 def _use(place: Place, share: DeviceShare) -> DeviceUse:
-    """Return a device as its maker's library counts it: among those of its kind."""
+    """Return a device as its vendor's library counts it: among those of its kind."""
     kind = place.known.get(share.number, DeviceKind.XPU)
     index = sum(1 for number, other in place.known.items() if other is kind and number < share.number)
     return DeviceUse(kind, index, share.thousandths)

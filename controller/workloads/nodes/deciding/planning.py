@@ -1,8 +1,8 @@
-"""What to do next about each pod of a node; pure.
+"""Next step for each pod of a node; pure.
 
-Containers are known by their labels alone, so that a manager that was restarted decides as the one before it: what is
-wanted and runs is left alone, what nobody wants goes. A container is made only where none of its name and pod is left,
-dead or alive, of this binding or an older one.
+Containers are identified only by their labels, so that a restarted manager decides as the one before it: wanted
+containers that run are left alone, unwanted ones are removed. A container is created only when none of its name and pod
+is left, dead or alive, of this binding or an older one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def plan(
     terms: Terms,
     busy: Set[str] = frozenset(),
 ) -> Plan:
-    """Return what to do now about pods by name that are not `busy`, about which something is being done already.
+    """Return the steps due now, by pod name, except for `busy` pods with a step in progress.
 
-    `wanted` is None while that is not known: then nothing is touched, until the lease ends.
+    `wanted` is None while unknown: then nothing is touched, until the lease ends.
     """
     containers = by_pod(actual)
     names = sorted((containers.keys() | (wanted or {}).keys()) - busy)
@@ -62,7 +62,7 @@ def plan(
 
 
 def is_done(restart: Restart, container: Actual | None, record: Record) -> bool:
-    """Return whether a container is not to be started again on this node."""
+    """Return whether a container must not start again on this node."""
     if container is None:
         return restart is Restart.NEVER and record.failures > 0 and not record.is_fenced
     if container.phase is not ContainerPhase.EXITED or record.is_fenced:
@@ -71,7 +71,7 @@ def is_done(restart: Restart, container: Actual | None, record: Record) -> bool:
 
 
 def own_containers(wanted: Wanted, containers: Iterable[Actual]) -> dict[str, Actual]:
-    """Return a pod's containers by name; of two of one name the one that runs, else the newer one."""
+    """Return a pod's containers by name; of two with one name the running one, else the newer one."""
     found: dict[str, Actual] = {}
     for one in sorted(containers, key=lambda one: (not one.runs, -one.attempt, one.id)):
         if one.is_of(wanted):
@@ -86,7 +86,7 @@ class _Next:
 
 
 def _unknown(containers: Sequence[Actual], lease: Lease, now_ns: int, terms: Terms) -> _Next:
-    """Leave everything as it is; where the lease ends, that ends, too."""
+    """Leave everything as it is, unless the lease ends: then stop it."""
     running = [one for one in containers if one.runs]
     return _closing(running, terms.stranger_grace_ns, lease, now_ns)
 
@@ -113,7 +113,7 @@ def _of_pod(wanted: Wanted | None, containers: Sequence[Actual], lease: Lease, n
 
 
 def _away_with(strangers: Sequence[Actual], grace_ns: int) -> tuple[Action, ...]:
-    """Stop those that run, remove those that do not once none does."""
+    """Stop running containers; remove the others once none runs."""
     running = [one for one in strangers if one.runs]
     return tuple(Stop(one.id, grace_ns) for one in running) or tuple(Remove(one.id) for one in strangers)
 
@@ -131,7 +131,7 @@ def _stops(running: Sequence[Actual], grace_ns: int, lease: Lease, now_ns: int) 
 
 
 def _running(wanted: Wanted, own: Mapping[str, Actual], now_ns: int) -> _Next:
-    """Start what is missing, clear away what is to be started again; release the pod if nothing is."""
+    """Start missing containers, remove those due for a restart; release the pod if there are neither."""
     records = {name: wanted.records.get(name, NO_RECORD) for name in wanted.containers}
     done = [is_done(wanted.restart, own.get(name), records[name]) for name in wanted.containers]
     if all(done):

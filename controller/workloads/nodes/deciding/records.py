@@ -1,4 +1,4 @@
-"""What is remembered of containers between two looks at them, and what follows for their next start; pure."""
+"""Memory of containers between two looks at them, and its effect on their next start; pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from controller.workloads.nodes.deciding.values import NO_RECORD, Actual, Record
 from controller.workloads.nodes.runtimes.base import ContainerPhase
 
 Key = tuple[str, int, str]
-"""Of a container: its pod's uid and epoch, and its name."""
+"""Key of a container: its pod's uid and epoch, and its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Since when a container is known to run, and to have ended."""
+    """Times from which a container is known to run, and to have ended."""
 
     running_ns: int | None = None
     ended_ns: int | None = None
@@ -22,7 +22,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Records by container, and what was seen of each that is there, by its id; a new value after each look."""
+    """Records by container, and the observations of each existing one, by its id; a new value after each look."""
 
     records: Mapping[Key, Record]
     seen: Mapping[str, Seen]
@@ -32,7 +32,7 @@ class Memory:
         return {key[2]: record for key, record in self.records.items() if key[:2] == (uid, epoch)}
 
     def with_record(self, key: Key, record: Record) -> Memory:
-        """Return it with one record changed."""
+        """Return a copy with one record changed."""
         return replace(self, records={**self.records, key: record})
 
     def record(self, key: Key) -> Record:
@@ -40,7 +40,7 @@ class Memory:
         return self.records.get(key, NO_RECORD)
 
     def only(self, pods: Mapping[str, int]) -> Memory:
-        """Return it without what is of other pods than these, by uid with their epochs."""
+        """Return a copy with only the records of these pods, by uid with their epochs."""
         kept = {key: record for key, record in self.records.items() if pods.get(key[0]) == key[1]}
         return self if len(kept) == len(self.records) else replace(self, records=kept)
 
@@ -49,7 +49,7 @@ NOTHING = Memory({}, {})
 
 
 def observe(memory: Memory, actual: Sequence[Actual], now_ns: int, terms: Terms, *, fenced: Set[str]) -> Memory:
-    """Return the memory after a look; `fenced` are the containers whose end was the lease's doing, by id."""
+    """Return the memory after a look; `fenced` are the ids of containers that the lease ended."""
     records, seen = dict(memory.records), dict[str, Seen]()
     for one in actual:
         before = memory.seen.get(one.id, Seen())
@@ -62,7 +62,7 @@ def observe(memory: Memory, actual: Sequence[Actual], now_ns: int, terms: Terms,
 
 
 def after_failure(record: Record, problem: str, now_ns: int, terms: Terms) -> Record:
-    """Return the record of a container that could not be started."""
+    """Return the record of a container that failed to start."""
     failures = record.failures + 1
     return replace(
         record, failures=failures, not_before_ns=now_ns + terms.wait_ns(failures), problem=problem, is_fenced=False
@@ -70,7 +70,7 @@ def after_failure(record: Record, problem: str, now_ns: int, terms: Terms) -> Re
 
 
 def after_start(record: Record, start_ns: int) -> Record:
-    """Return the record of a container that was started, which took `start_ns`."""
+    """Return the record of a started container; its start took `start_ns`."""
     return replace(record, problem="", is_fenced=False, start_ns=start_ns)
 
 
@@ -83,9 +83,9 @@ def _seen(before: Seen, container: Actual, now_ns: int) -> Seen:
 
 
 def _after_end(record: Record, container: Actual, seen: Seen, terms: Terms, *, is_fenced: bool) -> Record:
-    """Return the record of a container that has ended: how long until its next start."""
+    """Return the record of an ended container: the time until its next start."""
     assert seen.ended_ns is not None
-    # Who was not seen running ran before this manager, or not for long: what the runtime says of both ends decides.
+    # A container never seen running ran before this manager, or only briefly: the runtime's times decide.
     state = container.state
     ran_ns = 0
     if seen.running_ns is not None:

@@ -1,4 +1,4 @@
-"""What the manager reports of a pod, from what runs and what is remembered; pure."""
+"""Status that the manager reports of a pod, from its containers and their records; pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOAD_STEP: Final = 0.05
 def status_of(
     pod: Pod, wanted: Wanted, actual: Sequence[Actual], *, now_ns: int, load: Load | None = None
 ) -> PodStatus:
-    """Return the status to write, `now_ns` by the server's clock; what bindings and others write of it stays."""
+    """Return the status to write, `now_ns` by the server's clock; the parts of bindings and other writers stay."""
     own = own_containers(wanted, actual)
     containers = tuple(
         container_status(name, own.get(name), wanted.records.get(name, NO_RECORD), before)
@@ -44,7 +44,7 @@ def status_of(
 def container_status(
     name: str, container: Actual | None, record: Record, before: ContainerStatus | None
 ) -> ContainerStatus:
-    """Return what became of a container."""
+    """Return the status of a container."""
     if container is None:
         ended = None if before is None else before.exit_code
         return ContainerStatus(
@@ -69,12 +69,12 @@ def container_status(
 
 
 def is_news(status: PodStatus, known: PodStatus) -> bool:
-    """Return whether a status says more than how busy the pod is."""
+    """Return whether a status adds anything but the pod's load."""
     return replace(status, load=None) != replace(known, load=None)
 
 
 def is_other_load(load: Load, known: Load | None) -> bool:
-    """Return whether a load is worth a write: another one by a twentieth of what may be used, or of what was free."""
+    """Return whether a load is worth a write: a change by a twentieth of the limit, or of the free part."""
     if known is None or (load.busy is None) != (known.busy is None):
         return True
     if abs((load.busy or 0.0) - (known.busy or 0.0)) >= _LOAD_STEP:
@@ -99,5 +99,5 @@ def _phase(pod: Pod, wanted: Wanted, own: Mapping[str, Actual]) -> Phase:
     if any(runs) and all(up or is_finished for up, is_finished in zip(is_up, done, strict=True)):
         return Phase.RUNNING
     if all(done) and pod.status.phase is Phase.RUNNING:
-        return Phase.RUNNING  # until its release says how it has ended
+        return Phase.RUNNING  # until its release reports its end
     return Phase.STARTING

@@ -1,4 +1,4 @@
-"""What a node's manager decides about: what is wanted, what runs, the lease; and what it decides to do.
+"""Inputs and outputs of a node manager's decisions: wanted pods, running containers, the lease, and the next steps.
 
 Times are nanoseconds of the machine's own clock since its boot (CLOCK_BOOTTIME): no wall clock is ever compared.
 """
@@ -20,10 +20,10 @@ from controller.workloads.nodes.runtimes.base import (
 )
 
 ATTEMPT_LABEL: Final = "millrace.attempt"
-"""Of a container: how often its predecessors of the same binding were started."""
+"""Label of a container: number of earlier starts in the same binding."""
 
 MANAGER_LABEL: Final = "millrace.manager"
-"""Of a container: the identity of the state folder whose manager has made it; others leave it alone."""
+"""Label of a container: identity of the state folder whose manager created it; others leave it alone."""
 
 _NS_PER_S: Final = 1_000_000_000
 _LONGEST_MARGIN_NS: Final = 1_000_000_000
@@ -31,22 +31,22 @@ _LONGEST_MARGIN_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How containers that end or cannot be started are tried again, and what is left to what nobody wants."""
+    """Waits before containers that end or cannot start are tried again, and the grace of unwanted ones."""
 
     first_wait_ns: int = _NS_PER_S
     longest_wait_ns: int = 60 * _NS_PER_S
     young_ns: int = 30 * _NS_PER_S
-    """A container that ran for so long begins with the first wait again."""
+    """A container that ran for this long begins with the first wait again."""
     stranger_grace_ns: int = 2 * _NS_PER_S
 
     def wait_ns(self, failures: int) -> int:
-        """Return how long to wait after so many failures in a row."""
+        """Return the wait after this many failures in a row."""
         return min(self.first_wait_ns << min(max(failures - 1, 0), 40), self.longest_wait_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTerms:
-    """What counts as idle (CPU share of one CPU, bit/s), and who may be so for how many times longer."""
+    """Thresholds of idleness (CPU share of one CPU, bit/s), and the factor by which some pods may be idle longer."""
 
     cpu_share: float = 0.01
     network_bps: int = 10_000
@@ -56,18 +56,18 @@ class IdleTerms:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Until when pods may run here: `length_ns` from the beginning of the last report that was acknowledged."""
+    """Time until which pods may run here: `length_ns` from the beginning of the last acknowledged report."""
 
     end_ns: int
     length_ns: int
 
     @property
     def kill_ns(self) -> int:
-        """When what still runs is killed: so early that nothing is left at the end."""
+        """Time at which running containers are killed: early enough that nothing is left at the end."""
         return self.end_ns - min(_LONGEST_MARGIN_NS, self.length_ns // 10)
 
     def stop_ns(self, grace_ns: int) -> int:
-        """Return when to begin with a graceful stop; it takes at most a quarter of the lease."""
+        """Return when to begin a graceful stop; it takes at most a quarter of the lease."""
         return self.kill_ns - min(grace_ns, self.length_ns // 4)
 
     def is_over(self, now_ns: int) -> bool:
@@ -77,9 +77,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is remembered of a container of a pod: how often it failed in a row, and when it may be started again.
+    """Memory of a container of a pod: its failures in a row, and when it may start again.
 
-    `is_fenced` says that it was the lease that ended it, not it itself. `start_ns` is how long its start took.
+    `is_fenced` means that the lease ended it. `start_ns` is the duration of its start.
     """
 
     failures: int = 0
@@ -95,7 +95,7 @@ NO_RECORD: Final = Record()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A pod that is bound to this node. `going` is what it is to be once it has stopped, None where it is to run."""
+    """A pod bound to this node. `going` is its state after it has stopped, None if it should run."""
 
     name: str
     uid: str
@@ -109,7 +109,7 @@ class Wanted:
 
     @classmethod
     def of(cls, pod: Pod, records: Mapping[str, Record]) -> Wanted:
-        """Return what a pod's resource asks of its node."""
+        """Return the demands of a pod's resource on its node."""
         status, deleting = pod.status, pod.metadata.deleting_ns is not None
         going = None
         if deleting or status.phase is Phase.STOPPING:
@@ -129,7 +129,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """A container of this node's that the runtime has, by its labels; empty and 0 where they do not say."""
+    """An existing container of this node, by its labels; empty and 0 for missing ones."""
 
     id: str
     pod: str
@@ -143,7 +143,7 @@ class Actual:
 
     @classmethod
     def of(cls, state: ContainerState) -> Actual:
-        """Return a container as its labels tell it."""
+        """Return a container according to its labels."""
         labels = state.labels
         return cls(
             state.id,
@@ -159,22 +159,22 @@ class Actual:
 
     @property
     def runs(self) -> bool:
-        """Whether it has processes."""
+        """True if it has processes."""
         return self.phase is ContainerPhase.RUNNING
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether it has ended well."""
+        """True if it has ended successfully."""
         return self.phase is ContainerPhase.EXITED and self.exit_code == 0
 
     def is_of(self, wanted: Wanted) -> bool:
-        """Return whether it is one of a pod's, of its present binding."""
+        """Return whether it belongs to a pod, in its present binding."""
         return (self.uid, self.epoch) == (wanted.uid, wanted.epoch) and self.container in wanted.containers
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Make and start a container."""
+    """Create and start a container."""
 
     container: str
     attempt: int = 0
@@ -197,7 +197,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give back what the pod holds: its containers have ended, and none starts again here."""
+    """Release the pod's resources: its containers have ended, and none starts again here."""
 
     uid: str
     epoch: int
@@ -210,7 +210,7 @@ Action = Run | Stop | Remove | Release
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do next about a pod, by name: actions of one sort, all at the same time."""
+    """Next step for a pod, by name: actions of one sort, all at the same time."""
 
     pod: str
     actions: tuple[Action, ...]

@@ -1,1 +1,1 @@
-"""The guard of a node: kills its pods when the lease is over, whether or not a manager runs."""
+"""The guard of a node: kills its pods when the lease ends, whether or not a manager runs."""

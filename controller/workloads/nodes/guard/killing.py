@@ -9,9 +9,9 @@ import time
 
 _POLL_S = 0.01
 _MONITORS = "conmon"
-"""The group in a pod's, beside its containers', where podman has its monitors, which tell how containers ended.
+"""Group within a pod's, next to its containers', for podman's monitors, which report how containers ended.
 
-Groups of pods are directly below the node's, and the names of those in them are the runtime's, never a user's.
+Pods' groups are directly below the node's, and the names of groups in them are the runtime's, never a user's.
 """
 
 
@@ -30,7 +30,7 @@ def processes_in(folders: tuple[str, ...]) -> set[int]:
 def kill_all(folders: tuple[str, ...], until_s: float) -> int:
     """Kill until none is left, or CLOCK_MONOTONIC is past `until_s`; return how many were seen.
 
-    Who is killed may have started another one meanwhile, so it looks again until there is none.
+    A killed process may have started another one meanwhile, so it looks again until there is none.
     """
     seen: set[int] = set()
     while True:

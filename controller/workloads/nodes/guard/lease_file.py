@@ -1,7 +1,7 @@
-"""The lease's file: until when a node's pods may run, and the control groups that they are in.
+"""The lease's file: the end of the lease, and the control groups of the node's pods.
 
-A manager writes it in place, with a fixed size, so that a full disk does not keep it from doing so; each reader sees by
-a check sum whether it is whole. Only what needs no other package of ours is here: the guard is to start at once.
+A manager overwrites it in place, with a fixed size, so that a full disk cannot prevent that; readers check by a
+checksum that it is whole. This module imports no other package of ours: the guard must start at once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _MAGIC = "millrace lease 1"
 
 
 class LeaseFileError(Exception):
-    """A file is no lease's, or half written."""
+    """A file is not a lease, or half written."""
 
 
 def encode(end_ns: int, boot: str, folders: tuple[str, ...]) -> bytes:
-    """Return a file's content: when to kill what is in these folders, by CLOCK_BOOTTIME of the boot of this id."""
+    """Return a file's content: these folders, and when to kill them, by CLOCK_BOOTTIME of the boot of this id."""
     lines = "\n".join((_MAGIC, str(end_ns), boot, *folders)) + "\n"
     body = lines.encode()
     text = f"{zlib.crc32(body):08x}\n".encode() + body
@@ -51,7 +51,7 @@ def write(path: str, end_ns: int, boot: str, folders: tuple[str, ...]) -> None:
 
 
 def read(path: str) -> tuple[int, str, tuple[str, ...]]:
-    """Return what a lease says; raise OSError or LeaseFileError."""
+    """Return a lease's content; raise OSError or LeaseFileError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return decode(os.pread(descriptor, SIZE + 1, 0))
@@ -60,6 +60,6 @@ def read(path: str) -> tuple[int, str, tuple[str, ...]]:
 
 
 def boot_id() -> str:
-    """Return what distinguishes this boot of the machine from others."""
+    """Return the identifier of the machine's current boot."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123 - pathlib takes long to load
         return file.read().strip()

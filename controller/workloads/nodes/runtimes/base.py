@@ -1,8 +1,8 @@
-"""What a node's manager asks of a container runtime, and what it gets.
+"""Interface between a node's manager and a container runtime.
 
 All calls have a deadline: a runtime that hangs raises RuntimeTimeoutError in one line. Every other failure is a
-ContainerError (controller/workloads/nodes/runtimes/errors.py). Containers live on when the runtime object or its
-process ends; whoever makes a new one finds them by `list`.
+ContainerError (controller/workloads/nodes/runtimes/errors.py). Containers outlive the runtime object and its process; a
+new one finds them by `list`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dataplane.cgroups import Usage
 
 NODE_LABEL, POD_LABEL, UID_LABEL = "millrace.node", "millrace.pod", "millrace.uid"
 EPOCH_LABEL, CONTAINER_LABEL = "millrace.epoch", "millrace.container"
-"""Labels by which a container is adopted, or removed as nobody's."""
+"""Labels by which a container is adopted, or removed as an orphan."""
 
 STDOUT, STDERR = 1, 2
 
 OUT_OF_MEMORY_CODE = 137
-"""Exit code of what was killed by SIGKILL: 128 + 9."""
+"""Exit code of a process killed by SIGKILL: 128 + 9."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that is there. `digest` is that of its manifest ("sha256:..."); `nbytes` what it takes on the disk."""
+    """An existing image. `digest` is that of its manifest ("sha256:..."); `nbytes` its size on disk."""
 
     digest: str
     names: tuple[str, ...] = ()
@@ -45,41 +45,41 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOrder:
-    """A container that is to be made: of an image that `pull` has brought, or of an OCI bundle's folder.
+    """Order for a container: of an image that `pull` has fetched, or of an OCI bundle's folder.
 
-    None for a limit is none. `devices` are paths such as /dev/nvidia0, or CDI names such as vendor.com/gpu=0.
+    A limit of None is no limit. `devices` are paths such as /dev/nvidia0, or CDI names such as vendor.com/gpu=0.
     """
 
     name: str
     """Unique on the machine."""
     labels: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
-    """A digest or a name as `pull` takes it; by digest it is this image and no other."""
+    """A digest or a name as in `pull`; a digest selects exactly this image."""
     bundle: Path | None = None
     command: tuple[str, ...] = ()
-    """Instead of the image's or bundle's own, its entry point with it."""
+    """Replaces that of the image or bundle, including its entry point."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Beside the image's; same names win."""
+    """Added to the image's; overrides equal names."""
     working_folder: str | None = None
     hostname: str | None = None
     cpu_milli: int | None = None
     """Quota of CPU time, thousandths of a CPU."""
     memory_bytes: int | None = None
-    """No swap on top of it."""
+    """Without additional swap."""
     processes: int | None = 4096
-    """Processes and threads that there may be at once."""
+    """Most processes and threads at once."""
     disk_bytes: int | None = None
-    """Of the largest file of an image's container; what it writes in all is `written`'s to say."""
+    """Size of the largest file of an image's container; `written` gives the total that it writes."""
     devices: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     network_namespace: Path | None = None
-    """Joined, such as /run/netns/NAME; None is one of its own with nothing but loopback."""
+    """Namespace to join, such as /run/netns/NAME; None is a new one with only loopback."""
     cgroup_parent: str | None = None
-    """Path of the control group that the container's is made below, such as /millrace/NODE/POD."""
+    """Path of the parent of the container's control group, such as /millrace/NODE/POD."""
 
 
 class ContainerPhase(StrEnum):
-    """Where a container is in its life."""
+    """Phase of a container's life."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -90,8 +90,8 @@ class ContainerPhase(StrEnum):
 class ContainerState:
     """A container as the runtime knows it.
 
-    `started_ns` and `finished_ns` are nanoseconds since 1970. `exit_code` is 128 + N for one that signal N killed, None
-    while it has not ended or where nobody knows.
+    `started_ns` and `finished_ns` are nanoseconds since 1970. `exit_code` is 128 + N if signal N killed it, None while
+    it has not ended or if unknown.
     """
 
     id: str
@@ -103,13 +103,13 @@ class ContainerState:
     started_ns: int | None = None
     finished_ns: int | None = None
     is_out_of_memory: bool = False
-    """The kernel killed a process of it because its memory was at the limit."""
+    """The kernel killed one of its processes because its memory was at the limit."""
     image_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Bytes that a process wrote, to STDOUT or STDERR; to STDOUT alone where it has a terminal."""
+    """Bytes that a process wrote, to STDOUT or STDERR; with a terminal only to STDOUT."""
 
     stream: int
     data: bytes
@@ -131,14 +131,14 @@ class Terminal:
 
 
 class ExecSession(Protocol):
-    """A process that was started in a running container; `close` is to be called, and kills it if it still runs."""
+    """A process started in a running container; call `close`, which kills it if it still runs."""
 
     def output(self) -> AsyncGenerator[Output]:
-        """Yield what it writes until it has closed its output; nothing is read ahead of who reads here."""
+        """Yield its output until it has closed it; reads nothing ahead of the consumer."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Write to its standard input; waits while it does not read."""
+        """Write to its standard input; wait while it does not read."""
         ...
 
     async def close_input(self) -> None:
@@ -146,7 +146,7 @@ class ExecSession(Protocol):
         ...
 
     async def resize(self, size: Terminal) -> None:
-        """Tell its terminal another size."""
+        """Set its terminal's size."""
         ...
 
     async def exit_code(self) -> int:
@@ -159,14 +159,14 @@ class ExecSession(Protocol):
 
 
 class Runtime(Protocol):
-    """A container runtime of this machine. `start` comes first, `close` last; containers stay as they are at both."""
+    """A container runtime of this machine. `start` comes first, `close` last; neither touches containers."""
 
     async def start(self) -> None:
-        """Make sure that it is there and answers; a service that it needs is started."""
+        """Make sure that it answers; start a service that it needs."""
         ...
 
     async def close(self) -> None:
-        """End what `start` has started; no container is touched."""
+        """End the service that `start` has started; no container is touched."""
         ...
 
     async def version(self) -> str:
@@ -174,52 +174,52 @@ class Runtime(Protocol):
         ...
 
     async def pull(self, image: str) -> Image:
-        """Return the image, brought if it is not there; raise ImageError in one line if that cannot be.
+        """Return the image, fetched if missing; raise ImageError in one line if that fails.
 
-        `image` is a name (NAME[:TAG], NAME@sha256:...: what is there, else from its registry), a digest of what is
-        there, or a file: oci:FOLDER[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE; @sha256:... after a file's path
-        is checked.
+        `image` is a name (NAME[:TAG], NAME@sha256:...: an existing image, else from its registry), a digest of an
+        existing image, or a file: oci:FOLDER[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE; @sha256:... after a
+        file's path is checked.
         """
         ...
 
     async def images(self) -> tuple[Image, ...]:
-        """Return the images that are there."""
+        """Return the existing images."""
         ...
 
     async def remove_image(self, digest: str) -> None:
-        """Remove an image; raise ContainerError if a container is of it. One that is gone is fine."""
+        """Remove an image; raise ContainerError if a container uses it. A missing one is fine."""
         ...
 
     async def written(self, id: str) -> int:  # noqa: A002
-        """Return the bytes that a container has written to its own layer, beside what is mounted in it."""
+        """Return the bytes that a container has written to its own layer, without its mounts."""
         ...
 
     async def create(self, order: ContainerOrder) -> str:
-        """Make a container and return its id; nothing is left of one that cannot be made."""
+        """Create a container and return its id; leave nothing of one that fails."""
         ...
 
     async def start_container(self, id: str) -> None:  # noqa: A002
-        """Start a container that was made; raise ContainerError if its command cannot be run."""
+        """Start a created container; raise ContainerError if its command cannot be run."""
         ...
 
     async def stop(self, id: str, grace_s: float) -> None:  # noqa: A002
-        """Send SIGTERM, after `grace_s` SIGKILL; returns when it has ended. One that has ended already is fine."""
+        """Send SIGTERM, after `grace_s` SIGKILL; return when it has ended. An ended container is fine."""
         ...
 
     async def kill(self, id: str) -> None:  # noqa: A002
-        """Send SIGKILL. One that has ended already, or is gone, is fine."""
+        """Send SIGKILL. An ended or missing container is fine."""
         ...
 
     async def remove(self, id: str) -> None:  # noqa: A002
-        """Remove a container and all that is its own, killed if it runs. One that is gone is fine."""
+        """Remove a container and all that belongs to it; kill it if it runs. A missing one is fine."""
         ...
 
     async def list(self, node: str) -> tuple[ContainerState, ...]:
-        """Return all containers with this node's label, ended ones too."""
+        """Return all containers with this node's label, including ended ones."""
         ...
 
     async def usage(self, id: str) -> Usage:  # noqa: A002
-        """Return what its control group has used and uses; raise NoSuchContainerError if it does not run."""
+        """Return its control group's usage; raise NoSuchContainerError if it does not run."""
         ...
 
     def logs(
@@ -230,7 +230,7 @@ class Runtime(Protocol):
         tail: int | None = None,
         since_ns: int | None = None,
     ) -> AsyncGenerator[Output]:
-        """Yield what it has written, the last `tail` lines of it, since a time; with `follow`, on until it ends."""
+        """Yield its output, the last `tail` lines of it, since a time; with `follow`, on until it ends."""
         ...
 
     async def exec(
@@ -244,5 +244,5 @@ class Runtime(Protocol):
         ...
 
     def events(self) -> AsyncGenerator[Ended]:
-        """Yield each container that ends from now on; what ended before the first step is `list`'s to say."""
+        """Yield each container that ends from now on; `list` tells of those that ended before the first step."""
         ...

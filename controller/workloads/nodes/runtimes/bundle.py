@@ -1,7 +1,7 @@
-"""The config.json of a bundle: what a container of an image, or of a bundle that users brought, is run with.
+"""The config.json of a bundle: configuration of a container of an image, or of a user's bundle.
 
 Everything that could lead out of the container is written here, whatever a bundle says: namespaces, capabilities,
-devices, mounts, limits. Of a bundle's own config.json only its process, its root folder and its hostname are taken;
+devices, mounts, limits. Only the process, the root folder and the hostname of a bundle's own config.json are used;
 hooks, and mounts of the machine's folders that the node's settings do not allow, are refused.
 Source: OCI runtime specification 1.0, config.md and config-linux.md.
 """
@@ -55,7 +55,7 @@ _KERNEL_TYPES: Final = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devpts"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What a container runs, as an image or a bundle has it; an order may say otherwise."""
+    """Process of a container, from an image or a bundle; an order may override it."""
 
     command: tuple[str, ...]
     environment: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A folder or file of the machine, by its descriptor, that the container sees at `target`."""
+    """A folder or file of the machine, by its descriptor, mounted in the container at `target`."""
 
     descriptor: int
     target: Path
@@ -84,13 +84,13 @@ class Bundle:
     mounts: tuple[Bind, ...] = ()
     hostname: str | None = None
     is_others: bool = False
-    """Somebody else than root may change it while a container is made of it, and race runc there."""
+    """Users other than root may change it while a container is made of it, and race runc there."""
 
 
 async def read_bundle(folder: Path, folders: HostFolders, stack: ExitStack, deadline_s: float) -> Bundle:
-    """Return what a bundle says; raise OrderError if it leads out of itself, is malformed, or lies where it may not.
+    """Return a bundle's content; raise OrderError if it leads out of itself, is malformed, or is in a forbidden place.
 
-    Who may write to the bundle may do so meanwhile: what was checked is held by descriptors, which `stack` closes.
+    The bundle's writers may change it meanwhile: checked parts are held by descriptors, which `stack` closes.
     """
     top = await in_thread(lambda: folders.open_bundle(folder), "runc", f"open bundle {folder}", deadline_s)
     stack.callback(os.close, top)
@@ -157,7 +157,7 @@ def _root_in(top: int, name: str, path: Path) -> int:
 
 
 def process_of(process: Mapping[str, Any]) -> Process:
-    """Return the process of a config.json; raise KeyError, TypeError or ValueError if it is none."""
+    """Return the process of a config.json; raise KeyError, TypeError or ValueError if invalid."""
     user = process.get("user") or {}
     return Process(
         command=_strings(process["args"]),
@@ -178,7 +178,7 @@ def config_of(
     seccomp: Mapping[str, Any] | None,
     hostname: str | None = None,
 ) -> dict[str, Any]:
-    """Return the config.json of a container whose root folder is `rootfs` beside it; raise OrderError for devices."""
+    """Return the config.json of a container whose root folder is the sibling `rootfs`; raise OrderError for devices."""
     files = device_files(order.devices)
     if cdi := [name for name in order.devices if is_cdi(name)]:
         raise OrderError(
@@ -244,7 +244,7 @@ def _bind(mount: Mount) -> dict[str, Any]:
 
 
 def _mounts_of(mounts: Sequence[Mapping[str, Any]], path: Path) -> tuple[Mount, ...]:
-    """Return a bundle's mounts of the machine's folders; what the kernel makes is ours to mount."""
+    """Return a bundle's mounts of the machine's folders; kernel file systems are ours to mount."""
     found = []
     for number, mount in enumerate(mounts):
         options = set(mount.get("options") or ())

@@ -1,8 +1,8 @@
 """Devices of the machine that a container may use: their files, and the variables that narrow a program to them.
 
-What holds: a container reaches the files that it is given, by path and number, and no others (control group "devices",
-or its BPF program). What does not: a share of a device in thousandths is admitted by the scheduler, and nothing here
-divides a device's time or memory. The variables are what the makers' libraries go by; a program may ignore them.
+Enforced: a container reaches the files that it is given, by path and number, and no others (control group "devices", or
+its BPF program). Not enforced: the scheduler admits a share of a device in thousandths, but nothing here divides a
+device's time or memory. The vendors' libraries read the variables; a program may ignore them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _VARIABLES: Final[Mapping[DeviceKind, tuple[str, ...]]] = {
     DeviceKind.NPU: ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"),
 }
 HOOK_VARIABLES: Final = ("NVIDIA_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES")
-"""Of those that by which hooks of container runtimes put devices into a container; `void`: none."""
+"""Variables through which hooks of container runtimes put devices into a container; `void`: none."""
 _SHARE_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-"""What CUDA's multi-process service holds clients to, where that service runs on the machine."""
+"""Share to which CUDA's multi-process service limits clients, if that service runs on the machine."""
 _WHOLE: Final = 1000
 
 
@@ -48,7 +48,7 @@ class DeviceFile:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """A device that a pod holds: `index` counts the node's devices of its kind from 0, as its maker's library does."""
+    """A device held by a pod: `index` counts the node's devices of its kind from 0, as its vendor's library does."""
 
     kind: DeviceKind
     index: int
@@ -61,9 +61,10 @@ def is_cdi(name: str) -> bool:
 
 
 def device_files(names: Iterable[str]) -> tuple[DeviceFile, ...]:
-    """Return the files of devices: of a folder such as /dev/dri all that are in it; CDI names are left out.
+    """Return the files of devices: for a folder such as /dev/dri all files in it; CDI names are left out.
 
-    Raises OrderError for what is no character device, or is the machine's memory: a disk would be all that is on it.
+    Raises OrderError for anything but a character device, such as a disk, which would expose all its content, and for
+    the machine's memory.
     """
     found = dict[str, DeviceFile]()
     for name in names:
@@ -74,7 +75,7 @@ def device_files(names: Iterable[str]) -> tuple[DeviceFile, ...]:
 
 
 def device_environment(uses: Sequence[DeviceUse]) -> dict[str, str]:
-    """Return the variables that narrow a program to its devices; of kinds that it holds none of, to none."""
+    """Return the variables that narrow a program to its devices; kinds without any are narrowed to none."""
     found = dict[str, str]()
     for kind, names in _VARIABLES.items():
         numbers = ",".join(str(use.index) for use in uses if use.kind is kind)

@@ -1,4 +1,4 @@
-"""Changes of files and folders as the kernel tells of them (inotify(7)), for asyncio."""
+"""Changes of files and folders from the kernel (inotify(7)), for asyncio."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changed: `mask` says how, `name` is that of the file where a folder is watched."""
+    """A change: `mask` is its type, `name` that of the file if a folder is watched."""
 
     mask: int
     name: str
 
 
 class Inotify(Closing):
-    """Watches files and folders; raises OSError where that is not possible."""
+    """Watches files and folders; raises OSError if that is not possible."""
 
     def __init__(self) -> None:
         self._descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -36,12 +36,12 @@ class Inotify(Closing):
             raise _error("inotify")
 
     def watch(self, path: Path, mask: int) -> None:
-        """Tell of such changes of a file, or in a folder, from now on."""
+        """Report such changes of a file, or in a folder, from now on."""
         if _libc.inotify_add_watch(self._descriptor, os.fsencode(path), mask) < 0:
             raise _error(str(path))
 
     async def changes(self, wait_s: float | None = None) -> list[Change]:
-        """Return what has changed since it was asked last; wait for something, but no longer than `wait_s`."""
+        """Return the changes since the last call; wait for one, but no longer than `wait_s`."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         loop.add_reader(self._descriptor, ready.set)
@@ -58,7 +58,7 @@ class Inotify(Closing):
         return self._descriptor
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

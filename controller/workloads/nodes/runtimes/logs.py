@@ -1,7 +1,7 @@
-"""What containers wrote, from the file in which conmon keeps it, for podman and runc alike.
+"""Output of containers, from conmon's log file, for podman and runc alike.
 
 A line of it is `TIME STREAM F|P TEXT`: RFC 3339 with nanoseconds, stdout or stderr, F for a full line and P for a part
-of one (the log format of Kubernetes' CRI). When the file has grown to its bound conmon puts an empty one in its place.
+of one (the log format of Kubernetes' CRI). When the file has grown to its bound conmon replaces it with an empty one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from controller.workloads.nodes.runtimes.base import STDERR, STDOUT, Output
 from controller.workloads.nodes.runtimes.inotify import CLOSED_WRITTEN, MODIFIED, MOVED_TO, OVERFLOWED, Inotify
 
 LOG_BYTES: Final = 10 << 20
-"""What is kept of a container's log at most."""
+"""Most bytes kept of a container's log."""
 _BLOCK_BYTES: Final = 65_536
 _OUTPUT_BYTES: Final = 65_536
 _LOOK_S: Final = 1.0
-"""How long to wait at most for more before it is asked whether the container still runs."""
+"""Longest wait for more output before checking whether the container still runs."""
 _STREAMS: Final = {b"stdout": STDOUT, b"stderr": STDERR}
 _S_NS: Final = 1_000_000_000
 
@@ -34,10 +34,10 @@ async def read_log(
     tail: int | None = None,
     since_ns: int | None = None,
 ) -> AsyncGenerator[Output]:
-    """Yield what a log has, pieces of at most 64 KiB; with `is_running`, also what comes until it says no.
+    """Yield a log's content in pieces of at most 64 KiB; with `is_running`, also new output until it returns False.
 
-    `tail` is the number of lines, the last ones, to begin with; `since_ns` leaves out what is older (ns since 1970).
-    Lines that are none are left out: nobody but conmon writes this file.
+    `tail` is the number of last lines to begin with; `since_ns` leaves out older ones (ns since 1970). Invalid lines
+    are left out: only conmon writes this file.
     """
     with Inotify() as inotify:
         if is_running is not None:
@@ -45,7 +45,7 @@ async def read_log(
         opened = await asyncio.to_thread(_open, path, tail)
         try:
             while True:
-                # Asked before it is read: what is written until its end is then read for certain.
+                # Check before reading: output written until its end is then read for certain.
                 goes_on = is_running is not None and await is_running()
                 async for output in _written(opened, since_ns):
                     yield output
@@ -71,7 +71,7 @@ async def _until_changed(inotify: Inotify, name: str) -> None:
 
 
 def parse(lines: list[bytes], since_ns: int | None = None) -> Iterator[Output]:
-    """Yield what lines of a log hold, joined as far as they are of one stream and 64 KiB."""
+    """Yield the content of a log's lines, joined as far as they are of one stream and 64 KiB."""
     stream, pieces, nbytes = STDOUT, list[bytes](), 0
     for line in lines:
         when, name, kind, text = (*line.rstrip(b"\n").split(b" ", 3), b"", b"", b"")[:4]
@@ -90,7 +90,7 @@ def parse(lines: list[bytes], since_ns: int | None = None) -> Iterator[Output]:
 
 
 async def _written(opened: IO[bytes] | None, since_ns: int | None) -> AsyncGenerator[Output]:
-    """Yield what a file has from its position on, whole lines only."""
+    """Yield the content of a file from its position on, whole lines only."""
     while opened is not None and (lines := await asyncio.to_thread(_lines, opened)):
         for output in parse(lines, since_ns):
             yield output
@@ -120,24 +120,24 @@ def _reopened(opened: IO[bytes] | None, path: Path) -> IO[bytes] | None:
 
 
 def _start_of_tail(opened: IO[bytes], tail: int) -> int:
-    """Return where the last so many full lines begin; parts of a line count with the line that they are of."""
+    """Return the offset of the last `tail` full lines; parts of a line belong to it."""
     position = end = opened.seek(0, os.SEEK_END)
     rest, starts = b"", list[int]()
     while position > 0 and len(starts) <= tail:
-        # Twice as much each time: what is there is split anew.
+        # Twice as much each time: the whole is split again.
         nbytes = min(max(_BLOCK_BYTES, len(rest)), position)
         position -= nbytes
         opened.seek(position)
         rest = opened.read(nbytes) + rest
         starts = _starts_of_lines(rest, position)
         if position:
-            # The first line of it may lack its beginning.
+            # Its first line may lack its beginning.
             starts = starts[1:]
     return end if tail == 0 else starts[-tail] if len(starts) >= tail else 0
 
 
 def _starts_of_lines(data: bytes, offset: int) -> list[int]:
-    """Return where each line that a container wrote begins: after a full one, so that parts stay together."""
+    """Return the start of each line that a container wrote: after a full one, so that parts stay together."""
     starts, is_new = list[int](), True
     for line in data.splitlines(keepends=True):
         if is_new:
@@ -148,7 +148,7 @@ def _starts_of_lines(data: bytes, offset: int) -> list[int]:
 
 
 def _is_same(opened: IO[bytes], path: Path) -> bool:
-    """Return whether a file is still the one of its path; a path without one is not another file."""
+    """Return whether an open file is still the one at its path; a missing path counts as the same file."""
     with suppress(FileNotFoundError):
         return path.stat().st_ino == os.fstat(opened.fileno()).st_ino
     return True

@@ -1,4 +1,4 @@
-"""Programs of runtimes, run with a deadline, and processes of containers that are ended."""
+"""Runtimes' programs, run with a deadline, and the killing of containers' processes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 _LOGRUS: Final = re.compile(r'time=(?:"[^"]*"|\S+) level=\w+ msg=("(?:[^"\\]|\\.)*"|\S+)')
 _OURS: Final = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 _LONGEST: Final = 400
-"""Characters of a program's words that are passed on."""
+"""Most characters kept of a program's message."""
 
 
 def child_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a runtime's program: ours without what is between us and systemd, and `more`.
+    """Return the environment of a runtime's program: ours without systemd's variables, and `more`.
 
-    runc would have a container's start wait for a word to NOTIFY_SOCKET, and hand that to the container.
+    Otherwise runc would delay a container's start until a message to NOTIFY_SOCKET, and pass that to the container.
     """
     return {name: value for name, value in os.environ.items() if name not in _OURS} | dict(more or {})
 
@@ -40,9 +40,9 @@ async def run_program(
     environment: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> bytes:
-    """Return what a program writes to its standard output; raise ContainerError with its last words if it fails.
+    """Return a program's standard output; raise ContainerError with its last message if it fails.
 
-    It has a process group of its own, which is killed when the deadline passes or the caller is cancelled.
+    It gets its own process group, which is killed when the deadline passes or the caller is cancelled.
     """
     name = os.path.basename(command[0])  # noqa: PTH119 - a word of a command
     try:
@@ -63,9 +63,9 @@ async def run_program(
 
 
 async def in_thread(work: Callable[[], T], runtime: str, doing: str, deadline_s: float) -> T:
-    """Return what a function returns that may wait for a disk; raise RuntimeTimeoutError after the deadline.
+    """Return the result of a function that may wait for a disk; raise RuntimeTimeoutError after the deadline.
 
-    A thread that hangs in the kernel goes on there: a disk of the network that has gone, most likely.
+    A thread that hangs in the kernel stays there: most likely because a network disk has gone.
     """
     try:
         async with local_timeout(deadline_s, f"{runtime}: {doing}"):
@@ -75,7 +75,7 @@ async def in_thread(work: Callable[[], T], runtime: str, doing: str, deadline_s:
 
 
 def _message(line: str) -> str:
-    """Return what a line of logrus says, as runc, podman and skopeo write them; any other line as it is."""
+    """Return the message of a logrus line, as runc, podman and skopeo write them; any other line unchanged."""
     if (found := _LOGRUS.match(line)) is None:
         return line
     try:
@@ -85,7 +85,7 @@ def _message(line: str) -> str:
 
 
 def kill_member(process: int, group: Group) -> None:
-    """Kill a process, if it is (still) in a control group: its number may be another's by now."""
+    """Kill a process, if it is (still) in a control group: its number may have been reused."""
     with suppress(OSError):
         descriptor = os.pidfd_open(process)
         try:
@@ -97,6 +97,6 @@ def kill_member(process: int, group: Group) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return a program's text as one line of bounded length; of lines of a log their messages alone."""
+    """Return a program's text as one line of bounded length; only the messages of log lines."""
     line = "; ".join(_message(part.strip()) for part in text.splitlines() if part.strip())
     return line if len(line) <= _LONGEST else f"...{line[-_LONGEST:]}"

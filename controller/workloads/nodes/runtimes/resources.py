@@ -1,4 +1,4 @@
-"""A container's limits in the words of the OCI runtime specification, which podman takes as they are."""
+"""A container's limits in terms of the OCI runtime specification, which podman accepts unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PERIOD_US: Final = 100_000
 
 
 def resources_of(order: ContainerOrder) -> dict[str, Any]:
-    """Return `linux.resources`: the quota of CPU time, memory without swap, and how many processes there may be."""
+    """Return `linux.resources`: the quota of CPU time, memory without swap, and the number of processes."""
     found: dict[str, Any] = {}
     if order.cpu_milli is not None:
         found["cpu"] = {"quota": order.cpu_milli * PERIOD_US // 1000, "period": PERIOD_US}

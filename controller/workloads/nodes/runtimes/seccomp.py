@@ -1,4 +1,4 @@
-"""The filter of system calls for bundles: the profile that podman and others install, as the OCI specification has it.
+"""System call filter for bundles: the profile that podman and others install, in the OCI specification's form.
 
 Sources: github.com/containers/common pkg/seccomp (the profile's format: rules that hold for some architectures or
 capabilities); OCI runtime specification 1.0, config-linux.md "Seccomp".
@@ -19,7 +19,7 @@ _ARCHITECTURES: Final = {"x86_64": ("amd64", "SCMP_ARCH_X86_64"), "aarch64": ("a
 
 
 def read_profile(path: Path) -> dict[str, Any]:
-    """Return a profile for this machine and a container's capabilities; raise ContainerError where there is none."""
+    """Return a profile for this machine and a container's capabilities; raise ContainerError if there is none."""
     try:
         return profile_of(json.loads(path.read_bytes()), platform.machine())
     except FileNotFoundError as error:
@@ -32,7 +32,7 @@ def read_profile(path: Path) -> dict[str, Any]:
 
 
 def profile_of(profile: dict[str, Any], machine: str) -> dict[str, Any]:
-    """Return the rules of a profile that hold on a kind of machine, as the OCI specification has them."""
+    """Return a profile's rules for a kind of machine, in the OCI specification's form."""
     short, architecture = _ARCHITECTURES.get(machine, (machine, ""))
     below = [each["subArchitectures"] for each in profile.get("archMap") or () if each["architecture"] == architecture]
     found = {

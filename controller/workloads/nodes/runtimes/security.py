@@ -1,4 +1,4 @@
-"""What containers may do, whichever runtime makes them: capabilities, limits of a process, and what is refused."""
+"""Security of containers, for all runtimes: capabilities, process limits, and refused orders."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CAPABILITIES: Final = (
     *("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE"),
     *("CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT"),
 )
-"""What root in a container keeps: podman's own default."""
+"""Capabilities of root in a container: podman's own default."""
 LEAST_QUOTA_MILLI: Final = 10
-"""The kernel takes no quota below 1 ms of a period."""
+"""Least quota: the kernel takes none below 1 ms of a period."""
 LARGEST_QUOTA_MILLI: Final = 1_000_000
 LEAST_MEMORY_BYTES: Final = 6 << 20
-"""With less no container starts: runc's own process needs it."""
+"""Least memory to start a container: runc's own process needs it."""
 IMAGE_FOLDER: Final = "image-files"
-"""In a runtime's own folder: what is put there may be named as an image file, whatever the settings allow."""
+"""Subfolder of a runtime's own folder for image files that may be used whatever the settings allow."""
 _MOST_FILES: Final = 65_536
 _MOST_PROCESSES: Final = 32_768
 """Podman lowers its own limit to pid_max, which is this by default."""
@@ -39,14 +39,14 @@ class HostFolders:
     images: tuple[Path, ...] = ()
 
     def open_bundle(self, path: Path) -> int:
-        """Return a descriptor of a bundle's folder; raise OrderError if none may lie there."""
+        """Return a descriptor of a bundle's folder; raise OrderError if bundles may not lie there."""
         try:
             return open_below(_names(self.bundles), str(path), "bundle_folders", kind=FOLDER)
         except RefusedError as error:
             raise OrderError(f"bundle {path}: {error}") from None
 
     def open_mount(self, mount: Mount) -> int:
-        """Return a descriptor of a mount's source; raise OrderError for one that containers may not see."""
+        """Return a descriptor of a mount's source; raise OrderError if containers may not see it."""
         if not mount.target.is_absolute() or ".." in mount.target.parts or mount.target == Path("/"):
             raise OrderError(f"mount of {mount.source}: target {mount.target} is no path in a container")
         try:
@@ -56,22 +56,22 @@ class HostFolders:
 
 
 def rlimits_of(order: ContainerOrder) -> tuple[tuple[str, int], ...]:
-    """Return name ("nofile") and number of the limits of a container's processes, no more than this process may grant.
+    """Return names ("nofile") and values of the limits of a container's processes, within this process's own.
 
-    Root without CAP_SYS_RESOURCE may lower limits, and never raise its own hard ones. Processes of a container are
-    limited by its control group, as this limit counts all that a user has on the machine.
+    Root without CAP_SYS_RESOURCE may lower limits, but never raise its own hard ones. The control group limits the
+    number of a container's processes, as the rlimit counts all that a user has on the machine.
     """
     kinds = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)
     granted = (resource.getrlimit(kind)[1] for kind in kinds)
     files, processes, size = (_UNLIMITED if limit == resource.RLIM_INFINITY else limit for limit in granted)
     found = (("nofile", min(_MOST_FILES, files)), ("nproc", min(_MOST_PROCESSES, processes)))
-    # What a bundle mounts is to be written to as its owner likes.
+    # Files in mounted folders may grow to any size that their owner likes.
     is_held = order.disk_bytes is not None and order.bundle is None and not order.mounts
     return (*found, ("fsize", min(order.disk_bytes or 0, size))) if is_held else found
 
 
 def check_order(order: ContainerOrder) -> None:
-    """Raise OrderError for what is neither an image nor a bundle, and for limits that no control group can hold."""
+    """Raise OrderError for an order without image or bundle, and for limits that no control group can hold."""
     if (order.image is None) == (order.bundle is None):
         raise OrderError(f"container {order.name}: has either an image or a bundle")
     if order.cpu_milli is not None and not LEAST_QUOTA_MILLI <= order.cpu_milli <= LARGEST_QUOTA_MILLI:

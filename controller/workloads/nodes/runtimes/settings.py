@@ -1,4 +1,4 @@
-"""Settings of a node's container runtime, and the runtime that they ask for."""
+"""Settings of a node's container runtime, and the creation of that runtime."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ class RuntimeKind(StrEnum):
 
 
 class Seccomp(StrEnum):
-    """Which system calls containers of runc may make; podman has a filter of its own."""
+    """System calls of runc's containers; podman has its own filter."""
 
     PROFILE = "profile"
-    """Those of the profile that podman and others install; without it no container is run."""
+    """Those of the profile that podman and others install; no container runs without it."""
     NONE = "none"
     """All."""
 
 
 class RuntimeSettings(Strict, frozen=True):
-    """Which runtime makes a node's containers, and how it is reached."""
+    """Container runtime of a node, and its configuration."""
 
     kind: RuntimeKind = RuntimeKind.PODMAN
     socket: Path | None = None
-    """Of a podman service that runs; without it one is started."""
+    """Socket of a running podman service; without it one is started."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
-    """For the processes that are started, such as CONTAINERS_CONF and CONTAINERS_STORAGE_CONF."""
+    """Variables of the started processes, such as CONTAINERS_CONF and CONTAINERS_STORAGE_CONF."""
     mount_folders: tuple[Path, ...] = ()
     """Folders of the machine that containers may see; none by default."""
     bundle_folders: tuple[Path, ...] = ()
     """Folders of the machine that OCI bundles may lie in; none by default."""
     image_folders: tuple[Path, ...] = ()
-    """Folders of the machine that image files may lie in, beside `image-files` in the state folder."""
+    """Folders of the machine that image files may lie in, besides `image-files` in the state folder."""
     image_bytes: Annotated[int, Meta(ge=1)] = 20 << 30
-    """The most that one image may take, unpacked."""
+    """Most bytes of one image, unpacked."""
     image_files: Annotated[int, Meta(ge=1)] = 2_000_000
-    """The most files and folders that one image may have."""
+    """Most files and folders of one image."""
     seccomp: Seccomp = Seccomp.PROFILE
     """Filter of system calls, for runc."""
     deadline_s: Deadline = 30.0
-    """For each thing that the runtime is asked."""
+    """Deadline of each call to the runtime."""
     pull_deadline_s: Deadline = 600.0
 
 
 def make_runtime(settings: RuntimeSettings, folder: Path) -> Runtime:
-    """Return the runtime, which keeps what is its own in `folder`; nothing is started yet."""
+    """Return the runtime, with its data in `folder`; nothing is started yet."""
     folders = HostFolders(settings.mount_folders, settings.bundle_folders, settings.image_folders)
     limits = ImageLimits(settings.image_bytes, settings.image_files)
     if settings.kind is RuntimeKind.RUNC:

@@ -1,1 +1,1 @@
-"""Carries out what is decided, and speaks with the API server."""
+"""Carries out decisions, and communicates with the API server."""

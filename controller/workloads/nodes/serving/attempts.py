@@ -1,7 +1,7 @@
-"""Starts that were under way when a manager died, by pod: one whose starts keep ending managers is held back.
+"""Starts in progress when a manager died, by pod: a pod whose starts keep killing managers is held back.
 
-A file per pod counts the starts that no manager has outlived. A pod with such a file is a suspect: suspects are started
-one at a time, so that the next death counts against one of them alone, and those that came out well are cleared.
+A file per pod counts the starts that no manager has survived. A pod with such a file is a suspect: suspects are started
+one at a time, so that the next death counts against only one of them, and successful ones are cleared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Attempts:
         self._counted: set[str] = set()
 
     def deaths(self, uid: str) -> int:
-        """Return how many managers have died while they started a pod."""
+        """Return how many managers have died while starting a pod."""
         try:
             # A file of this manager's own start is not a death; it is empty or half written if the disk is full.
             return 0 if uid in self._counted else int(self._file(uid).read_text(encoding="ascii") or 1)

@@ -1,4 +1,4 @@
-"""What pods write to the layers of their containers, and that they end when it is too much."""
+"""Bytes that pods write to their containers' layers; pods above their limit are ended."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _AT_ONCE: Final = 4
 
 
 class DiskWatch:
-    """Looks at the layers of all running containers; apart from other figures, as a layer may have many files."""
+    """Measures the layers of all running containers; separate from other figures, as a layer may have many files."""
 
     def __init__(self, driver: Driver, runtime: Runtime, most_bytes: int) -> None:
         self._driver, self._runtime, self._most_bytes = driver, runtime, most_bytes
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def look(self) -> None:
-        """Look once, and have pods go that have written more than they may."""
+        """Look once, and dismiss pods that have written more than they may."""
         containers = [one for one in self._driver.view if one.runs]
         written: dict[tuple[str, str, int], int] = {}
         for one, nbytes in zip(containers, await asyncio.gather(*map(self._written, containers)), strict=True):

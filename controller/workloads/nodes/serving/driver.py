@@ -1,7 +1,7 @@
-"""Carries out what is decided about the pods of a node: one thing at a time for each pod, many pods at the same time.
+"""Carries out decisions about the pods of a node: one step at a time for each pod, many pods in parallel.
 
-It has a view of all containers, taken anew after each action and each end of a container. A pod about which something
-is being done, or has been done since the view was taken, is not decided about: so nothing is decided by what is old.
+It has a view of all containers, refreshed after each action and each end of a container. It decides nothing about a pod
+with an action in progress, or since the view was taken: so no decision rests on outdated state.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from dataplane.cgroup_limits import limit, remove_empty
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000
 _REST_NS: Final = 1_000_000_000
-"""After an action that failed its pod is left alone for so long."""
+"""Pause of a pod after a failed action."""
 _LOOK_AGAIN_S: Final = 1.0
 _EMPTY_POLL_S: Final = 0.05
 
 
 @dataclass(slots=True)
 class _Task:
-    """What is being done about a pod; `starts` is the binding whose containers it makes, None if it makes none."""
+    """Step in progress for a pod; `starts` is the binding whose containers it creates, None if it creates none."""
 
     task: asyncio.Task[None]
     starts: tuple[str, int] | None
@@ -61,7 +61,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Dismissal:
-    """A pod is to go though it is bound here: what it is then, why, and how long it may take, None: its own grace."""
+    """A pod must go though it is bound here: its final phase, the reason, and the longest grace, None: its own."""
 
     phase: Phase
     reason: str
@@ -83,7 +83,7 @@ class Driver:
         on_change: Callable[[str], None],
         on_release: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`on_change` gets the name of each pod of which there may be something new to report.
+        """`on_change` gets the name of each pod that may have something new to report.
 
         `on_release` is called before a pod's release, to report its containers for the last time.
         """
@@ -92,9 +92,9 @@ class Driver:
         self.memory: Memory = NOTHING
         self.problem: str | None = "its containers are not known yet"
         self.is_settled = False
-        """Whether nothing runs that nobody wants."""
+        """True while no unwanted container runs."""
         self.on_pull: Callable[[Image], None] = lambda _: None
-        """Gets each image that a pod is about to run."""
+        """Callback for each image that a pod is about to run."""
         self._client, self._runtime, self._keeper = client, runtime, keeper
         self.place, self._settings, self._terms = place, settings, settings.restart.terms
         self._secrets = None if settings.secrets is None else Path(settings.secrets)
@@ -110,13 +110,13 @@ class Driver:
         self._attempts = Attempts(Path(settings.state).absolute() / "attempts")
         self._fenced: set[str] = set()
         self._left: set[str] = set()
-        """Pods without containers whose control groups are still there."""
+        """Pods without containers whose control groups still exist."""
         self._released: set[tuple[str, int]] = set()
         self._failure: BaseException | None = None
         self._dismissed: dict[tuple[str, int], _Dismissal] = {}
 
     def take(self, pods: Mapping[str, Pod] | None) -> None:
-        """Take what is wanted; None: nobody knows at present."""
+        """Replace the wanted pods; None: unknown at present."""
         known = self.pods or {}
         if pods is not None:
             told = {(pod.metadata.uid, pod.status.epoch) for pod in pods.values()}
@@ -134,22 +134,22 @@ class Driver:
         self._changed.set()
 
     def note_written(self, pod: Pod) -> None:
-        """Take a pod as it was just written here, unless a newer one is known."""
+        """Take a pod just written here, unless a newer one is known."""
         if self.pods is not None and (known := self.pods.get(pod.metadata.name)) is not None:
             self.pods[pod.metadata.name] = _newer(pod, known)
 
     def look(self) -> None:
-        """Have the view taken anew."""
+        """Request a fresh view."""
         self._dirty.set()
 
     def wanted(self) -> dict[str, Wanted] | None:
-        """Return what is to run, None where nobody knows."""
+        """Return the pods that should run, None if unknown."""
         if self.pods is None:
             return None
         return {name: self.wanted_of(pod) for name, pod in self.pods.items()}
 
     def wanted_of(self, pod: Pod) -> Wanted:
-        """Return what a pod asks for."""
+        """Return a pod's demands."""
         found = Wanted.of(pod, self.memory.of(pod.metadata.uid, pod.status.epoch))
         dismissed = self._dismissed.get((found.uid, found.epoch))
         if dismissed is None:
@@ -158,22 +158,22 @@ class Driver:
             found = replace(found, grace_ns=min(found.grace_ns, dismissed.grace_ns))
         if pod.metadata.deleting_ns is not None or pod.status.then is not None:
             return found
-        # That it is stopping may be our own word, which does not say what it is to be then.
+        # A stop may be our own doing, without a phase for the pod afterwards.
         return replace(found, going=dismissed.phase, reasons=(dismissed.reason,))
 
     def dismiss(self, pod: Pod, phase: Phase, reason: str, *, grace_s: float | None = None) -> None:
-        """Have a pod stop, within `grace_s` if that is shorter than its own grace, and be released with this phase."""
+        """Stop a pod, within `grace_s` if that is shorter than its own grace, and release it with this phase."""
         most_ns = None if grace_s is None else round(grace_s * _NS_PER_S)
         self._dismissed[pod.metadata.uid, pod.status.epoch] = _Dismissal(phase, reason, most_ns)
         self._on_change(pod.metadata.name)
         self._changed.set()
 
     def containers_of(self, pod: str) -> list[Actual]:
-        """Return a pod's containers as they were seen last."""
+        """Return a pod's containers as last seen."""
         return [one for one in self.view if one.pod == pod]
 
     async def wait_empty(self) -> None:
-        """Return once no pod is bound here any more, and no container is left."""
+        """Return once no pod is bound here, and no container is left."""
         while self.view or self.pods or self._tasks:
             self._looked.clear()
             self._dirty.set()
@@ -259,7 +259,7 @@ class Driver:
                     await self._changed.wait()
 
     def _decide(self) -> int | None:
-        """Begin what is to be done now, and return when to decide again at the latest."""
+        """Begin the steps due now, and return when to decide again at the latest."""
         if self._view_turn == 0:
             return None
         now_ns, wanted = self._now_ns(), self.wanted()
@@ -295,7 +295,7 @@ class Driver:
         self._changed.set()
 
     def _end_obsolete_starts(self, pods: Mapping[str, Pod]) -> None:
-        """Give up starting what is not wanted any more, such as bringing an image for minutes."""
+        """Give up starts that are no longer wanted, such as fetching an image for minutes."""
         for name, busy in self._tasks.items():
             if busy.starts is None:
                 continue
@@ -317,7 +317,7 @@ class Driver:
     async def _carry_out_all(self, step: Step, pod: Pod | None) -> None:
         done = await asyncio.gather(*(self._act(step.pod, pod, one) for one in step.actions), return_exceptions=True)
         for error in done:
-            if isinstance(error, Exception):  # of one pod: never the end of the manager, which all pods have
+            if isinstance(error, Exception):  # of one pod: must not end the manager, which all pods share
                 LOGGER.warning("pod %s: %s", step.pod, reason_of(error))
                 self._resting[step.pod] = self._now_ns() + _REST_NS
             elif isinstance(error, BaseException):
@@ -339,14 +339,14 @@ class Driver:
                 await self._release(name, action)
 
     def _note_fenced(self, pod: Pod | None, action: Stop) -> None:
-        """Take note of a container that is stopped because the lease ends, though its pod is to run."""
+        """Note a container that is stopped because the lease ends, though its pod should run."""
         lease = self._keeper.lease
         is_wanted = pod is None or self.wanted_of(pod).going is None
         if is_wanted and self._now_ns() >= lease.stop_ns(lease.length_ns):
             self._fenced.add(action.id)
 
     def _note_killed(self) -> None:
-        """Take note of containers that the guard has killed, perhaps while no manager ran."""
+        """Note containers that the guard has killed, perhaps while no manager ran."""
         seen = self.memory.seen
         ended = {
             one.id
@@ -359,7 +359,7 @@ class Driver:
             self._fenced |= ended
 
     def fence(self) -> None:
-        """Take note that the lease is over: whatever ends now was ended by it."""
+        """Note that the lease is over: it is the cause of any end from now on."""
         self._fenced |= {one.id for one in self.view if one.runs}
         self.is_settled = False
         for busy in self._tasks.values():
@@ -369,7 +369,7 @@ class Driver:
         self._dirty.set()
 
     async def _start(self, pod: Pod, action: Run) -> None:
-        """Start a container; what keeps it from starting is in its record."""
+        """Start a container; record any failure."""
         key = (pod.metadata.uid, pod.status.epoch, action.container)
         container = next(one for one in pod.spec.containers if one.name == action.container)
         begun_ns = self._now_ns()
@@ -383,7 +383,7 @@ class Driver:
             took_ns = self._now_ns() - begun_ns
             LOGGER.info("pod %s: %s runs, started in %.3f s", pod.metadata.name, action.container, took_ns / _NS_PER_S)
             self.memory = self.memory.with_record(key, after_start(self.memory.record(key), took_ns))
-            # Known at once, for the report; decided about only after the next look.
+            # Recorded at once, for the report; decided about only after the next look.
             self.view = (*self.view, Actual.of(state))
         self._on_change(pod.metadata.name)
 
@@ -414,7 +414,7 @@ class Driver:
         )
 
     def _limit(self, pod: Pod) -> None:
-        """Hold the containers of a pod to its limits together; one alone is held by its own."""
+        """Apply a pod's limits to all its containers together; a single one is held by its own."""
         if len(pod.spec.containers) > 1:
             group, limits = self.place.cgroup_of(pod.metadata.name), self.place.limits
             cpu_milli = pod.spec.request.cpu_milli or None
@@ -425,7 +425,7 @@ class Driver:
                 raise OrderError(f"pod {name}: its limits: {error.filename or group}: {reason}") from None
 
     def _place_now(self) -> Place:
-        """Return where containers go now: a fabric that was started again has other namespaces of the same names."""
+        """Return the current place of containers: a restarted fabric has other namespaces of the same names."""
         namespace = self.place.network_namespace
         if namespace is None:
             return self.place
@@ -439,21 +439,21 @@ class Driver:
         try:
             await self._client.release(ReleaseRequest(releases=(item,)))
         except StaleError as error:
-            # It is bound anew, or gone, as the watch says in a moment.
+            # It is bound again, or gone, as the watch will report in a moment.
             LOGGER.info("pod %s: %s", name, error)
             self._resting[name] = self._now_ns() + _REST_NS
             return
         except ApiError as error:
             raise ControllerError(f"its release: {error}") from None
         LOGGER.info("pod %s: is released, %s", name, action.phase.value)
-        # Known at once: what is left of it is nobody's now, whatever the watch still has to say.
+        # Recorded at once: its remains are unwanted now, whatever the watch still reports.
         self._released.add((action.uid, action.epoch))
         if self.pods is not None:
             self.take(self.pods)
 
 
 def _newer(written: Pod | None, told: Pod) -> Pod:
-    """Return what is newer: a pod as it was told, or as it was written here meanwhile."""
+    """Return the newer state of a pod: as reported, or as written here meanwhile."""
     if written is None or written.metadata.uid != told.metadata.uid:
         return told
     return written if written.metadata.revision > told.metadata.revision else told

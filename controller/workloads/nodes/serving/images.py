@@ -1,4 +1,4 @@
-"""Images that no pod uses any more are removed, by age and by bytes: of those that this node has brought itself."""
+"""Removes images that no pod uses any more, by age and by bytes: only those that this node has fetched itself."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from controller.workloads.nodes.runtimes.base import Image, Runtime
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000
 _FRESH_NS: Final = 300 * _NS_PER_S
-"""So long after it was asked for, an image may still be about to get its container."""
+"""Time after a request in which an image may still be about to get its container."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageTerms:
-    """How long an unused image is kept, and how many bytes all images may take before unused ones go."""
+    """Retention of an unused image, and the total bytes of images above which unused ones are removed."""
 
     kept_ns: int
     kept_bytes: int
 
 
 class ImageCollector:
-    """Remembers which images were brought here, in a file, and since when each is unused, by `now_ns`.
+    """Records the images fetched here, in a file, and since when each is unused, by `now_ns`.
 
-    How long images were unused before this manager began is not known: their time begins with it.
+    It is unknown how long images were unused before this manager began: their time begins with it.
     """
 
     def __init__(self, runtime: Runtime, file: Path, terms: ImageTerms, now_ns: Callable[[], int]) -> None:
@@ -40,7 +40,7 @@ class ImageCollector:
         self._brought: set[str] | None = None
 
     def note_pulled(self, image: Image) -> None:
-        """Take note that a pod wants an image; one that was not there before was brought for it."""
+        """Note that a pod wants an image; if it was missing before, it was fetched for the pod."""
         self._used[image.digest] = self._now_ns()
         brought = self._read()
         if self._there is None or image.digest in self._there | brought:
@@ -49,7 +49,7 @@ class ImageCollector:
         self._write(brought)
 
     async def collect(self, in_use: Iterable[str]) -> None:
-        """Remove what is to go; `in_use` are the digests of images of which there are containers."""
+        """Remove the images due; `in_use` are the digests of images with containers."""
         before = set(self._read())
         images = {image.digest: image for image in await self._runtime.images()}
         self._there, now_ns = set(images), self._now_ns()

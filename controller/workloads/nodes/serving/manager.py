@@ -1,7 +1,7 @@
 """The container manager of one node: follows its pods, reports, keeps the lease; the driver does the rest.
 
-Pods are read anew after each time that the lease was over: only after a report that was acknowledged is it certain that
-what is bound here stays so for another lease.
+Pods are reread each time that the lease has expired: only an acknowledged report guarantees that the pods bound here
+stay so for another lease.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ class Manager:
         self._has_left = False
 
     def note_change(self, pod: str) -> None:
-        """Take note that something is to be reported: of a pod, or of the node."""
+        """Note that a pod, or the node, has something to report."""
         self._reporter.wake(pod)
         if self.is_ready != self._was_ready:
             self._report_now.set()
 
     @property
     def problem(self) -> str:
-        """Why no pods are to come here; empty where they may."""
+        """Reason why no pods may come here; empty if they may."""
         if self._signs_off:
             return self._signs_off
         namespace = self._driver.place.network_namespace
@@ -115,7 +115,7 @@ class Manager:
 
     @property
     def is_ready(self) -> bool:
-        """Whether pods may come here."""
+        """True if pods may come here."""
         return not self.problem
 
     async def run(self) -> None:
@@ -131,7 +131,7 @@ class Manager:
             group.create_task(self._follow_when_leased())
 
     async def sign_off(self) -> None:
-        """Say that no pods are to come, and do what the settings say about those that are here."""
+        """Report that no pods may come, and treat the present ones as the settings say."""
         self._signs_off = "its manager has stopped"
         if self._settings.on_stop is OnStop.STOP and self._driver.pods is not None:
             self._signs_off = "it is being left"
@@ -194,7 +194,7 @@ class Manager:
             self._leased.set()
 
     async def _report(self) -> Node:
-        """Write the node's status, having made the node where it is not there; return it as it is then."""
+        """Write the node's status, creating the node if missing; return its new state."""
         nodes, name = self._client.of(Node), self._settings.node
         report = Node(metadata=Metadata(name=name), status=self._status())
         try:
@@ -236,7 +236,7 @@ class Manager:
             await asyncio.sleep(self._report_s)
 
     async def _watch_disks(self) -> None:
-        """See to what fills the disk: what pods write, and images that none uses."""
+        """Handle what fills the disk: pods' writes, and unused images."""
         while True:
             await self._disks.look()
             try:
@@ -246,7 +246,7 @@ class Manager:
             await asyncio.sleep(self._report_s)
 
     async def _watch_lease(self) -> None:
-        """End what is known of pods when the lease is over; after the next report all is read anew."""
+        """Drop all state of pods when the lease is over; after the next report all is reread."""
         was_over = False
         while True:
             left_ns = self._keeper.lease.kill_ns - self._now_ns()
@@ -258,7 +258,7 @@ class Manager:
             await asyncio.sleep(min(max(left_ns / _NS_PER_S, _LEAST_LOOK_S), reporting.AGAIN_S))
 
     def _lapse(self) -> None:
-        """Know of no pods, and start none, until a report is acknowledged."""
+        """Drop all pods, and start none, until a report is acknowledged."""
         self._leased.clear()
         if self._following is not None:
             self._following.cancel()
@@ -282,14 +282,14 @@ class Manager:
             group.create_task(self._sessions.run())
 
     async def _follow(self) -> None:
-        """Know the pods that are bound here, as they change."""
+        """Follow the pods that are bound here."""
         pods: dict[str, Pod] = {}
         while True:
             try:
                 async for told in self._client.of(Pod).follow(fields=f"node={self._settings.node}"):
                     if isinstance(told, Listing):
                         if told.age_s is not None:
-                            break  # what the server remembers, while its storage is away, is not what is
+                            break  # a cached answer while the server's storage is away may be outdated
                         pods = {pod.metadata.name: pod for pod in told.items}
                     elif told.type is EventType.BOOKMARK:
                         continue

@@ -1,6 +1,6 @@
-"""Reports what becomes of the pods of a node, each time that it has changed.
+"""Reports the states of the pods of a node, at each change.
 
-A status is written only if its pod is still as it was known: whoever has written it meanwhile is read first.
+A status is written only if its pod is unchanged since it was last seen; otherwise the newer version is read first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LAST_TRIES: Final = 4
 
 
 class PodReporter:
-    """Writes statuses of pods whose names it is told by `wake`; `run` until cancelled."""
+    """Writes statuses of pods named to `wake`; `run` until cancelled."""
 
     def __init__(self, client: ApiClient, clock: ServerClock) -> None:
         self._client, self._clock = client, clock
@@ -36,7 +36,7 @@ class PodReporter:
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.loads: Mapping[str, Load] = {}
-        """By names of pods, as they were measured last."""
+        """Last measured loads, by pod name."""
         self.driver: Driver | None = None
 
     def wake(self, pod: str) -> None:
@@ -57,7 +57,7 @@ class PodReporter:
                 await self._woken.wait()
 
     async def write_last(self, name: str) -> None:
-        """Write a pod's status before its release, over whatever others write of it meanwhile."""
+        """Write a pod's status before its release, over concurrent writes of others."""
         for _ in range(_LAST_TRIES):
             if await self.write(name):
                 return
@@ -69,9 +69,9 @@ class PodReporter:
                 return
 
     async def write(self, name: str, *, with_load: bool = False) -> bool:
-        """Write a pod's status if there is news; what is not possible now is tried with the next report.
+        """Write a pod's status if there is news; retry failures with the next report.
 
-        Return False where somebody else has written it meanwhile.
+        Return False if somebody else has written it meanwhile.
         """
         assert self.driver is not None
         pod = (self.driver.pods or {}).get(name)
@@ -96,7 +96,7 @@ class PodReporter:
         return True
 
     async def write_all(self) -> None:
-        """Write the statuses of all pods, with how busy they are."""
+        """Write the statuses of all pods, with their loads."""
         assert self.driver is not None
 
         async def one(name: str) -> None:

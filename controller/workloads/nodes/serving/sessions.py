@@ -1,4 +1,4 @@
-"""The node's end of logs and execs: asked for by the API server, answered over connections made from here."""
+"""The node's end of logs and execs: requested by the API server, answered over connections made from here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST: Final = 64
 
 
 class Sessions:
-    """Answers sessions of one node until cancelled; a session that fails ends alone, with a line."""
+    """Answers sessions of one node until cancelled; a failing session ends alone, with one line."""
 
     def __init__(
         self, client: ApiClient, runtime: Runtime, node: str, containers_of: Callable[[str], list[Actual]]
@@ -64,7 +64,7 @@ class Sessions:
             LOGGER.warning("pod %s: its session ends: %s", request.pod, reason_of(error))
 
     def _container(self, request: SessionRequest, *, running: bool) -> Actual:
-        """Return the container that is asked for; raise NodeError if it is not here."""
+        """Return the requested container; raise NodeError if it is not here."""
         found = [
             one
             for one in self._containers_of(request.pod)
@@ -102,7 +102,7 @@ class Sessions:
                 await session.close()
 
     async def _feed(self, request: SessionRequest, session: ExecSession) -> None:
-        """Hand the user's input on; kill the command where the user has gone."""
+        """Pass the user's input on; kill the command when the user has gone."""
         if not request.stdin and request.terminal is None:
             await session.close_input()
         try:
@@ -124,7 +124,7 @@ class Sessions:
 
 
 async def _with_errors(frames: AsyncGenerator[Frame, None]) -> AsyncGenerator[Frame, None]:
-    """Yield frames; what fails is the last one."""
+    """Yield frames; an error becomes the last one."""
     async with aclosing(frames):
         try:
             async for frame in frames:

@@ -1,4 +1,4 @@
-"""What a node's pods use: read beside the reports, which wait for no runtime."""
+"""Resource usage of a node's pods: read separately from the reports, which wait for no runtime."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_IMAGES: Final = 1024
 
 
 class UsageReader:
-    """Reads figures of the node and its pods; has idle pods go."""
+    """Reads figures of the node and its pods; dismisses idle pods."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class UsageReader:
         self._said = ""
 
     async def read(self) -> None:
-        """Read everything once; what cannot be read stays as it was."""
+        """Read everything once; unreadable figures stay as they were."""
         self.figures = await asyncio.to_thread(self._gauges.read)
         try:
             found = await self._runtime.images()
@@ -65,7 +65,7 @@ class UsageReader:
         self._take(usages)
 
     async def _usages(self, containers: Iterable[Actual]) -> dict[str, list[Usage]]:
-        """Return what containers use, by their pods; without those that have ended meanwhile."""
+        """Return containers' usage, by pod; without those that have ended meanwhile."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(container: Actual) -> tuple[str, Usage | None]:
@@ -100,7 +100,7 @@ class UsageReader:
         self._dismiss_idle(pods.values(), now_ns)
 
     def _load(self, pod: Pod, used: list[Usage], last: Activity | None, cpu_ns: int, now_ns: int) -> Load:
-        """Return how busy a pod is: of what it may use, where it has limits, else of the node."""
+        """Return a pod's load: relative to its limits, if it has any, else to the node."""
         request = pod.spec.request
         busy = free = None
         may_use = (request.cpu_milli or self._cpu_milli) / 1000
@@ -125,7 +125,7 @@ class UsageReader:
                 self._driver.dismiss(pod, Phase.SUCCEEDED, reason)
 
     def _starts_ns(self, pods: Iterable[Pod]) -> dict[str, int]:
-        """Return how long images took to start, as far as this manager has seen it."""
+        """Return the start durations of images, as far as this manager has seen them."""
         found: dict[str, int] = {}
         for pod in pods:
             records = self._driver.memory.of(pod.metadata.uid, pod.status.epoch)
@@ -136,6 +136,6 @@ class UsageReader:
 
 
 def _image_of(pod: Pod) -> str:
-    """Return what a pod is a copy of: its first container's image or bundle."""
+    """Return the image of which a pod is a copy: its first container's image or bundle."""
     first = pod.spec.containers[0]
     return first.image or first.bundle or ""

@@ -1,4 +1,4 @@
-"""What the workload controller does: pure functions over what it knows and the time."""
+"""Decisions of the workload controller: pure functions of its view and the time."""
 
 from controller.workloads.placement.deciding.reconcile import reconcile
 

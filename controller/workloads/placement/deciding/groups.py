@@ -1,4 +1,4 @@
-"""Groups: their pods made of their template, replaced, removed and placed again after failures; and how they end."""
+"""Groups: their pods, created from a template, replaced, removed and placed again after failures; and their ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_REASONS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """A group's pods: those of its template by their index, and a pod of another's that has a name which is needed."""
+    """A group's pods: those of its template by index, and a foreign pod with a name that the group needs."""
 
     group: PodGroup
     pods: Mapping[int, Pod]
@@ -33,20 +33,20 @@ class _Members:
 
     @property
     def size(self) -> int:
-        """How many there are to be."""
+        """Wanted number of pods."""
         return self.group.spec.size
 
     def wanted(self) -> list[Pod]:
-        """Return those that are there of those that are to be, in order of index."""
+        """Return the existing pods among the wanted ones, in order of index."""
         return [self.pods[index] for index in sorted(self.pods) if index < self.size]
 
     def is_old(self, pod: Pod) -> bool:
-        """Return whether a pod was made of another template than the present one."""
+        """Return whether a pod was created from another template than the present one."""
         return pod.metadata.labels.get(TEMPLATE) != self.template
 
 
 def decide(view: View, now_ns: int, settings: PlacementSettings, plan: Plan) -> None:
-    """Plan what is to be done about all groups."""
+    """Plan the steps for all groups."""
     for name in sorted(view.groups):
         group = view.groups[name]
         if group.spec.template is None:
@@ -67,7 +67,7 @@ def _members(view: View, group: PodGroup) -> _Members:
 
 
 def _decide_plain(view: View, group: PodGroup, now_ns: int, plan: Plan) -> None:
-    """Plan for a group whose pods users write: how it ends."""
+    """Plan for a group whose pods users write: its end."""
     pods = view.in_group(group.metadata.name)
     if group.status.phase is GroupPhase.PENDING:
         _fail_if_late(view, group, now_ns, plan)
@@ -106,8 +106,8 @@ def _remove_surplus(members: _Members, plan: Plan) -> None:
 def _replace_old(members: _Members, plan: Plan) -> bool:
     """Plan the end of pods of an older template; return whether there are any.
 
-    Those that hold nothing go at once. Those that run go one after the other, the next once all others run; workers of
-    an all-reduce all at the same time, as they agree on their number and on what they add up.
+    Those that hold nothing are removed at once. Running ones are replaced one after the other, the next once all others
+    run; workers of an all-reduce all at the same time, as they agree on their number and on the sum.
     """
     old = [pod for pod in members.wanted() if members.is_old(pod)]
     waiting = [pod for pod in old if pod.metadata.deleting_ns is None]
@@ -135,14 +135,14 @@ def _create(members: _Members, job_service: str | None, plan: Plan) -> None:
     if problem:
         _say(group, problem, plan)
         return
-    # A pod of a group of that name before goes first.
+    # A pod of an earlier group of that name is removed first.
     taken = stranger.metadata.name if stranger is not None else None
     name = group.metadata.name
     plan.do(*(CreatePod(pod_of(group, index, job_service)) for index in missing if pod_name(name, index) != taken))
 
 
 def _problem(members: _Members, job_service: str | None) -> str:
-    """Return why no pods can be made, empty if they can."""
+    """Return why no pods can be created, empty if they can."""
     group, stranger = members.group, members.stranger
     if stranger is not None and stranger.spec.group != group.metadata.name:
         return f"pod {stranger.metadata.name} is there already, and is none of this group: delete one of them"
@@ -157,7 +157,7 @@ def _say(group: PodGroup, reason: str, plan: Plan) -> None:
 
 
 def _retry(view: View, members: _Members, now_ns: int, settings: RetrySettings, plan: Plan) -> set[str]:
-    """Plan that pods which have failed wait again, once their turn comes; return those that have for good."""
+    """Plan that failed pods wait again, once their turn comes; return those that have failed for good."""
     final: set[str] = set()
     for pod in members.wanted():
         if pod.status.phase is not Phase.FAILED or pod.metadata.deleting_ns is not None or members.is_old(pod):
@@ -179,7 +179,7 @@ def _retry(view: View, members: _Members, now_ns: int, settings: RetrySettings, 
 
 
 def _fail_if_late(view: View, group: PodGroup, now_ns: int, plan: Plan) -> None:
-    """Plan that a group has failed that was not placed within its time."""
+    """Plan the failure of a group that was not placed within its time."""
     wait_s = group.spec.wait_s
     if wait_s is None:
         return
@@ -197,7 +197,7 @@ def _fail_if_late(view: View, group: PodGroup, now_ns: int, plan: Plan) -> None:
 
 
 def _fail_waiting(group: PodGroup, pods: Sequence[Pod], plan: Plan) -> None:
-    """Plan that pods of a group that has failed wait no more."""
+    """Plan that pods of a failed group stop waiting."""
     why = f"its group {group.metadata.name} has failed"
     for pod in pods:
         if pod.status.phase is Phase.PENDING and pod.status.node is None and pod.metadata.deleting_ns is None:
@@ -206,14 +206,14 @@ def _fail_waiting(group: PodGroup, pods: Sequence[Pod], plan: Plan) -> None:
 
 
 def _begin_anew(group: PodGroup, plan: Plan) -> None:
-    """Plan that a group that has ended begins again, of another template."""
+    """Plan a new beginning, with another template, of a group that has ended."""
     why = "it begins again, of another template"
     status = replace(group.status, phase=GroupPhase.PENDING, reasons=())
     plan.do(SetGroup(replace(group, status=status), why))
 
 
 def _place_whole_again(members: _Members, plan: Plan) -> bool:
-    """Plan that a group of which nothing is left is placed whole again; return whether it is."""
+    """Plan that a group of which nothing is left is placed again as a whole; return whether it is."""
     pods, group = members.wanted(), members.group
     if len(pods) < members.size or not all(pod.status.phase is Phase.PENDING for pod in pods):
         return False
@@ -224,7 +224,7 @@ def _place_whole_again(members: _Members, plan: Plan) -> bool:
 
 
 def _end(group: PodGroup, pods: Sequence[Pod], failed: set[str], plan: Plan) -> None:
-    """Plan that a group has ended whose pods all have: finished, or failed with what has; and say so before."""
+    """Plan the end of a group whose pods have all ended: finished, or failed; report `failed` pods even earlier."""
     lost = sorted(pod.metadata.name for pod in pods if pod.metadata.name in failed)
     reasons = tuple(f"pod {name} has failed" for name in lost)[:_MOST_REASONS]
     over = len(pods) >= group.spec.size and all(

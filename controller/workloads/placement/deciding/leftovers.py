@@ -1,4 +1,4 @@
-"""What nobody wants any more: pods of groups that are gone, shares of pods that are; and pods that do not stop."""
+"""Leftovers: pods of groups that are gone, shares of pods that are gone; and pods that do not stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.workloads.placement.view import View
 
 
 def decide(view: View, now_ns: int, plan: Plan) -> None:
-    """Plan the removal of orphans and of shares that are nobody's."""
+    """Plan the removal of orphans and of shares without a pod."""
     for name in sorted(view.pods_of_group):
         group = view.groups.get(name)
         for pod in view.in_group(name):
@@ -28,14 +28,14 @@ def decide(view: View, now_ns: int, plan: Plan) -> None:
         if not unknown:
             continue
         if seen.node.metadata.revision > view.revisions[Pod]:
-            # A binding writes both, and the watch of pods is behind that of nodes.
+            # A binding writes both, and the watch of pods lags behind that of nodes.
             plan.again_at(now_ns + NS_PER_S)
             continue
         plan.do(*(ReleaseShare(name, pod) for pod in unknown))
 
 
 def stuck(view: View, silent: Collection[str], now_ns: int, settings: PlacementSettings, plan: Plan) -> Iterator[str]:
-    """Yield a line for each pod that a node which reports should have stopped by now."""
+    """Yield a line for each pod that its reporting node should have stopped by now."""
     away = set(silent)
     for name, since_ns in sorted(view.since_ns.items()):
         pod = view.pods[name]

@@ -1,4 +1,4 @@
-"""One round: everything that is to be written now, from all that is known."""
+"""One round: all writes due now, from the current view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.workloads.placement.view import View
 
 
 def reconcile(view: View, now_ns: int, settings: PlacementSettings) -> Decided:
-    """Return what is to be done; nothing while not all kinds were listed. It changes nothing and has no clock."""
+    """Return the steps due; none until all kinds were listed. It changes nothing and has no clock."""
     if not view.is_complete():
         return Decided()
     plan = Plan()

@@ -1,8 +1,8 @@
-"""Nodes that do not report: marked, their pods released, held back where they flap; carefully where many are silent.
+"""Nodes that do not report: marked, their pods released, held back if they flap; carefully if many are silent.
 
-A node is silent once its lease and a margin have passed since its last report was seen. Its manager, or the guard
-beside it, has ended its pods by then; and each release says of which report the node was silent since, so that one
-which has reported meanwhile keeps its pods.
+A node is silent once its lease and a margin have passed since its last report was seen. Its manager, or its guard, has
+ended its pods by then. Each release names the report since which the node was silent, so that a node which has reported
+meanwhile keeps its pods.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SILENT: Final = "silent: "
 
 
 def decide(view: View, now_ns: int, settings: PlacementSettings, plan: Plan) -> tuple[list[str], str]:
-    """Plan what is to be done about silent nodes; return them, and why their pods wait, if they do."""
+    """Plan the steps for silent nodes; return these nodes, and the reason why their pods wait, if they do."""
     margin_ns = int(settings.silence.margin_s * NS_PER_S)
     silent: list[str] = []
     for name, seen in view.nodes.items():
@@ -46,7 +46,10 @@ def decide(view: View, now_ns: int, settings: PlacementSettings, plan: Plan) -> 
 
 
 def _mark(seen: SeenNode, now_ns: int, plan: Plan) -> None:
-    """Have a node say that it is not ready. One that never reported is not, and a status written would be a report."""
+    """Mark a silent node as not ready.
+
+    A node that never reported is not ready anyway, and writing its status would count as a report.
+    """
     status = seen.node.status
     if not seen.heartbeat_ns or (not status.ready and status.reason.startswith(_SILENT)):
         return
@@ -57,7 +60,7 @@ def _mark(seen: SeenNode, now_ns: int, plan: Plan) -> None:
 
 
 def _empty(view: View, silent: Sequence[str], now_ns: int, settings: SilenceSettings, plan: Plan) -> str:
-    """Release the pods of silent nodes that are marked, as many nodes as may be; return why others wait."""
+    """Release the pods of marked silent nodes, as many nodes as allowed; return why others wait."""
     holding = [name for name in silent if name in view.pods_of_node and not view.nodes[name].node.status.ready]
     begun = [name for name in holding if view.emptied.get(name, (-1, 0))[0] == view.nodes[name].heartbeat_ns]
     waiting = [name for name in holding if name not in begun]
@@ -65,7 +68,7 @@ def _empty(view: View, silent: Sequence[str], now_ns: int, settings: SilenceSett
     for name in (*begun, *waiting[:allowed]):
         plan.do(*_releases(view.nodes[name], view.on_node(name), now_ns))
     for name in waiting[allowed:]:
-        # What is to be deleted is nobody's to wait for.
+        # Pods under deletion are never held back.
         going = [pod for pod in view.on_node(name) if pod.metadata.deleting_ns is not None]
         plan.do(*_releases(view.nodes[name], going, now_ns, counts=False))
     if len(waiting) > allowed and next_ns is not None:
@@ -76,10 +79,10 @@ def _empty(view: View, silent: Sequence[str], now_ns: int, settings: SilenceSett
 def _allowance(
     view: View, silent: Sequence[str], now_ns: int, settings: SilenceSettings
 ) -> tuple[int, int | None, str]:
-    """Return how many more nodes may be emptied now, when the next may (None: when something changes), and why so.
+    """Return how many more nodes may be emptied now, when the next may (None: when something changes), and why.
 
-    Whoever is late counts, as leases do not all end at the same time when all nodes fall silent. Nodes that are silent
-    and empty do not count: who has been away for days says nothing of the network.
+    Late nodes count, as leases do not all end at the same time when all nodes fall silent. Nodes that are silent and
+    empty do not count: a node that has been away for days says nothing about the network.
     """
     away, total = _late(view, set(silent), now_ns)
     many = f"{away} of {total} nodes do not report"
@@ -88,7 +91,7 @@ def _allowance(
     partitioned = away > settings.partition_share * total
     rate = settings.partition_nodes_per_s if partitioned else settings.nodes_per_s
     burst = 1 if partitioned else settings.burst
-    # Of the last `burst` nodes the first must be as long ago as the rate says.
+    # The first of the last `burst` nodes must be as long ago as the rate says.
     window_ns = int(burst / rate * NS_PER_S)
     recent = sorted(at for _, at in view.emptied.values() if at > now_ns - window_ns)
     next_ns = recent[-burst] + window_ns if len(recent) >= burst else now_ns + int(NS_PER_S / rate)
@@ -97,7 +100,7 @@ def _allowance(
 
 
 def _late(view: View, silent: set[str], now_ns: int) -> tuple[int, int]:
-    """Return how many nodes have not reported for half of their lease, which is two reports, and of how many."""
+    """Return how many nodes have not reported for half of their lease, which is two reports, and the total."""
     late = total = 0
     for name, seen in view.nodes.items():
         if name in view.pods_of_node or (name not in silent and seen.heartbeat_ns):
@@ -146,7 +149,7 @@ def _release_of_no_node(view: View, now_ns: int, margin_ns: int, plan: Plan) -> 
 
 
 def _hold_back(view: View, silent: set[str], now_ns: int, settings: FlappingSettings, plan: Plan) -> None:
-    """Have nodes that flap take no pods, and those that did and do not any more take them again."""
+    """Keep flapping nodes from taking pods, and let those that have stopped flapping take them again."""
     window_ns = int(settings.window_s * NS_PER_S)
     for name, seen in view.nodes.items():
         times = view.silences.get(name, ())

@@ -1,4 +1,4 @@
-"""TCP between hosts in virtual time: real segments in real frames, moved by the fabric's clock.
+"""TCP between hosts in virtual time: real segments in real frames, driven by the fabric's clock.
 
 RFC 9293 with the options of RFC 7323 and RFC 2018, loss recovery by RFC 6675 or 6582, timeouts by RFC 6298, ECN by RFC
 3168, congestion control by RFC 5681 or RFC 9438.

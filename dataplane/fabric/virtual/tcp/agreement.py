@@ -1,4 +1,4 @@
-"""What both ends of a connection have said in their SYNs, and what follows: options, segment size, scales, ECN."""
+"""Negotiation in both ends' SYNs and its outcome: options, segment size, window scales, ECN."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataplane.wire.tcp import MIN_SIZE
 from dataplane.wire.tcp_options import MAX_SHIFT, TcpOptions
 
 LEAST_MSS: Final = 536
-"""What every host takes that says nothing (RFC 9293, section 3.7.1)."""
+"""Segment size that every host accepts in the absence of the option (RFC 9293, section 3.7.1)."""
 STAMP_BYTES: Final = 12
 MOST_WINDOW: Final = 0xFFFF
-"""What a header's 16 bits say."""
+"""Largest window that the header's 16 bits can express."""
 
 
 class Agreement:
-    """What this end offers, then what both have; shifts are those of windows, of this end's and of the other's."""
+    """Options that this end offers, then those both ends support; shifts are the two ends' window scales."""
 
     def __init__(self, settings: TcpSettings, ip_version: int) -> None:
         self.own_mss = settings.mtu_bytes - MIN_SIZE - (20 if ip_version == 4 else 40)
@@ -28,7 +28,7 @@ class Agreement:
         self.peer_shift = 0
 
     def hear(self, syn: Segment) -> None:
-        """Note what the other end's SYN says."""
+        """Process the other end's SYN."""
         options = syn.options
         self.timestamps = self.timestamps and options.timestamps is not None
         self.sack = self.sack and options.sack_permitted
@@ -49,5 +49,5 @@ class Agreement:
 
 
 def _shift_of(buffer_bytes: int) -> int:
-    """Return the least window scale with which a buffer can be told."""
+    """Return the smallest window scale that can express a buffer's size."""
     return next((shift for shift in range(MAX_SHIFT) if buffer_bytes >> shift <= MOST_WINDOW), MAX_SHIFT)

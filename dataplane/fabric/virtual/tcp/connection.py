@@ -1,4 +1,4 @@
-"""One end of a connection (RFC 9293, section 3.10): its state, its timers, and what it answers to each segment."""
+"""One end of a connection (RFC 9293, section 3.10): its state, its timers, and its response to each segment."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _WORD: Final = 1 << 32
 class Connection:
     """A byte stream each way; everything happens in the fabric's events.
 
-    `write` takes what the buffer has room for; `on_writable` is called when there is room again after it took less.
+    `write` accepts what the buffer has room for; `on_writable` is called when there is room again after a short write.
     Data goes to `on_data`; without one it waits for `read`, and the window closes. `on_established` and `on_closed` are
-    called once; `error` then says why, None after both ends have finished.
+    called once; `error` then holds the reason, None after both ends have finished.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Connection:
         self.on_writable: Callable[[], None] | None = None
         self.on_closed: Callable[[], None] | None = None
         self.forget: Callable[[], None] | None = None
-        """The stack's: the connection's ports are free again."""
+        """Set by the stack: frees the connection's ports."""
         self._agreed = Agreement(settings, address.local.version)
         self.sender = Sender(settings, self._agreed.mss, self.statistics)
         self._events, self._transmit = events, transmit
@@ -87,10 +87,10 @@ class Connection:
         self._owed = DelayedAcks(settings, events, self._acknowledge)
         self._last_wait = LazyTimer(events, self._close)
 
-    # the program's side
+    # application interface
 
     def write(self, data: bytes) -> int:
-        """Send data; return how much of it the buffer took. FabricError once it is closed or finished."""
+        """Send data; return how much of it the buffer accepted. Raises FabricError once closed or finished."""
         if self.state not in WRITABLE or self.sender.will_finish:
             raise self.error or FabricError(f"{self}: nothing can be written in state {self.state}")
         taken = self.sender.write(data)
@@ -99,7 +99,7 @@ class Connection:
         return taken
 
     def read(self, most_bytes: int) -> bytes:
-        """Return data that has arrived and that no `on_data` took, b'' if there is none."""
+        """Return received data that no `on_data` consumed, b'' if there is none."""
         found = bytes(self._unread[:most_bytes])
         del self._unread[:most_bytes]
         opened = self._position + self._room - self._told_limit
@@ -108,7 +108,7 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Send a FIN behind what was written, once connected; a second call does nothing.
+        """Send a FIN behind the written data, once connected; idempotent.
 
         The other end may go on sending.
         """
@@ -125,7 +125,7 @@ class Connection:
             self._send()
 
     def abort(self) -> None:
-        """Give the connection up, and tell the other end (RST)."""
+        """Abort the connection, and tell the other end (RST)."""
         if self.state not in {State.CLOSED, State.TIME_WAIT, State.SYN_SENT}:
             self._emit(RST | ACK, self.sender.next)
         self._fail("was given up here")
@@ -134,7 +134,7 @@ class Connection:
         address = self.address
         return f"tcp {address.local} port {address.local_port} to {address.remote} port {address.remote_port}"
 
-    # the stack's side
+    # stack interface
 
     def open(self) -> None:
         """Send a SYN."""
@@ -142,13 +142,13 @@ class Connection:
         self._send_syn()
 
     def answer(self, syn: Segment) -> None:
-        """Take a SYN that came to a listener, and answer it."""
+        """Accept a SYN that arrived at a listener, and answer it."""
         self.state = State.SYN_RECEIVED
         self._agree(syn)
         self._send_syn()
 
     def hear(self, segment: Segment) -> None:
-        """Take a segment of this connection (section 3.10.7)."""
+        """Process a segment of this connection (section 3.10.7)."""
         self.statistics.segments_received += 1
         if self.state is State.CLOSED:
             return
@@ -161,7 +161,7 @@ class Connection:
     # opening
 
     def _hear_unsynchronised(self, segment: Segment) -> None:
-        """Section 3.10.7.3."""
+        """Process a segment in SYN-SENT (section 3.10.7.3)."""
         flags = segment.flags
         if flags & ACK and self._ack_position(segment) != 1:
             if not flags & RST:
@@ -176,12 +176,12 @@ class Connection:
         self._agree(segment)
         if flags & ACK:
             self._establish(segment)
-        else:  # both ends open at once
+        else:  # simultaneous open
             self.state = State.SYN_RECEIVED
             self._send_syn()
 
     def _agree(self, syn: Segment) -> None:
-        """Note what the other end's SYN says."""
+        """Process the other end's SYN."""
         self._agreed.hear(syn)
         self._peer_first = syn.header.sequence
         if syn.options.timestamps is not None:
@@ -210,10 +210,10 @@ class Connection:
         timeout_ns = self.settings.initial_rto_ns << self._attempts
         self._retransmission.set(self._now_ns + min(timeout_ns, self.settings.most_rto_ns))
 
-    # what comes
+    # receiving
 
     def _is_acceptable(self, segment: Segment) -> bool:
-        """Check sequence number and timestamp; what fails is acknowledged, not read (section 3.10.7.4, RFC 7323)."""
+        """Check sequence number and timestamp; a failing segment is only acknowledged (section 3.10.7.4, RFC 7323)."""
         position, window = self._position, self._room
         start = position_of(self._peer_first, segment.header.sequence, position)
         end = start + segment.length
@@ -240,7 +240,7 @@ class Connection:
     def _hear_acceptable(self, segment: Segment) -> None:
         flags = segment.flags
         if flags & RST:
-            # RFC 5961: only the very next number ends a connection; what is near it is asked for.
+            # RFC 5961: only the exact next number resets a connection; a near miss gets a challenge ACK.
             if position_of(self._peer_first, segment.header.sequence, self._position) == self._position:
                 self._fail("was reset by the other end")
             else:
@@ -256,7 +256,7 @@ class Connection:
             self._hear_data(segment)
 
     def _hear_acknowledgment(self, segment: Segment) -> bool:
-        """Take what a segment acknowledges; return whether its data may be looked at."""
+        """Process a segment's acknowledgment; return whether its data may be processed."""
         position = self._ack_position(segment)
         if self.state is State.SYN_RECEIVED:
             if not 1 <= position <= self.sender.next:
@@ -277,7 +277,7 @@ class Connection:
             self._retransmission.clear()
             self._call_when_writable()
         elif self._attempts and self.sender.is_shut_out:
-            self._attempts = 0  # a receiver that answers probes is there, however long its window is closed
+            self._attempts = 0  # a receiver that answers probes is alive, however long its window stays closed
         self._follow_acknowledgment()
         return self.state is not State.CLOSED
 
@@ -314,7 +314,7 @@ class Connection:
         self.statistics.out_of_order += start > before
         self.statistics.received_bytes += len(fresh)
         ends = self._end is not None and self._stream.position == self._end
-        # At once: all that is out of order or fills a gap, marks, the end (RFC 5681, 4.2).
+        # Acknowledge immediately: data out of order or filling a gap, marks, the end (RFC 5681, 4.2).
         at_once = had_gap or start != before or ends or self._echoes
         self._owed.heard(len(fresh), self.sender.mss_bytes, self.sender.timeout.timeout_ns, at_once=at_once)
         if ends:
@@ -326,7 +326,7 @@ class Connection:
             self.on_end()
 
     def _follow_end(self) -> None:
-        """Note that the other end has sent all (section 3.10.7.4, eighth)."""
+        """Process the other end's FIN (section 3.10.7.4, eighth)."""
         self._stream.position += 1
         self._end = None
         if self.state is State.ESTABLISHED:
@@ -350,7 +350,7 @@ class Connection:
             self._wants_room = False
             self.on_writable()
 
-    # what goes
+    # sending
 
     def _send(self) -> None:
         """Send what may be sent, and set the timers."""
@@ -372,7 +372,7 @@ class Connection:
             self._early.set(max(due_ns, self._now_ns))
 
     def _woken(self) -> None:
-        """Nothing came for long enough to suspect a loss, not for as long as the timeout (RFC 8985)."""
+        """Handle a silence long enough to suspect a loss but shorter than the timeout (RFC 8985)."""
         if self.sender.wake(self._now_ns):
             self._retransmission.set(self._now_ns + self.sender.timeout.timeout_ns)
         self._send()
@@ -392,7 +392,7 @@ class Connection:
             self.sender.timed_out(self._now_ns)
             self._send()
         elif self.sender.is_shut_out:
-            # What has been acknowledged already has to be acknowledged again, with the window of now.
+            # Old data must be acknowledged again, with the current window.
             self._emit(ACK, self.sender.first - 1)
             self.sender.timeout = self.sender.timeout.backed_off()
             self._send()
@@ -400,7 +400,7 @@ class Connection:
     def _emit_data(self, outgoing: Outgoing) -> None:
         flags = ACK | (FIN if outgoing.is_last else 0) | (PSH if outgoing.data else 0)
         flags |= CWR if outgoing.has_reduced else 0
-        # What is sent again carries no ECT (RFC 3168, section 6.1.5).
+        # Retransmissions carry no ECT (RFC 3168, section 6.1.5).
         is_markable = self._agreed.ecn and outgoing.data and not outgoing.is_repeated
         self._emit(flags, outgoing.position, outgoing.data, ECT0 if is_markable else NOT_ECT)
 
@@ -444,7 +444,7 @@ class Connection:
     def _stamps(self) -> tuple[int, int]:
         return (self._now_ns // _STAMP_NS + self._stamp_offset) % _WORD, self._recent_stamp
 
-    # the end
+    # closing
 
     def _wait_last(self) -> None:
         self.state = State.TIME_WAIT
@@ -466,7 +466,7 @@ class Connection:
         if self.on_closed is not None:
             self.on_closed()
 
-    # numbers
+    # sequence numbers
 
     @property
     def _now_ns(self) -> int:
@@ -474,12 +474,12 @@ class Connection:
 
     @property
     def _position(self) -> int:
-        """The first position of the other end's stream that is missing."""
+        """The first missing position of the other end's stream."""
         return self._stream.position
 
     @property
     def _room(self) -> int:
-        """The window: what there is room for behind that position."""
+        """The receive window: the free buffer space behind that position."""
         return max(0, self.settings.receive_buffer_bytes - len(self._unread))
 
     def _ack_position(self, segment: Segment) -> int:

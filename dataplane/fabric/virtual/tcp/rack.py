@@ -1,8 +1,8 @@
-"""Losses by time (RACK, RFC 8985, section 6): what was sent long enough before something that has arrived; no clock.
+"""Time-based loss detection (RACK, RFC 8985, section 6), without a clock.
 
-A segment is lost where one that was sent after it, or sent again after it, has arrived, and a round trip and the time
-in which segments may overtake each other have passed. That time is none while a loss is repaired, or where three
-segments have arrived out of order, unless segments of this connection were seen to overtake others.
+A segment is lost if one that was sent or retransmitted after it has arrived, and a round trip plus the reordering
+window have passed. That window is zero during loss recovery, or when three segments have arrived out of order, unless
+this connection has seen reordering.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 PERSISTENT_RECOVERIES: Final = 16
-"""For how many the patience stays that a needless retransmission has taught."""
+"""Recoveries for which a reordering window widened by a needless retransmission persists."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """A piece of the stream that was sent at a time, or sent again."""
+    """A piece of the stream, sent or retransmitted at a time."""
 
     start: int
     end: int
@@ -29,15 +29,15 @@ class Sent:
 
     @property
     def length(self) -> int:
-        """Positions that it takes, those of SYN and FIN included."""
+        """Positions that it occupies, those of SYN and FIN included."""
         return self.end - self.start
 
 
 @dataclass(slots=True)
 class Rack:
-    """The piece that was sent last of those that have arrived, and what is known of the path's order.
+    """The most recently sent piece that has arrived, and what is known about reordering on the path.
 
-    `least_rtt_ns` is that of the whole connection, where Linux takes that of five minutes.
+    `least_rtt_ns` covers the whole connection, where Linux uses the last five minutes.
     """
 
     sent_ns: int = -1  # RACK.xmit_ts
@@ -51,30 +51,30 @@ class Rack:
     learned_until: int = 0  # RACK.dsack_round
 
     def note(self, piece: Sent, now_ns: int) -> None:
-        """Note that a piece has arrived (section 6.2, steps 1 to 3)."""
+        """Process the arrival of a piece (section 6.2, steps 1 to 3)."""
         rtt_ns, before = now_ns - piece.sent_ns, self.furthest
         self.furthest = max(before, piece.end)
         if not piece.is_repeated:
             self.least_rtt_ns = rtt_ns if self.least_rtt_ns is None else min(self.least_rtt_ns, rtt_ns)
             self.is_reordered = self.is_reordered or piece.end < before
         elif self.least_rtt_ns is None or rtt_ns < self.least_rtt_ns:
-            return  # it is the first transmission that has arrived
+            return  # the first transmission has arrived
         self.rtt_ns = rtt_ns
         self.sent_ns, self.end = max((self.sent_ns, self.end), (piece.sent_ns, piece.end))
 
     def patience_ns(self, smoothed_ns: int, *, is_hurried: bool) -> int:
-        """Return for how long a segment may be overtaken (step 4).
+        """Return the reordering window (step 4).
 
-        Hurried: a loss is being repaired, or as many segments are there out of order as prove one elsewhere.
+        Hurried: a loss is being repaired, or enough segments have arrived out of order to prove one elsewhere.
         """
         if is_hurried and not self.is_reordered:
             return 0
         return min((self.least_rtt_ns or 0) // 4 * self.steps, smoothed_ns)
 
     def was_needless(self, first: int, following: int) -> None:
-        """Note that something was sent again needlessly, as DSACK says: be more patient, by a step a round trip.
+        """Process a needless retransmission reported by DSACK: widen the window by one step per round trip.
 
-        `first` is awaited, `following` is sent next. Without segments that overtook others it has another reason.
+        `first` is the next position expected, `following` is sent next. Without reordering it has another cause.
         """
         if self.is_reordered and first >= self.learned_until:
             self.steps, self.recoveries_left, self.learned_until = self.steps + 1, PERSISTENT_RECOVERIES, following
@@ -86,7 +86,7 @@ class Rack:
             self.steps = 1
 
     def overdue(self, pieces: Iterable[Sent], patience_ns: int, now_ns: int) -> tuple[list[Sent], int | None]:
-        """Return which pieces are lost, and when the last that may have been overtaken only is (step 5)."""
+        """Return the lost pieces, and when the last possibly reordered one becomes lost (step 5)."""
         lost, due_ns = [], None
         for piece in pieces:
             if piece.is_there or piece.is_lost or (piece.sent_ns, piece.end) >= (self.sent_ns, self.end):
@@ -99,5 +99,5 @@ class Rack:
         return lost, due_ns
 
     def is_recent(self, piece: Sent, now_ns: int) -> bool:
-        """Return whether at a timeout a piece may still be under way (section 6.3)."""
+        """Return whether a piece may still be in flight at a timeout (section 6.3)."""
         return piece.sent_ns + self.rtt_ns > now_ns

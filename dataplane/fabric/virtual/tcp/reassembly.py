@@ -1,4 +1,4 @@
-"""What has arrived of a stream: in order, or waiting for what is missing before it (RFC 9293, RFC 2018); no clock."""
+"""Received part of a stream: in order, or waiting for missing data before it (RFC 9293, RFC 2018); no clock."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from operator import itemgetter
 
 @dataclass(slots=True)
 class Reassembly:
-    """Takes pieces in any order; `position` is the first one that is missing."""
+    """Accepts pieces in any order; `position` is the first missing one."""
 
     position: int
     blocks: list[tuple[int, int]] = field(default_factory=list)
-    """What lies beyond, joined, the last that came first: what SACK says."""
+    """Ranges beyond `position`, merged, most recent first: the SACK blocks."""
     _pieces: list[tuple[int, bytes]] = field(default_factory=list)
-    """By position, none overlaps another."""
+    """Sorted by position, without overlaps."""
 
     def take(self, start: int, data: bytes) -> bytes:
-        """Take a piece; return what is in order now and was not before."""
+        """Accept a piece; return the data that is newly in order."""
         end = start + len(data)
         if end <= self.position:
             return b""
@@ -34,7 +34,7 @@ class Reassembly:
         return b"".join(found)
 
     def _join(self, found: list[bytes]) -> None:
-        """Continue with what waited."""
+        """Append the waiting pieces that are now in order."""
         done = 0
         for start, data in self._pieces:
             if start > self.position:
@@ -51,7 +51,7 @@ class Reassembly:
         place = start
         index = max(0, bisect_left(self._pieces, place, key=itemgetter(0)) - 1)
         while place < end:
-            # The piece before the place may reach beyond it; the one behind ends the gap.
+            # The preceding piece may reach beyond it; the following one ends the gap.
             while index < len(self._pieces) and end_of(self._pieces[index]) <= place:
                 index += 1
             if index < len(self._pieces) and self._pieces[index][0] <= place:
@@ -67,5 +67,5 @@ class Reassembly:
 
 
 def end_of(piece: tuple[int, bytes]) -> int:
-    """Return the position behind a piece."""
+    """Return the position after a piece."""
     return piece[0] + len(piece[1])

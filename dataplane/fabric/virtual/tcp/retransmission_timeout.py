@@ -1,8 +1,8 @@
 """The retransmission timeout of RFC 6298, as a value.
 
-Two things are as in Linux. The least is what it has beyond the round trip, so a delayed acknowledgment comes before it
-on long paths, too. And each acknowledgment is a sample with the RFC's weight, so a queue that fills within a round trip
-is seen at once; only a variation that shrinks does so over a whole round trip (RFC 7323, appendix G).
+Two things follow Linux. The minimum applies to the margin beyond the round trip, so that a delayed acknowledgment
+arrives before it on long paths, too. And each acknowledgment is a sample with the RFC's weight, so that a queue that
+fills within a round trip is seen at once; only a shrinking variation takes a whole round trip (RFC 7323, appendix G).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class RetransmissionTimeout:
-    """The smoothed round trip, its variation (both None before the first sample), and what follows from them."""
+    """The smoothed round trip, its variation (both None before the first sample), and the resulting timeout."""
 
     initial_ns: int
     least_ns: int
@@ -23,14 +23,14 @@ class RetransmissionTimeout:
 
     @property
     def timeout_ns(self) -> int:
-        """How long to wait for an acknowledgment."""
+        """Time to wait for an acknowledgment."""
         base_ns = self.initial_ns
         if self.smoothed_ns is not None:
             base_ns = self.smoothed_ns + max(self.least_ns, 4 * self.variation_ns)
         return min(base_ns << self.backoff, self.most_ns)
 
     def sampled(self, rtt_ns: int, samples: int = 1) -> RetransmissionTimeout:
-        """Return what follows from a round trip of which there are about so many samples."""
+        """Return the state after a round trip that yields about so many samples."""
         if self.smoothed_ns is None:
             return replace(self, smoothed_ns=rtt_ns, variation_ns=rtt_ns // 2)
         error_ns = rtt_ns - self.smoothed_ns
@@ -42,9 +42,9 @@ class RetransmissionTimeout:
         )
 
     def backed_off(self) -> RetransmissionTimeout:
-        """Return the timeout after one that has passed: twice as long."""
+        """Return the state after an expiry: twice as long."""
         return self if self.timeout_ns >= self.most_ns else replace(self, backoff=self.backoff + 1)
 
     def recovered(self) -> RetransmissionTimeout:
-        """Return the timeout once something was acknowledged that was sent once."""
+        """Return the state once data that was sent only once is acknowledged."""
         return replace(self, backoff=0) if self.backoff else self

@@ -1,9 +1,8 @@
-"""What was sent and not acknowledged: which of it has arrived, is lost, or is under way (RFC 6675, RFC 8985); no clock.
+"""Unacknowledged data, arrived, lost or in flight (RFC 6675, RFC 8985); no clock.
 
-Positions count the bytes of a stream from its SYN, without an end. What is lost RACK says (rack.py), or without it RFC
-6675: a segment is where three that were sent behind it, or more than two segments' worth, have arrived. One that was
-sent again is lost again where something has arrived that was sent later than that by more than a quarter of a round
-trip.
+Positions count the bytes of a stream from its SYN, unbounded. RACK (rack.py) detects losses; without it RFC 6675 does:
+a segment is lost if three that were sent behind it, or more than two segments' worth, have arrived. A retransmission is
+lost if data sent later than it by more than a quarter of a round trip has arrived.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ DUPLICATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What an acknowledgment says has arrived: positions, and how long ago the last of it was sent that was so once."""
+    """Outcome of an acknowledgment: positions that arrived, and the age of the latest one that was sent once."""
 
     positions: int = 0
     rtt_ns: int | None = None
@@ -33,7 +32,7 @@ class Scoreboard:
     def __init__(self, mss_bytes: int) -> None:
         self.mss_bytes = mss_bytes
         self.under_way = 0
-        """Positions that are neither there nor lost: pipe."""
+        """Positions neither arrived nor lost: pipe."""
         self.there = self.pieces_there = 0
         self._sent: deque[Sent] = deque()
         self.rack = Rack()
@@ -47,21 +46,21 @@ class Scoreboard:
 
     @property
     def first(self) -> Sent | None:
-        """The piece that is awaited first."""
+        """The next piece that the receiver expects."""
         return self._sent[0] if self._sent else None
 
     def add(self, start: int, end: int, now_ns: int) -> None:
-        """Note a piece that is sent for the first time."""
+        """Note the first transmission of a piece."""
         self._sent.append(Sent(start, end, now_ns))
         self.under_way += end - start
 
     def repeat(self, piece: Sent, now_ns: int) -> None:
-        """Note that a lost piece is sent again."""
+        """Note the retransmission of a lost piece."""
         piece.sent_ns, piece.is_repeated, piece.is_lost = now_ns, True, False
         self.under_way += piece.length
 
     def probe(self, now_ns: int) -> Sent | None:
-        """Note that the last piece that has not arrived is sent again, lost or not; return it."""
+        """Note the retransmission of the last piece that has not arrived, lost or not; return it."""
         for piece in reversed(self._sent):
             if not piece.is_there:
                 piece.sent_ns, piece.is_repeated = now_ns, True
@@ -69,13 +68,13 @@ class Scoreboard:
         return None
 
     def next_lost(self) -> Sent | None:
-        """Return the first piece that is lost and was not sent again since."""
+        """Return the first lost piece that was not retransmitted since."""
         while self._lost and not (self._lost[0].is_lost and not self._lost[0].is_there):
             self._lost.popleft()
         return self._lost[0] if self._lost else None
 
     def acknowledge(self, until: int, now_ns: int) -> Arrived:
-        """Forget what lies before a position; a piece that lies there in part is cut."""
+        """Forget everything before a position; a piece that straddles it is cut."""
         positions, latest = 0, None
         while self._sent and self._sent[0].start < until:
             piece = self._sent[0]
@@ -95,7 +94,7 @@ class Scoreboard:
     def select(self, blocks: Iterable[tuple[int, int]], now_ns: int) -> Arrived:
         """Note blocks that the receiver has out of order."""
         positions, latest = 0, None
-        for start, end in sorted(blocks):  # what came last comes first, which has nothing to do with the order sent
+        for start, end in sorted(blocks):  # the most recent comes first, unrelated to the send order
             for piece in self._sent:
                 if piece.start >= end:
                     break
@@ -111,14 +110,14 @@ class Scoreboard:
         return Arrived(positions, _rtt_ns(latest, now_ns))
 
     def find_overdue(self, now_ns: int, smoothed_ns: int, *, is_repairing: bool) -> tuple[bool, int | None]:
-        """Note what is lost by RACK; return whether anything new is, and when to look again if nothing arrives."""
+        """Mark losses by RACK; return whether any is new, and when to check again if nothing arrives."""
         patience_ns = self.rack.patience_ns(smoothed_ns, is_hurried=is_repairing or self.pieces_there >= DUPLICATES)
         lost, due_ns = self.rack.overdue(self._sent, patience_ns, now_ns)
         self._lose(lost)
         return bool(lost), due_ns
 
     def find_lost(self, rtt_ns: int) -> bool:
-        """Note what must be lost after what has arrived, by RFC 6675; return whether anything new is."""
+        """Mark losses by RFC 6675; return whether any is new."""
         pieces = bytes_there = 0
         found = []
         for piece in reversed(self._sent):
@@ -136,12 +135,12 @@ class Scoreboard:
         return bool(found)
 
     def lose_first(self) -> None:
-        """Note that the piece that is awaited is lost."""
+        """Mark the next expected piece as lost."""
         if self._sent and not self._sent[0].is_lost and not self._sent[0].is_there:
             self._lose((self._sent[0],))
 
     def lose_all(self, now_ns: int | None = None) -> None:
-        """Note that all is lost that has not arrived; with a time only the first and what RACK thinks is over."""
+        """Mark all pieces that have not arrived as lost; with a time, only the first and those RACK deems overdue."""
         first = self.first
         self._lose(
             piece
@@ -161,7 +160,7 @@ class Scoreboard:
             self._lost = deque(sorted(old + new, key=lambda piece: piece.start))
 
     def _take(self, piece: Sent, length: int) -> int:
-        """Take positions out of a piece; return those that were not known to have arrived."""
+        """Remove positions from a piece; return the number of those not known to have arrived."""
         if piece.is_there:
             self.there -= length
             return 0
@@ -171,5 +170,5 @@ class Scoreboard:
 
 
 def _rtt_ns(piece: Sent | None, now_ns: int) -> int | None:
-    """Return a round trip, None of what was sent twice: which of the two came is not known (Karn's rule)."""
+    """Return the round trip, None for data sent twice: it is unknown which of the two arrived (Karn's rule)."""
     return None if piece is None or piece.is_repeated else now_ns - piece.sent_ns

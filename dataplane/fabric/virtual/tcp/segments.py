@@ -1,4 +1,4 @@
-"""A segment as a connection sees it: header, options, data; sequence numbers have 32 bits, positions no end."""
+"""A segment as a connection sees it: header, options, data; sequence numbers have 32 bits, positions are unbounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HALF: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment that has arrived, or is to be sent with the marks of `ecn`."""
+    """A received segment, or one to be sent with the `ecn` marks."""
 
     header: Tcp
     options: TcpOptions
@@ -26,28 +26,28 @@ class Segment:
 
     @property
     def flags(self) -> int:
-        """The header's."""
+        """The header's flags."""
         return self.header.flags
 
     @property
     def length(self) -> int:
-        """Sequence numbers that it takes."""
+        """Sequence numbers that it occupies."""
         return len(self.payload) + bool(self.flags & SYN) + bool(self.flags & FIN)
 
 
 def sequence_of(first: int, position: int) -> int:
-    """Return the 32 bits of a position in a stream whose SYN has the number `first`."""
+    """Return the 32-bit sequence number of a position in a stream whose SYN has the number `first`."""
     return (first + position) % SEQUENCES
 
 
 def position_of(first: int, sequence: int, near: int) -> int:
-    """Return the position that a sequence number means: of all that have these 32 bits the one nearest to `near`."""
+    """Return the position of a sequence number: of all with these 32 bits, the one nearest to `near`."""
     difference = (sequence - first - near) % SEQUENCES
     return near + (difference if difference < _HALF else difference - SEQUENCES)
 
 
 def reset_of(segment: Segment) -> Segment:
-    """Return the answer to a segment that belongs to no connection (RFC 9293, section 3.10.7.1)."""
+    """Return the reset for a segment that belongs to no connection (RFC 9293, section 3.10.7.1)."""
     header = segment.header
     if header.flags & ACK:
         answer = Tcp(header.dst_port, header.src_port, header.acknowledgment, flags=RST)

@@ -1,6 +1,6 @@
-"""The sending half of a connection: what is sent next, and what acknowledgments mean; no sockets, timers or frames.
+"""The sending half of a connection: choice of the next segment and effect of acknowledgments; no sockets or timers.
 
-Positions count from the SYN, which is 0; data begins at 1, and a FIN takes one position behind it.
+Positions count from the SYN, which is 0; data begins at 1, and a FIN occupies one position after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEFAULT_RTT_NS: Final = 100_000_000
 
 
 class Repair(Enum):
-    """Whether something lost is being sent again, and how it was noticed."""
+    """State of loss recovery, by how the loss was noticed."""
 
     NONE = "none"
     RECOVERY = "recovery"
@@ -45,19 +45,19 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgment:
-    """What a segment acknowledges: all before a position, and blocks beyond; and how much may be sent from there."""
+    """A segment's acknowledgment: everything before a position, blocks beyond it, and the window from there."""
 
     position: int
     window_bytes: int
     blocks: tuple[tuple[int, int], ...] = ()
     is_bare: bool = True
-    """It brings nothing else."""
+    """The segment carries nothing else."""
     is_echo: bool = False
     """The receiver saw a mark: ECE."""
 
     @property
     def needless_end(self) -> int | None:
-        """The end of what the first block says has arrived twice, None if it does not (DSACK, RFC 2883, section 4)."""
+        """End of data that the first block reports as received twice, or None (DSACK, RFC 2883, section 4)."""
         if not self.blocks:
             return None
         start, end = self.blocks[0]
@@ -66,7 +66,7 @@ class Acknowledgment:
 
 
 class Sender:
-    """A stream's buffer, what of it is under way, and the windows that say how much may be."""
+    """A stream's send buffer, its data in flight, and the windows that limit it."""
 
     def __init__(self, settings: TcpSettings, mss_bytes: int, statistics: TcpStatistics) -> None:
         self.settings, self.mss_bytes, self.statistics = settings, mss_bytes, statistics
@@ -95,50 +95,50 @@ class Sender:
         self._sent_ns: int | None = None
         self._sampled_ns: int | None = None
 
-    # what the program asks for
+    # application requests
 
     def write(self, data: bytes) -> int:
-        """Take as much of the data as there is room for; return how many bytes that is."""
+        """Buffer as much of the data as there is room for; return the number of bytes."""
         taken = max(0, min(len(data), self.settings.send_buffer_bytes - len(self._buffer)))
         self._buffer += data[:taken]
         return taken
 
     def finish(self) -> None:
-        """Send a FIN behind the data."""
+        """Send a FIN after the data."""
         if self._end is None:
             self._end = self.first + len(self._buffer)
 
     @property
     def room_bytes(self) -> int:
-        """How much `write` would take."""
+        """Free space in the buffer."""
         return self.settings.send_buffer_bytes - len(self._buffer)
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything, the FIN too, was acknowledged."""
+        """True if everything, including the FIN, was acknowledged."""
         return self._end is not None and self.first > self._end
 
     @property
     def will_finish(self) -> bool:
-        """Whether `finish` was called."""
+        """True if `finish` was called."""
         return self._end is not None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something was sent and not acknowledged."""
+        """True if unacknowledged data is outstanding."""
         return len(self.board) > 0
 
     @property
     def is_shut_out(self) -> bool:
-        """Whether there is something to send, and the receiver's window lets none of it."""
+        """True if there is something to send but the receiver's window permits none of it."""
         return not self.is_waiting and self._unsent() > 0 and self._limit <= self.next
 
-    # what the other end says
+    # acknowledgments
 
     def begin(self, window_bytes: int, syn_rtt_ns: int | None) -> None:
-        """Begin with the window and the round trip of the SYN.
+        """Start with the receiver's window and the SYN's round trip.
 
-        None: it was sent twice, and the timeout is 3 s until the first sample (RFC 6298, section 5.7).
+        None: the SYN was sent twice, and the timeout is 3 s until the first sample (RFC 6298, section 5.7).
         """
         self._set_window(1, window_bytes)
         if syn_rtt_ns is not None:
@@ -149,13 +149,13 @@ class Sender:
             self.timeout = RetransmissionTimeout(initial_ns, self.settings.least_rto_ns, self.settings.most_rto_ns)
 
     def set_mss(self, mss_bytes: int) -> None:
-        """Send segments of at most so many bytes; before anything was sent."""
+        """Set the maximum segment size in bytes; call before anything is sent."""
         self.mss_bytes = mss_bytes
         self.board = Scoreboard(mss_bytes)
         self.control = self._new_control()
 
     def hear(self, heard: Acknowledgment, now_ns: int) -> int:
-        """Take an acknowledgment; return how many positions it newly acknowledges. What was never sent says nothing."""
+        """Process an acknowledgment; return the number of newly acknowledged positions. Ignore acks of unsent data."""
         if not self.first <= heard.position <= self.next:
             return 0
         advance = heard.position - self.first
@@ -188,7 +188,7 @@ class Sender:
         return advance
 
     def timed_out(self, now_ns: int) -> None:
-        """Nothing was acknowledged for as long as the timeout: all is lost that has not arrived."""
+        """Handle a retransmission timeout: everything that has not arrived is lost."""
         again = self.repair is Repair.TIMEOUT and self.timeout.backoff > 0
         self.statistics.timeouts += 1
         self.control = self.control.timed_out(min(self.flight_bytes, self.control.window_bytes), again=again)
@@ -201,10 +201,10 @@ class Sender:
         self._must_repeat = True
         self._sample(now_ns, at_once=True)
 
-    # what is done without it
+    # timers
 
     def wake_ns(self, timeout_ns: int | None) -> int | None:
-        """Return when to call `wake` if nothing is heard, before the timeout or in its place; None: never."""
+        """Return when to call `wake` if nothing arrives, before the timeout or instead of it; None: never."""
         if self._probe_from_ns is None:
             return self._overtaken_until_ns
         initial_ns, delayed_ns = self.settings.initial_rto_ns, self.settings.least_rto_ns
@@ -213,9 +213,9 @@ class Sender:
         return min(time_ns for time_ns in due if time_ns is not None)
 
     def wake(self, now_ns: int) -> bool:
-        """Look for losses again, or probe the end of what was sent; return whether it is that.
+        """Check for losses again, or probe the tail of the sent data; return True for a probe.
 
-        The timeout begins anew with a probe.
+        A probe restarts the timeout.
         """
         if self._overtaken_until_ns is not None and self._overtaken_until_ns <= now_ns:
             if self._find_lost(0, now_ns) and self.repair is Repair.NONE:
@@ -227,18 +227,18 @@ class Sender:
 
     @property
     def may_probe(self) -> bool:
-        """Whether a probe comes before the next timeout, or in its place."""
+        """True if a probe comes before the next timeout, or instead of it."""
         return self._probe_from_ns is not None
 
-    # what is sent
+    # sending
 
     @property
     def flight_bytes(self) -> int:
-        """What was sent and not acknowledged."""
+        """Unacknowledged bytes in flight."""
         return self.next - self.first
 
     def take(self, now_ns: int) -> Outgoing | None:
-        """Return what is to be sent now, None if nothing is or may be."""
+        """Return the next piece to send, None if nothing is or may be sent."""
         if self._must_probe:
             self._must_probe = False
             return self._take_probe(now_ns)
@@ -255,7 +255,7 @@ class Sender:
         return self._take_new(now_ns)
 
     def _take_new(self, now_ns: int, *, is_probe: bool = False) -> Outgoing | None:
-        """Return what was not sent yet; a probe heeds the receiver's window only."""
+        """Return unsent data; a probe heeds only the receiver's window."""
         length = min(self.mss_bytes, self._unsent(), self._limit - self.next)
         data = min(length, self._unsent_data())
         if length <= 0 or (self._is_silly(data) and not is_probe):
@@ -264,7 +264,7 @@ class Sender:
         if self._room() < data and not is_probe:
             self._was_limited = True
             return None
-        # A FIN goes with the last data, even where that fills a segment.
+        # A FIN goes with the last data, even if that fills a segment.
         end = self.next + data + int(self._end == self.next + data and self._limit > self.next + data)
         if end == self.next:
             return None
@@ -277,7 +277,7 @@ class Sender:
         return self._outgoing(start, end)
 
     def _take_probe(self, now_ns: int) -> Outgoing | None:
-        """Return a tail loss probe: something new, or else the last segment again."""
+        """Return a tail loss probe: new data, or else the last segment again."""
         outgoing = self._take_new(now_ns, is_probe=True)
         is_repeated = outgoing is None
         if outgoing is None:
@@ -292,10 +292,10 @@ class Sender:
         return outgoing
 
     def sample(self, now_ns: int) -> None:
-        """Keep a sample of the present."""
+        """Record a sample of the current state."""
         self._sample(now_ns, at_once=True)
 
-    # inside
+    # internals
 
     def _new_control(self) -> CongestionControl:
         initial = self.settings.initial_window_segments * self.mss_bytes
@@ -307,17 +307,17 @@ class Sender:
         return max(0, self.first + len(self._buffer) - self.next)
 
     def _unsent(self) -> int:
-        """Return positions that were not sent yet, the FIN's too."""
+        """Return the number of unsent positions, including the FIN's."""
         return self._unsent_data() + int(self._end is not None and self.next <= self._end)
 
     def _under_way(self) -> int:
-        """Return what is on the way: without SACK, each duplicate says that one segment less is."""
+        """Return the amount in flight: without SACK, each duplicate means one segment less."""
         if self.has_sack:
             return self.board.under_way
         return max(0, self.board.under_way - self._duplicates * self.mss_bytes)
 
     def _room(self) -> int:
-        """Return how much the congestion control lets go now."""
+        """Return how much the congestion control permits now."""
         return self.control.window_bytes - self._under_way() if self._rate is None else self._rate.allowed_bytes
 
     def _note_sent(self, nbytes: int, now_ns: int) -> None:
@@ -326,7 +326,7 @@ class Sender:
             self._rate = self._rate.sent(nbytes)
 
     def _estimate_delivered(self, advance: int, *, is_duplicate: bool) -> int:
-        """Return how much an acknowledgment without SACK says has arrived: of each duplicate it is a segment."""
+        """Estimate the delivery reported by an acknowledgment without SACK: one segment per duplicate."""
         if is_duplicate:
             self._counted += self.mss_bytes
             return self.mss_bytes
@@ -372,7 +372,7 @@ class Sender:
         return self.has_sack and self.settings.rack
 
     def _expect(self, now_ns: int) -> None:
-        """Expect an acknowledgment of what is under way, and probe if there comes none (RFC 8985, section 7.2)."""
+        """Set the timeout for data in flight, and a probe in case nothing is acknowledged (RFC 8985, section 7.2)."""
         is_open = self.repair is Repair.NONE and not self.board.there and self.is_waiting and self._probe is None
         may = self.settings.tail_loss_probes and self.has_sack and is_open
         self._probe_from_ns = now_ns if may else None
@@ -381,7 +381,7 @@ class Sender:
         self._probe = self._probe_from_ns = self._overtaken_until_ns = None
 
     def _judge_probe(self, heard: Acknowledgment, now_ns: int, *, is_duplicate: bool) -> None:
-        """Draw the conclusions about a loss that a probe has repaired, and about what was sent again needlessly."""
+        """React to a loss that a probe has repaired, and to needless retransmissions."""
         end, probe = heard.needless_end, self._probe
         if end is not None:
             self.statistics.needless += 1
@@ -397,7 +397,7 @@ class Sender:
             self._reduce(now_ns)
 
     def _judge(self, advance: int, delivered: int, rtt_ns: int | None, now_ns: int) -> None:
-        """Draw the conclusions about losses and the window."""
+        """Update loss recovery and the congestion window."""
         if self.repair is not Repair.NONE and self.first >= self._repaired_at:
             self.repair, self._rate = Repair.NONE, None
             self.board.rack.recovered()
@@ -414,7 +414,7 @@ class Sender:
             self.control = self.control.acked(heard)
 
     def _recover(self, now_ns: int) -> None:
-        """Begin to repair losses."""
+        """Begin loss recovery."""
         self.repair, self._repaired_at = Repair.RECOVERY, self.next
         self.statistics.recoveries += 1
         self._must_repeat = True
@@ -443,7 +443,7 @@ class Sender:
 
     def _reduce(self, now_ns: int) -> None:
         self._sample(now_ns, at_once=True)
-        # What SACK says has arrived is not under way any more, and would let the window grow during losses.
+        # SACKed data is no longer in flight, and would let the window grow during losses.
         self.control = self.control.reduced(min(self.flight_bytes, self.control.window_bytes))
         self._reduced_at = self.next
         self._sample(now_ns, at_once=True)

@@ -1,4 +1,4 @@
-"""How a TCP connection of a virtual host behaves; the defaults are those of Linux where RFCs leave a choice."""
+"""TCP settings of a virtual host; the defaults are those of Linux where RFCs leave a choice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BUFFER_BYTES: Final = 1 << 30
 
 
 class Congestion(StrEnum):
-    """The congestion control: of RFC 5681, or of RFC 9438."""
+    """Congestion control: RFC 5681 or RFC 9438."""
 
     RENO = "reno"
     CUBIC = "cubic"
@@ -24,14 +24,14 @@ class Congestion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TcpSettings:
-    """How one end behaves; raises FabricError for what cannot be.
+    """Settings of one end; raises FabricError for invalid values.
 
-    `sack`, `timestamps`, `window_scaling` and `ecn` are used where both ends have them. `rack` (RFC 8985: losses by
-    time, not by three segments) and `tail_loss_probes` need `sack`; `hystart` ends CUBIC's slow start when delays grow.
-    `delayed_ack_ns` is how long an acknowledgment waits at most for a second segment, 0: it does not; the first
-    `quick_acks` of a connection, and after a pause, do not wait. After `syn_retries` of a SYN, or `retries` of data,
-    without an answer the connection has failed. A statistic's sample is taken each `sample_ns`, and whenever congestion
-    is noticed.
+    `sack`, `timestamps`, `window_scaling` and `ecn` are used if both ends have them. `rack` (RFC 8985: time-based loss
+    detection instead of three segments) and `tail_loss_probes` need `sack`; `hystart` ends CUBIC's slow start when
+    delays grow. `delayed_ack_ns` is how long an acknowledgment waits at most for a second segment (0: not at all); the
+    first `quick_acks` of a connection, and after a pause, are not delayed. After `syn_retries` of a SYN, or `retries`
+    of data, without an answer the connection fails. A statistics sample is taken every `sample_ns`, and whenever
+    congestion is noticed.
     """
 
     congestion: Congestion = Congestion.CUBIC
@@ -49,7 +49,7 @@ class TcpSettings:
     quick_acks: int = 16
     initial_rto_ns: int = SECOND
     least_rto_ns: int = 200 * MS
-    """What the timeout has beyond the round trip at least; RFC 6298 would have a second in all."""
+    """Minimum margin of the timeout beyond the round trip; RFC 6298 requires a minimum of one second in total."""
     most_rto_ns: int = 120 * SECOND
     send_buffer_bytes: int = 4 << 20
     receive_buffer_bytes: int = 4 << 20

@@ -1,4 +1,4 @@
-"""The TCP of one host: its connections and listeners by their ports."""
+"""TCP stack of one host: its connections and listeners by port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dataplane.wire.ipv6 import Ipv6
 from dataplane.wire.packet import decode_tcp_frame, tcp_frame
 
 FIRST_FREE_PORT: Final = 49_152
-"""From there on up a connection's own port is chosen (RFC 6335)."""
+"""Ports from here up are ephemeral (RFC 6335)."""
 PORTS: Final = 1 << 16
 MOST_CONNECTIONS: Final = 16_384
 
@@ -31,7 +31,7 @@ Accept = Callable[[Connection], None]
 
 @dataclass(slots=True)
 class Drops:
-    """Frames with TCP in them that reached no connection."""
+    """TCP frames that reached no connection."""
 
     malformed: int = 0
     corrupt: int = 0
@@ -41,13 +41,13 @@ class Drops:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A port that takes connections; `accept` gets each when it is made, to set what it calls."""
+    """A port that accepts connections; `accept` gets each new one, to set its callbacks."""
 
     port: int
     settings: TcpSettings
     accept: Accept
     close: Callable[[], None]
-    """Take no more; those that there are stay."""
+    """Stop accepting; existing connections stay."""
 
 
 class TcpStack:
@@ -65,11 +65,11 @@ class TcpStack:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Those that are not closed."""
+        """Connections that are not closed."""
         return tuple(self._connections.values())
 
     def listen(self, port: int, accept: Accept, settings: TcpSettings | None = None) -> Listener:
-        """Take connections to a port; raise FabricError if it is taken or is none."""
+        """Accept connections on a port; raise FabricError if it is taken or invalid."""
         self._check_port(port)
         if port in self._listeners:
             raise FabricError(f"{self._node.name}: port {port} is listened to already")
@@ -85,9 +85,9 @@ class TcpStack:
         *,
         local_port: int | None = None,
     ) -> Connection:
-        """Begin a connection to a host's port; return it, to set what it calls.
+        """Open a connection to a host's port; return it, to set its callbacks.
 
-        Raises FabricError for an address of a family that the host has none of, and for ports that are none or taken.
+        Raises FabricError for an address of a family that the host lacks, and for invalid or taken ports.
         """
         self._check_port(port)
         try:
@@ -106,8 +106,8 @@ class TcpStack:
         connection.open()
         return connection
 
-    def receive(self, frame: bytes, now_ns: int) -> None:  # noqa: ARG002 - what hosts hand a frame over with
-        """Take a frame from the network; what is no TCP for this host is not looked at."""
+    def receive(self, frame: bytes, now_ns: int) -> None:  # noqa: ARG002 - the signature of host receivers
+        """Receive a frame from the network; anything but TCP for this host is ignored."""
         try:
             found = decode_tcp_frame(frame)
             if found is None or found.ip.dst not in {self._node.ipv4, self._node.ipv6}:

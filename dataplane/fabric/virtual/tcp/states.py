@@ -28,12 +28,12 @@ OPENING: Final = frozenset((State.SYN_SENT, State.SYN_RECEIVED))
 SENDING: Final = frozenset((State.ESTABLISHED, State.CLOSE_WAIT, State.FIN_WAIT_1, State.CLOSING, State.LAST_ACK))
 RECEIVING: Final = frozenset((State.ESTABLISHED, State.FIN_WAIT_1, State.FIN_WAIT_2))
 WRITABLE: Final = frozenset((*OPENING, State.ESTABLISHED, State.CLOSE_WAIT))
-"""Until `close` was called."""
+"""States before `close` is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Both ends of a connection, seen from one of them."""
+    """Both endpoints of a connection, seen from one of them."""
 
     local: IpAddress
     local_port: int

@@ -1,4 +1,4 @@
-"""What a connection counts and samples, for tables and pictures."""
+"""Counts and samples of a connection, for tables and plots."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOST_SAMPLES: Final = 1 << 18
-"""Later ones are counted only."""
+"""Maximum number of samples kept; later ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sender at a time: its windows (bytes), what is under way, its round trip, and totals so far.
+    """Snapshot of a sender: its windows (bytes), data in flight, round trip, and totals so far.
 
-    `threshold_bytes` is None before the first loss, `rtt_ns` before the first sample. `delivered_bytes` are those that
-    the other end has.
+    `threshold_bytes` is None before the first loss, `rtt_ns` before the first sample. `delivered_bytes` have reached
+    the other end.
     """
 
     time_ns: int
@@ -28,12 +28,12 @@ class Sample:
 
 @dataclass(slots=True)
 class TcpStatistics:
-    """Counts of one end since the connection's beginning.
+    """Counts of one end since the connection's start.
 
     `recoveries` are losses noticed by acknowledgments, `timeouts` those by silence, `marks` reductions because of ECN.
-    `probes` are tail loss probes, `probe_recoveries` losses that one repaired by itself; `needless` is what the other
-    end had twice (DSACK). `received_bytes` went to the program; `duplicate_segments` brought nothing new,
-    `out_of_order` came before what is missing.
+    `probes` are tail loss probes, `probe_recoveries` losses that a probe repaired; `needless` is what the other end
+    received twice (DSACK). `received_bytes` went to the program; `duplicate_segments` carried nothing new,
+    `out_of_order` arrived before missing data.
     """
 
     segments_sent: int = 0

@@ -1,4 +1,4 @@
-"""Timers that are set anew with each packet: one event of the fabric each, however often they are set."""
+"""Timers that are rearmed with each packet: one fabric event each, however often they are set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataplane.events import EventQueue
 
 
 class LazyTimer:
-    """Calls once at the time set last; setting it later costs nothing until the event comes."""
+    """Fires once at the time set last; postponing it costs nothing until the event comes."""
 
     def __init__(self, events: EventQueue, call: Callable[[], None]) -> None:
         self._events, self._call = events, call
@@ -17,23 +17,23 @@ class LazyTimer:
 
     @property
     def is_set(self) -> bool:
-        """Whether it is going to call."""
+        """True if the timer is armed."""
         return self._due_ns is not None
 
     @property
     def due_ns(self) -> int | None:
-        """When it is going to call, None if it is not."""
+        """Time at which it fires, None if it is not armed."""
         return self._due_ns
 
     def set(self, due_ns: int) -> None:
-        """Call at a time, not at the one that was set before."""
+        """Arm the timer for a time, replacing the previous one."""
         self._due_ns = due_ns
         if self._event_ns is None or due_ns < self._event_ns:
             self._event_ns = due_ns
             self._events.at(due_ns, self._look, due_ns)
 
     def clear(self) -> None:
-        """Do not call."""
+        """Disarm the timer."""
         self._due_ns = None
 
     def _look(self, event_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""Buffers of a software queue: one thread takes them, the other one gives them back; packets are chains of them."""
+"""Buffers of a software queue: one thread takes them, the other returns them; packets are chains of buffers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dataplane.nic.buffers.software_queue import Memory, Reserve
 from dataplane.nic.structures import Buffer
 
 FREE, QUEUED, LENT, SEGMENT = 0, 1, 2, 3
-"""What a buffer's `state` is; SEGMENT: not the first one of its packet."""
+"""Values of a buffer's `state`; SEGMENT: not the first buffer of its packet."""
 NO_CLASS = 0xFFFF_FFFF
 
 
 @kernel
 def refill(reserve: Reserve) -> None:
-    """Put the buffers that were given back on the stack of free ones; the one used last comes on top."""
+    """Put returned buffers on the stack of free ones; the most recently used ends up on top."""
     ring = reserve.returned[0]
     tail: u64 = load_acquire(ring.tail)
     head: u64 = ring.head
@@ -40,7 +40,7 @@ def refill(reserve: Reserve) -> None:
 
 @kernel
 def refill_all(memory: Memory) -> None:
-    """Put the buffers of all sizes that were given back on the stacks of free ones."""
+    """Put returned buffers of all sizes on the stacks of free ones."""
     i: u32 = 0
     while i < memory.classes:
         refill(memory.reserves[i])
@@ -49,7 +49,7 @@ def refill_all(memory: Memory) -> None:
 
 @kernel(inline=True)
 def is_spent(reserve: Reserve) -> bool:
-    """Return whether no buffer is at hand, also after a look at those given back."""
+    """Return whether no buffer is available, even after checking the returned ones."""
     if reserve.count == 0:
         refill(reserve)
     return reserve.count == 0
@@ -57,7 +57,7 @@ def is_spent(reserve: Reserve) -> bool:
 
 @kernel(inline=True)
 def best_class(memory: Memory, length: u32) -> u32:
-    """Return the smallest size that holds `length` bytes and is not spent, else the largest one that is not spent."""
+    """Return the smallest size that holds `length` bytes and is not spent, else the largest that is not spent."""
     found: u32 = NO_CLASS
     i: u32 = 0
     while i < memory.classes:
@@ -72,7 +72,7 @@ def best_class(memory: Memory, length: u32) -> u32:
 
 @kernel
 def holds(memory: Memory, length: u32) -> bool:
-    """Return whether all buffers at hand together have room for so many bytes."""
+    """Return whether all available buffers together have room for that many bytes."""
     room: u64 = 0
     i: u32 = 0
     while i < memory.classes:
@@ -94,7 +94,7 @@ def pop(reserve: Reserve) -> Buffer:
 def take(memory: Memory, length: u32) -> Buffer:
     """Return a packet of `length` bytes, in the smallest buffer that holds it or scattered over several; null if spent.
 
-    The first buffer's `total` and `segments`, and `length`, `next` and `state` of all, are filled in; no byte is.
+    Fills in the first buffer's `total` and `segments`, and `length`, `next` and `state` of all; writes no payload.
     """
     size_class: u32 = best_class(memory, length)
     if size_class == NO_CLASS:
@@ -159,7 +159,7 @@ def scatter_chain(packet: Buffer, frame: Array[u8]) -> None:
 
 @kernel
 def gather(packet: Buffer, target: Array[u8], room: u64) -> u64:
-    """Copy the packet's bytes, as many as there is room for, to one place; return how many."""
+    """Copy the packet's bytes, as many as fit, into contiguous memory; return how many."""
     copied: u64 = 0
     segment = packet
     while address(segment) != 0 and copied < room:
@@ -172,7 +172,7 @@ def gather(packet: Buffer, target: Array[u8], room: u64) -> u64:
 
 @kernel(inline=True)
 def put_back(memory: Memory, packet: Buffer) -> None:
-    """Give a packet's buffers to the thread that takes them; the caller checked that it may."""
+    """Return a packet's buffers to the thread that takes them; the caller checked that this is allowed."""
     segment = packet
     while address(segment) != 0:
         following: u64 = segment.next
@@ -186,13 +186,13 @@ def put_back(memory: Memory, packet: Buffer) -> None:
 
 @kernel(inline=True)
 def is_inside(memory: Memory, packet: Buffer) -> bool:
-    """Return whether an address can be that of one of the memory's buffers."""
+    """Return whether an address could be that of one of the memory's buffers."""
     return address(packet) - memory.start < memory.nbytes
 
 
 @kernel
 def free_buffers(memory: Memory, size_class: u32) -> u64:
-    """Return how many buffers of a size are free; exact while both threads rest."""
+    """Return how many buffers of a size are free; exact only while both threads are idle."""
     reserve = memory.reserves[size_class]
     ring = reserve.returned[0]
     head: u64 = load_acquire(ring.head)
@@ -203,7 +203,7 @@ def free_buffers(memory: Memory, size_class: u32) -> u64:
 def lay_out(  # noqa: PLR0917 - kernels have no keywords
     reserve: Reserve, start: u64, stride: u64, head_bytes: u64, queue: u64, size_class: u32
 ) -> None:
-    """Make a reserve's buffers, one every `stride` bytes from an address on, all of them at hand."""
+    """Create a reserve's buffers, one every `stride` bytes starting at an address, all of them available."""
     head: u64 = start + stride * as_u64(reserve.buffers)
     while reserve.count < as_u64(reserve.buffers):
         head -= stride

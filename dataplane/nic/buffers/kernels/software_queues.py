@@ -1,4 +1,4 @@
-"""What a consumer does with its software queues: take packets, give them back, or copy them and be done; and sleep.
+"""Consumer side of the software queues: take packets, give them back, copy them out, and sleep.
 
 One thread at a time is a software queue's consumer.
 """
@@ -35,7 +35,7 @@ def has_packets(queue: ReceiveQueue) -> bool:
 
 @kernel
 def acquire(queue: ReceiveQueue, packets: Array[u64], limit: u32) -> u32:
-    """Write the addresses of up to `limit` packets (each its first `Buffer`) that wait, in order; return how many.
+    """Write the addresses of up to `limit` waiting packets (each its first `Buffer`), in order; return how many.
 
     They are lent until `give_back`.
     """
@@ -55,9 +55,9 @@ def acquire(queue: ReceiveQueue, packets: Array[u64], limit: u32) -> u32:
 
 @kernel
 def give_back(queue: ReceiveQueue, packet: Buffer) -> bool:
-    """Return a packet's buffers to its queue; False, and counted, for what is not lent, as when given back before.
+    """Return a packet's buffers to its queue; False, and counted, if it was not lent, e.g. when given back before.
 
-    The same buffer may be lent again by then: a user who keeps an address after giving it back is not detected.
+    By then the same buffer may be lent again: use of an address after giving it back is not detected.
     """
     memory = queue.memory[0]
     if not is_inside(memory, packet) or packet.owner != address(queue) or packet.state != LENT:
@@ -69,7 +69,7 @@ def give_back(queue: ReceiveQueue, packet: Buffer) -> bool:
 
 @kernel
 def give_back_all(queue: ReceiveQueue, packets: Array[u64], count: u32) -> u32:
-    """Return packets to their software queue; return how many were lent, the others are counted."""
+    """Return packets to their software queue; return how many were lent; the others are counted."""
     done: u32 = 0
     i: u32 = 0
     while i < count:
@@ -81,14 +81,14 @@ def give_back_all(queue: ReceiveQueue, packets: Array[u64], count: u32) -> u32:
 
 @kernel(inline=True)
 def finish(queue: ReceiveQueue, packet: Buffer) -> None:
-    """Give back a packet that a consumer had."""
+    """Give back a packet that was lent to a consumer."""
     let_go(queue, packet)
     store_release(queue.given_back, queue.given_back + 1)
 
 
 @kernel(inline=True)
 def let_go(queue: ReceiveQueue, packet: Buffer) -> None:
-    """Let a packet's buffers go back to the driver thread, and then its flow to another consumer."""
+    """Return a packet's buffers to the driver thread, then allow its flow to move to another consumer."""
     flow = view(Bucket, packet.bucket)
     put_back(queue.memory[0], packet)
     if address(flow) != 0:
@@ -101,9 +101,9 @@ def let_go(queue: ReceiveQueue, packet: Buffer) -> None:
 def copy_out(  # noqa: PLR0917 - kernels have no keywords
     queue: ReceiveQueue, rows: Array[u8], row_bytes: u64, lengths: Array[u32], times: Array[u64], limit: u32
 ) -> u32:
-    """Copy up to `limit` waiting packets into rows, each with its whole length and time in ns; give them back.
+    """Copy up to `limit` waiting packets into rows, each with its full length and time in ns; give them back.
 
-    `times` may be null. A packet longer than a row is cut and counted; its length says so.
+    `times` may be null. A packet longer than a row is truncated and counted; its length shows that.
     """
     ring = queue.packets[0]
     tail: u64 = load_acquire(ring.tail)
@@ -133,7 +133,7 @@ def copy_out_all(  # noqa: PLR0917 - kernels have no keywords
     times: Array[u64],
     limit: u32,
 ) -> u32:
-    """Do as `copy_out` does with one software queue after the other (addresses), until there are `limit` packets."""
+    """Like `copy_out`, over several software queues (addresses) in turn, until there are `limit` packets."""
     count: u32 = 0
     i: u32 = 0
     while i < queue_count and count < limit:
@@ -147,7 +147,7 @@ def copy_out_all(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel
 def discard(queue: ReceiveQueue) -> u64:
-    """Give back all that waits in a software queue whose consumer has left, and count it; return how many packets."""
+    """Give back everything waiting in a queue whose consumer has left, and count it; return how many packets."""
     ring = queue.packets[0]
     tail: u64 = load_acquire(ring.tail)
     head: u64 = ring.head
@@ -173,7 +173,7 @@ def any_waits(queues: Array[u64], count: u32) -> bool:
 
 @kernel
 def await_packets(bell: Bell, queues: Array[u64], count: u32, timeout_ns: i64) -> bool:
-    """Sleep until one of a consumer's software queues has packets; False after a signal or when the time has passed."""
+    """Sleep until one of a consumer's software queues has packets; return False after a signal or timeout."""
     arm_bell(bell)
     if not any_waits(queues, count):
         sleep_on(bell, timeout_ns)
@@ -183,7 +183,7 @@ def await_packets(bell: Bell, queues: Array[u64], count: u32, timeout_ns: i64) -
 
 @kernel
 def watch(bell: Bell, queues: Array[u64], count: u32) -> bool:
-    """Arm the bell for who polls its eventfd; return whether packets are there already, which makes it readable."""
+    """Arm the bell for pollers of its eventfd; return whether packets are already there, which makes it readable."""
     arm_bell(bell)
     found: bool = any_waits(queues, count)
     if found:

@@ -1,7 +1,7 @@
-"""Software transmit queues: a producer writes packets in line, the driver thread takes them to the device's slots.
+"""Software transmit queues: a producer queues packets, the driver thread moves them to the device's slots.
 
-A packet is complete once its element says so: the position of the element plus one, which no earlier packet in the same
-place has had. The buffers of a large packet all name the same element.
+A packet is complete once its element says so: it holds the element's position plus one, a value that no earlier packet
+in the same slot has had. The buffers of a large packet all name the same element.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import Buffer
 
 NOT_SENT = 0xFFFF_FFFF_FFFF_FFFF
-"""Instead of a position: the packet was not taken into the queue, which was counted."""
+"""Returned instead of a position if the packet did not enter the queue; counted."""
 TAKEN, NO_ROOM, DROPPED = 0, 1, 2
-"""What became of a packet that was to go to the device."""
+"""Outcomes of offering a packet to the device."""
 
 
 @kernel
 def claim(sender: SendQueue, length: u32) -> Buffer:
-    """Return buffers for a packet of `length` bytes that the producer writes itself, then calls `complete`; null: none.
+    """Return buffers for a packet of `length` bytes that the producer fills before calling `complete`; null: none.
 
-    One packet at a time: what is claimed and not completed is returned again if it has the same length, else given up.
+    One packet at a time: a claim that was not completed is returned again if its length matches, else given up.
     """
     if sender.claimed != 0:
         packet = view(Buffer, sender.claimed)
@@ -71,7 +71,7 @@ def reuse(sender: SendQueue, packet: Buffer) -> None:
 
 @kernel
 def complete(sender: SendQueue) -> u64:
-    """Put the claimed packet behind the last one, show it to the driver thread, wake that; return the position."""
+    """Append the claimed packet to the queue, publish it to the driver thread and wake it; return the position."""
     packet = view(Buffer, sender.claimed)
     sender.claimed = 0
     position: u64 = sender.tail
@@ -96,7 +96,7 @@ def complete(sender: SendQueue) -> u64:
 
 @kernel
 def send_copy(sender: SendQueue, frame: Array[u8], length: u32) -> u64:
-    """Copy a frame into the software queue; return its position, or NOT_SENT if there is no room, which is counted."""
+    """Copy a frame into the software queue; return its position, or NOT_SENT (counted) if there is no room."""
     packet = claim(sender, length)
     if address(packet) == 0:
         return NOT_SENT
@@ -106,13 +106,13 @@ def send_copy(sender: SendQueue, frame: Array[u8], length: u32) -> u64:
 
 @kernel(inline=True)
 def is_complete(sender: SendQueue) -> bool:
-    """Return whether the next packet in line is written as a whole."""
+    """Return whether the next packet in line is fully written."""
     return load_acquire(sender.elements[sender.head & sender.mask].complete) == sender.head + 1
 
 
 @kernel
 def has_to_transmit(manager: ManagerThread) -> bool:
-    """Return whether a packet is in line."""
+    """Return whether a packet is queued."""
     table = view(ManagerTable, load_acquire(manager.table))
     i: u32 = 0
     while i < table.sender_count:
@@ -124,10 +124,10 @@ def has_to_transmit(manager: ManagerThread) -> bool:
 
 @kernel
 def transmit(manager: ManagerThread, queue: PortQueue, limit: u32) -> u32:
-    """Take up to `limit` whole packets, one of each software queue in turn, to the device; return how many.
+    """Move up to `limit` complete packets, one from each software queue in turn, to the device; return how many.
 
-    What the device has no room for stays in line. Always call it with the same queue for one manager. It also flushes
-    the queue, and settles what the device has taken since.
+    Packets that the device has no room for stay queued. Always call it with the same queue for one manager. It also
+    flushes the queue, and settles what the device has taken since.
     """
     table = view(ManagerTable, load_acquire(manager.table))
     if manager.on_device == 0:
@@ -152,7 +152,7 @@ def transmit(manager: ManagerThread, queue: PortQueue, limit: u32) -> u32:
 
 @kernel(inline=True)
 def is_unsettled_full(manager: ManagerThread) -> bool:
-    """Return whether no further packet can be on its way."""
+    """Return whether no further packet can be in flight."""
     return manager.unsettled_tail - manager.unsettled_head > manager.unsettled_mask
 
 
@@ -178,7 +178,7 @@ def move(manager: ManagerThread, queue: PortQueue, sender: SendQueue) -> u32:
 
 @kernel
 def offer(manager: ManagerThread, queue: PortQueue, sender: SendQueue, packet: Buffer) -> u32:
-    """Write the packet into a slot of the device, if it has one; count for its sender why that does not take it."""
+    """Write the packet into a device slot if one is free; otherwise count the reason for its sender."""
     slot: Array[u8] = reserve(queue, packet.total)
     if address(slot) == 0:
         if packet.total > queue.transmit_room:
@@ -203,9 +203,9 @@ def offer(manager: ManagerThread, queue: PortQueue, sender: SendQueue, packet: B
 
 @kernel
 def settle(manager: ManagerThread, queue: PortQueue) -> None:
-    """Complete the packets that are no longer pending in the device's queue, in order, and wake who waits for them.
+    """Complete the packets that are no longer pending in the device's queue, in order, and wake their waiters.
 
-    Of a run of packets that the device was done with, those that it did not count as sent were the last ones.
+    Of a run of packets that the device has finished, those that it did not count as sent were the last ones.
     """
     pending: u64 = as_u64(queue.tx_pending)
     frames: u64 = queue.tx_frames - manager.frames_seen
@@ -234,7 +234,7 @@ def settle(manager: ManagerThread, queue: PortQueue) -> None:
 
 @kernel
 def wake_producers(manager: ManagerThread, first: u64) -> None:
-    """Ring the bells of those whose packets were settled from a place on."""
+    """Ring the bells of producers whose packets were settled, starting at a position."""
     if manager.unsettled_head == first:
         return
     fence()
@@ -247,7 +247,7 @@ def wake_producers(manager: ManagerThread, first: u64) -> None:
 
 @kernel
 def abandon(sender: SendQueue) -> u64:
-    """Drop what is in line of a producer that has left, and count it; return how many packets."""
+    """Drop and count everything queued by a producer that has left; return how many packets."""
     count: u64 = 0
     while is_complete(sender):
         put_back(sender.memory[0], view(Buffer, sender.elements[sender.head & sender.mask].first))

@@ -1,4 +1,4 @@
-"""The loop of a driver thread: sends what is in line, takes bursts, classifies frames and hands them out."""
+"""The loop of a driver thread: sends queued packets, takes bursts, classifies frames and hands them out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SPINS_PER_EMPTY_POLL = 4
 
 @kernel
 def drive(driver: DriverState) -> None:
-    """Move frames until `stop` is set; returns soon after that if the bell is rung as well."""
+    """Move frames until `stop` is set; also returns soon after that if the bell is rung."""
     begin_pacing(driver.pacer[0], monotonic_ns())
     while load_acquire(driver.stop) == 0:
         moved: u32 = turn(driver)
@@ -60,7 +60,7 @@ def drive(driver: DriverState) -> None:
 
 @kernel
 def turn(driver: DriverState) -> u32:
-    """Do once all that can be done now; return how many frames came or went."""
+    """Do all the work that can be done now; return how many frames came or went."""
     begin_turn(driver)
     driver.full = 0
     batch: u32 = driver.pacer[0].batch
@@ -86,7 +86,7 @@ def turn(driver: DriverState) -> u32:
 
 @kernel(inline=True)
 def begin_turn(driver: DriverState) -> None:
-    """Begin an epoch: tables that are exchanged from now on may be in use."""
+    """Begin an epoch: tables replaced from now on may be in use."""
     store_release(driver.epoch, driver.epoch + 1)
     fence()
 
@@ -99,7 +99,7 @@ def end_turn(driver: DriverState) -> None:
 
 @kernel(inline=True)
 def take_burst(driver: DriverState, queue: PortQueue, number: u32, batch: u32) -> u32:
-    """Take up to `batch` frames from a queue and see each to its end; return how many."""
+    """Take up to `batch` frames from a queue and process each to its end; return how many."""
     count: u32 = receive(queue, driver.frames, driver.lengths, batch)
     if count > 0:
         driver.stamp[0].queue = number
@@ -110,7 +110,7 @@ def take_burst(driver: DriverState, queue: PortQueue, number: u32, batch: u32) -
 
 @kernel
 def settle_burst(driver: DriverState, count: u32) -> None:
-    """See each frame of a burst to its end, and count them together."""
+    """Process each frame of a burst to its end, and count them together."""
     nbytes: u64 = 0
     called: u64 = 0
     handed_out: u64 = 0
@@ -127,7 +127,7 @@ def settle_burst(driver: DriverState, count: u32) -> None:
         nbytes += as_u64(length)
         classify(driver.classifier, frame, length, stamp.queue, verdict)
         if verdict.action == ActionKind.CALL:
-            # A function may be slow: a thread that is to stop does not call it for the rest of a burst.
+            # A function may be slow: a thread asked to stop does not call it for the rest of a burst.
             if load_acquire(driver.stop) == 0:
                 invoke(FrameFunction, verdict.function, verdict.context, address(frame), length, address(verdict))
                 called += 1
@@ -159,7 +159,7 @@ def settle_burst(driver: DriverState, count: u32) -> None:
 
 @kernel(inline=False)
 def rest(driver: DriverState, pause_ns: u64) -> None:
-    """Sleep for a pause between two polls; nothing wakes the thread before."""
+    """Sleep for a pause between two polls; nothing wakes the thread early."""
     duration = stack_array(i64, 2)
     duration[0] = as_i64(pause_ns // NS_PER_S)
     duration[1] = as_i64(pause_ns % NS_PER_S)
@@ -171,7 +171,7 @@ def rest(driver: DriverState, pause_ns: u64) -> None:
 def sleep(driver: DriverState) -> None:
     """Sleep until the device or the bell has something.
 
-    A packet that the device had no room for is offered again soon.
+    A packet that the device had no room for is retried soon.
     """
     arm_bell(driver.bell)
     begin_turn(driver)
@@ -190,7 +190,7 @@ def sleep(driver: DriverState) -> None:
 
 @kernel(inline=True)
 def has_something(driver: DriverState) -> bool:
-    """Return whether a queue has frames by now, or the thread is to stop."""
+    """Return whether a queue has frames by now, or the thread must stop."""
     index: u32 = 0
     while index < driver.queue_count:
         if is_readable(view(PortQueue, driver.queues[index])):
@@ -199,12 +199,12 @@ def has_something(driver: DriverState) -> bool:
     return load_acquire(driver.stop) != 0
 
 
-# ---- looked at from outside
+# ---- read from other threads
 
 
 @kernel
 def read_counts(driver: DriverState, read_into: Counts) -> None:
-    """Copy the counts as they stood at one moment."""
+    """Copy a consistent snapshot of the counts."""
     counts = driver.counts[0]
     while True:
         version: u64 = load_acquire(counts.version)

@@ -1,8 +1,8 @@
-"""When a driver thread looks at its queues again: at once, after a pause, or once something has happened.
+"""Pacing of a driver thread's polls: at once, after a pause, or once something has happened.
 
-After silence one interrupt wakes the thread; then it polls at intervals that adapt until each yields about
-`target_batch` frames, within bounds of which the upper one is the most that polling delays a frame; after a quiet time
-it waits for the next interrupt.
+After silence one interrupt wakes the thread. It then polls at intervals that adapt until each yields about
+`target_batch` frames. The intervals are bounded; the upper bound is the longest delay that polling adds to a frame.
+After a quiet period the thread waits for the next interrupt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNTIL_WOKEN = 0xFFFF_FFFF_FFFF_FFFF
 
 @kernel
 def pace(pacer: Pacer, now_ns: u64, moved: u32, full: u32) -> u64:
-    """Return how long to pause after a turn that moved so many frames, in ns, or AT_ONCE, or UNTIL_WOKEN.
+    """Return the pause after a turn that moved that many frames, in ns, or AT_ONCE, or UNTIL_WOKEN.
 
     `full` is 1 if a queue may hold more than was taken.
     """
@@ -39,7 +39,7 @@ def pace(pacer: Pacer, now_ns: u64, moved: u32, full: u32) -> u64:
 
 @kernel(inline=True)
 def adapt_batch(pacer: Pacer, moved: u32, full: u32) -> None:
-    """Take more at a time from queues that give as much as is asked for, less from those that give far less."""
+    """Take larger batches from queues that fill them, smaller ones from those that yield far less."""
     if full != 0:
         pacer.batch = min(pacer.batch * 2, MOST_BATCH)
     elif moved < pacer.batch // 4:
@@ -59,7 +59,7 @@ def adapt_pause(pacer: Pacer, now_ns: u64) -> None:
 
 @kernel
 def begin_pacing(pacer: Pacer, now_ns: u64) -> None:
-    """Begin to poll after a sleep, with the shortest pause: silence says nothing of the rate to come."""
+    """Start polling after a sleep, with the shortest pause: silence says nothing about the coming rate."""
     pacer.active_ns = now_ns
     pacer.empty_ns = now_ns
     pacer.found = 0

@@ -1,1 +1,1 @@
-"""The flow classifier in native code: a frame into its key, the key into the rule that matches."""
+"""The flow classifier in native code: builds a frame's key and finds the matching rule."""

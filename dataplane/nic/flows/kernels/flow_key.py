@@ -1,6 +1,6 @@
-"""A frame of any length into the key that flow rules look at (dataplane/nic/flows/fields.py), and its flow's hash.
+"""Turns a frame of any length into the key that flow rules match (dataplane/nic/flows/fields.py), and its flow's hash.
 
-dataplane/nic/flows/reference/flow_key.py is the same in plain Python. No byte at or behind `length` is read. Sources:
+dataplane/nic/flows/reference/flow_key.py is the same in plain Python. No byte at or past `length` is read. Sources:
 IEEE 802.1Q, clause 9.6; RFC 791, 3.1; RFC 8200, 3 and 4; RFC 4302, 2.2; RFC 9293, 3.1.
 """
 
@@ -30,9 +30,9 @@ FRAGMENT = 44
 AUTHENTICATION = 51
 DESTINATION_OPTIONS = 60
 EXTENSIONS = 1 << HOP_BY_HOP | 1 << ROUTING | 1 << FRAGMENT | 1 << AUTHENTICATION | 1 << DESTINATION_OPTIONS
-"""Extension headers that say what comes behind them, a bit each."""
+"""Extension headers that name their next header, a bit each."""
 NOT_ATOMIC = 0xFFF9
-"""Of an IPv6 fragment header: offset and more-fragments flag."""
+"""Mask of the offset and more-fragments flag in an IPv6 fragment header."""
 
 LOW16 = 0xFFFF
 TAG_BITS = 0xEFFF
@@ -47,7 +47,7 @@ def is_tag(ether_type: u64) -> bool:
 
 @kernel(inline=True)
 def is_extension(header: u64) -> bool:
-    """Return whether an IPv6 next header is an extension header that can be stepped over."""
+    """Return whether an IPv6 next header is an extension header that can be skipped."""
     if header <= DESTINATION_OPTIONS:
         return EXTENSIONS >> header & 1 != 0
     return False
@@ -67,7 +67,7 @@ def read_transport(frame: Array[u8], at: u64, end: u64, protocol: u64, key: Arra
 
 @kernel(inline=True)
 def packet_end(at: u64, nbytes: u64, end: u64) -> u64:
-    """Return where a packet ends: padding is none of it; 0 bytes stand for a packet too long to say (RFC 2675)."""
+    """Return where a packet ends, excluding padding; 0 bytes stand for a packet too long to say (RFC 2675)."""
     if nbytes == 0 or at + nbytes > end:
         return end
     return at + nbytes
@@ -75,7 +75,7 @@ def packet_end(at: u64, nbytes: u64, end: u64) -> u64:
 
 @kernel(inline=True)
 def read_ipv4(frame: Array[u8], at: u64, end: u64, key: Array[u64]) -> None:
-    """Read an IPv4 header of at least 20 bytes, and what it carries unless that is a fragment."""
+    """Read an IPv4 header of at least 20 bytes, and its payload unless that is a fragment."""
     first = as_u64(frame[at])
     header_bytes = (first & 0xF) * 4
     if first >> 4 != 4 or header_bytes < 20:
@@ -95,7 +95,7 @@ def read_ipv4(frame: Array[u8], at: u64, end: u64, key: Array[u64]) -> None:
 
 @kernel
 def read_ipv6(frame: Array[u8], at: u64, end: u64, key: Array[u64]) -> None:
-    """Read an IPv6 header of 40 bytes, the extension headers behind it, and what they carry unless it is a fragment."""
+    """Read an IPv6 header of 40 bytes, its extension headers, and its payload unless that is a fragment."""
     if at + 40 > end or frame[at] >> 4 != 6:
         return
     key[2] = load_be64(frame, at + 16)
@@ -131,7 +131,7 @@ def read_ipv6(frame: Array[u8], at: u64, end: u64, key: Array[u64]) -> None:
 
 @kernel(inline=True)
 def hash_flow(key: Array[u64]) -> u64:
-    """Return the hash of a key's flow: that of its two ends, whichever sends, and of the protocol."""
+    """Return the hash of a key's flow: symmetric in the two ends, and including the protocol."""
     about = key[PORTS_WORD]
     if key[FRAME_WORD] & Layer.IP == 0:
         return finish(finish(part(key[0] >> 16, 0)) + finish(part(key[1] >> 16, 0)))

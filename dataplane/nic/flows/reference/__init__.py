@@ -1,1 +1,1 @@
-"""The flow classifier in plain Python: what the kernels are compared with."""
+"""The flow classifier in plain Python: the reference for the kernels."""

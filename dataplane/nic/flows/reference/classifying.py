@@ -1,4 +1,4 @@
-"""Which rule a frame matches, in plain Python: each rule is held against the frame's fields."""
+"""Finds the rule that a frame matches, in plain Python, by checking each rule against the frame's fields."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataplane.nic.flows.rules import Exact, FlowRule, Masked, MatchValue, Range
 
 
 def matches(rule: FlowRule, fields: Mapping[str, FieldValue]) -> bool:
-    """Return whether fields of a frame are what a rule asks for."""
+    """Return whether fields of a frame satisfy a rule."""
     return all(name in fields and is_in(value, fields[name]) for name, value in rule.match.items())
 
 
 def is_in(wanted: MatchValue, value: FieldValue) -> bool:
-    """Return whether a field's value is what a rule has for it."""
+    """Return whether a field's value satisfies a rule's value for it."""
     if isinstance(wanted, IPv4Network | IPv6Network):
         return value in wanted if not isinstance(value, int) else False
     if isinstance(wanted, str) and "/" in wanted:
@@ -38,7 +38,7 @@ def _is_in_prefix(text: str, value: FieldValue) -> bool:
 
 
 def _like(value: FieldValue, written: Exact) -> FieldValue | None:
-    """Return what is written as the type of a value; None for an address of the other version."""
+    """Convert a written value to the type of another; None for an address of the other version."""
     if isinstance(value, int):
         return int(written.replace(":", ""), 16) if isinstance(written, str) else int(written)
     address = written if isinstance(written, IPv4Address | IPv6Address) else ip_address(written)
@@ -46,7 +46,7 @@ def _like(value: FieldValue, written: Exact) -> FieldValue | None:
 
 
 def find_rule(rules: Sequence[FlowRule], frame: bytes, queue: int = 0) -> FlowRule | None:
-    """Return the rule of the largest priority that a frame matches, of two the one that stands first."""
+    """Return the highest-priority rule that a frame matches; the first of equals."""
     fields = read_fields(frame, queue)
     found = [rule for rule in rules if matches(rule, fields)]
     return max(found, key=lambda rule: rule.priority) if found else None  # max() returns the first of the largest

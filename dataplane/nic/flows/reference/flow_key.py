@@ -1,4 +1,4 @@
-"""The fields of a frame, and the key made of them, in plain Python."""
+"""The fields of a frame, and the key built from them, in plain Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTENSIONS = (HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION_OPTIONS
 
 
 def read_fields(frame: bytes, queue: int = 0) -> dict[str, FieldValue]:
-    """Return the fields that a frame has, by name; a header that is cut short gives none."""
+    """Return the frame's fields by name; a truncated header yields none."""
     fields: dict[str, FieldValue] = {"frame.length": len(frame), "nic.queue": queue & 0xFFFF}
     if len(frame) < 14:
         return fields
@@ -44,7 +44,7 @@ def _number(data: bytes, place: int, nbytes: int) -> int:
 
 
 def _read_ipv4(packet: bytes) -> dict[str, FieldValue]:
-    """Return what an IPv4 packet has; one whose header says less than 20 bytes is none."""
+    """Return the fields of an IPv4 packet; a header length below 20 bytes yields none."""
     if len(packet) < 20 or packet[0] >> 4 != 4 or packet[0] & 0xF < 5:
         return {}
     fields: dict[str, FieldValue] = {
@@ -64,7 +64,7 @@ def _read_ipv4(packet: bytes) -> dict[str, FieldValue]:
 
 
 def _read_ipv6(packet: bytes) -> dict[str, FieldValue]:
-    """Return what an IPv6 packet has."""
+    """Return the fields of an IPv6 packet."""
     if len(packet) < 40 or packet[0] >> 4 != 6:
         return {}
     service = _number(packet, 0, 4) >> 20 & 0xFF
@@ -84,7 +84,7 @@ def _read_ipv6(packet: bytes) -> dict[str, FieldValue]:
 
 
 def _step_over_extensions(header: int, payload: bytes) -> tuple[int, bool, bytes]:
-    """Return the protocol behind the extension headers, whether it is in fragments, and what is left to read."""
+    """Return the protocol after the extension headers, whether it is fragmented, and the remaining bytes."""
     for _ in range(MOST_EXTENSIONS):
         if header not in EXTENSIONS or len(payload) < 8:
             break

@@ -1,4 +1,4 @@
-"""The packet manager at work in a driver thread: which consumer gets a packet, and its copy into that one's buffers."""
+"""The packet manager in a driver thread: chooses a packet's consumer and copies it into that consumer's buffers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dataplane.nic.manager.balance import Balance
 from dataplane.nic.structures import Bucket, Buffer, Stamp, Verdict
 
 MOST_TOUCHED = 256
-"""Software queues that one burst can reach before what they got is published early."""
+"""Software queues that one burst can reach before their packets are published early."""
 _BUCKET_BITS = 12
 _SPREAD = 0x9E37_79B9_7F4A_7C15
 
@@ -34,7 +34,7 @@ _SPREAD = 0x9E37_79B9_7F4A_7C15
 def distribute(manager: ManagerThread, verdict: Verdict, frame: Array[u8], length: u32, stamp: Stamp) -> bool:
     """Copy a frame into buffers of a consumer of `verdict.group`; False: dropped, and counted by name.
 
-    The consumer sees it after the next `publish`, which belongs to the same burst.
+    The consumer sees it after the next `publish`, which must come in the same burst.
     """
     table = view(ManagerTable, load_acquire(manager.table))
     if verdict.group >= table.group_count or table.groups[verdict.group].count == 0:
@@ -72,7 +72,7 @@ def distribute(manager: ManagerThread, verdict: Verdict, frame: Array[u8], lengt
 
 @kernel(inline=False)
 def count_no_consumer(manager: ManagerThread, table: ManagerTable, group: u32) -> None:
-    """Count a packet for a group that has no consumer, or that there is not."""
+    """Count a packet for a group that does not exist or has no consumer."""
     manager.no_consumer += 1
     if group < table.group_count:
         table.groups[group].state.no_consumer += 1
@@ -80,7 +80,7 @@ def count_no_consumer(manager: ManagerThread, table: ManagerTable, group: u32) -
 
 @kernel
 def has_room(queue: ReceiveQueue) -> bool:
-    """Return whether the consumer has made room since the driver thread looked last."""
+    """Return whether the consumer has made room since the driver thread last looked."""
     ring = queue.packets[0]
     ring.head_seen = load_acquire(ring.head)
     return queue.put - ring.head_seen < queue.limit
@@ -88,7 +88,7 @@ def has_room(queue: ReceiveQueue) -> bool:
 
 @kernel
 def touch(manager: ManagerThread, queue: ReceiveQueue) -> None:
-    """Begin with a queue in this burst: note that it has something to publish, take what its consumer gave back."""
+    """Start using a queue in this burst: mark it for publishing, collect what its consumer gave back."""
     refill_all(queue.memory[0])
     if manager.touched_count == MOST_TOUCHED:
         publish(manager)
@@ -99,7 +99,7 @@ def touch(manager: ManagerThread, queue: ReceiveQueue) -> None:
 
 @kernel(inline=True)
 def describe(packet: Buffer, verdict: Verdict, stamp: Stamp) -> None:
-    """Write into the packet's head what is known of it."""
+    """Write the known metadata into the packet's head."""
     packet.flow_hash = verdict.flow_hash
     packet.time_ns = stamp.time_ns
     packet.stamp_kind = stamp.kind
@@ -110,7 +110,7 @@ def describe(packet: Buffer, verdict: Verdict, stamp: Stamp) -> None:
 
 @kernel
 def publish(manager: ManagerThread) -> None:
-    """Let consumers see what was handed out in this burst, and wake those that sleep."""
+    """Let consumers see this burst's packets, and wake those that sleep."""
     if manager.touched_count == 0:
         return
     i: u64 = 0
@@ -129,15 +129,15 @@ def publish(manager: ManagerThread) -> None:
 
 @kernel(inline=True)
 def bucket_of(flow_hash: u64) -> u64:
-    """Return which bucket a flow falls into."""
+    """Return the bucket of a flow."""
     return (flow_hash * _SPREAD) >> (64 - _BUCKET_BITS)
 
 
 @kernel(inline=True)
 def choose(group: Group, bucket: Bucket, flow_hash: u64) -> u32:
-    """Return the place of the member that gets the bucket's next packet.
+    """Return the position of the member that gets the bucket's next packet.
 
-    The bucket stays where it is while packets of it are outstanding there, so that its flows stay in order.
+    The bucket stays where it is while its packets are outstanding there, so that its flows stay in order.
     """
     wanted: u32 = hashed_place(group, flow_hash)
     if group.balance == Balance.FLOW_HASH and group.members[wanted].serial == bucket.member:
@@ -152,13 +152,13 @@ def choose(group: Group, bucket: Bucket, flow_hash: u64) -> u32:
 
 @kernel(inline=True)
 def hashed_place(group: Group, flow_hash: u64) -> u32:
-    """Return which member a bucket falls to by its hash."""
+    """Return the member that a bucket's hash selects."""
     return as_u32((bucket_of(flow_hash) * as_u64(group.count)) >> _BUCKET_BITS)
 
 
 @kernel
 def place_of(group: Group, serial: u64) -> u32:
-    """Return where a member stands in the group, or NO_MEMBER."""
+    """Return a member's position in the group, or NO_MEMBER."""
     i: u32 = 0
     while i < group.count:
         if group.members[i].serial == serial:
@@ -169,9 +169,9 @@ def place_of(group: Group, serial: u64) -> u32:
 
 @kernel
 def place_to_begin(group: Group, hashed: u32) -> u32:
-    """Return the member for a bucket of which nothing is outstanding.
+    """Return the member for a bucket with no outstanding packets.
 
-    A member that was alone got packets without buckets: as long as it holds some, any bucket may have packets there.
+    A sole member got packets without buckets: as long as it holds some, any bucket may have packets there.
     """
     if group.anchor != NO_MEMBER and holds_loose(view(ReceiveQueue, group.members[group.anchor].queue)):
         return group.anchor
@@ -200,7 +200,7 @@ def least_loaded(group: Group) -> u32:
     while i < count:
         place: u32 = as_u32((group.state.turn + i) % count)
         queue = view(ReceiveQueue, group.members[place].queue)
-        # What is discarded when a consumer leaves is not given back, but then it is no member any more.
+        # Packets discarded when a consumer leaves are not given back, but then it is no longer a member.
         outstanding: i64 = as_i64(queue.put - load_acquire(queue.given_back))
         if i == 0 or outstanding < fewest:
             best = place

@@ -1,4 +1,4 @@
-"""Kernels over the queues of ports; a forwarding loop needs no other ones than these."""
+"""Kernels over the queues of ports; a forwarding loop needs no others."""
 
 from dataplane.nic.ports.kernels.dispatch import commit, flush, is_readable, receive, release, reserve
 from dataplane.nic.ports.kernels.waiting import wait

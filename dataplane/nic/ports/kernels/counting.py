@@ -1,4 +1,4 @@
-"""Which frames a queue may send, and the counter of each reason why not."""
+"""Checks which frames a queue may send, and counts each reason for a refusal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def may_send(queue: PortQueue, frame: Array[u8], length: u32) -> bool:
 
 @kernel(inline=True)
 def longest(queue: PortQueue, frame: Array[u8]) -> u32:
-    """Return how long this frame may be: the kernel allows one 802.1Q tag above the MTU (packet_snd)."""
+    """Return this frame's maximum length: the kernel allows one 802.1Q tag above the MTU (packet_snd)."""
     if queue.longest_frame >= 14 and load_be16(frame, 12) == ETHERTYPE_VLAN:
         return queue.longest_frame + VLAN_BYTES
     return queue.longest_frame
@@ -33,7 +33,7 @@ def longest(queue: PortQueue, frame: Array[u8]) -> u32:
 
 @kernel
 def refresh_mtu(queue: PortQueue) -> None:
-    """Ask the device, if there is one, for its MTU, which may have changed."""
+    """Read the MTU, which may have changed, from the device if there is one."""
     if address(queue.device) != 0 and ioctl(queue.device_fd, SIOCGIFMTU, queue.device) == 0:
         queue.longest_frame = load_u32(offset(queue.device, 16), 0) + ETHERNET_BYTES
 
@@ -51,5 +51,5 @@ def count_no_room(queue: PortQueue, length: u32) -> None:
 
 @kernel(inline=True)
 def means_down(error: i32) -> bool:
-    """Return whether an errno says that the device is down or gone."""
+    """Return whether an errno means that the device is down or gone."""
     return error == ENETDOWN or error == ENXIO or error == ENODEV  # noqa: PLR1714 - kernels have no `in`

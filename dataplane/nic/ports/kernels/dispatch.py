@@ -1,4 +1,4 @@
-"""The one interface of all kinds of queue: what a forwarding loop calls."""
+"""The common interface of all kinds of queue, called by a forwarding loop."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def receive(queue: PortQueue, frames: Array[u64], lengths: Array[u32], limit: u3
 
 @kernel
 def release(queue: PortQueue) -> None:
-    """Give back every frame that was received so far."""
+    """Give back all frames received so far."""
     if queue.kind == PortKind.PACKET_V2:
         release_v2(view(PacketQueue, address(queue)))
     elif queue.kind == PortKind.PACKET_V3:
@@ -99,9 +99,9 @@ def is_packet(queue: PortQueue) -> bool:
 
 @kernel
 def reserve(queue: PortQueue, length: u32) -> Array[u8]:
-    """Return where a frame of up to `length` bytes may be written, or null: there is no room, and that was counted.
+    """Return where a frame of up to `length` bytes may be written, or null (counted) if there is no room.
 
-    The same place is returned until `commit`; a reservation that is not wanted after all may be forgotten.
+    The same place is returned until `commit`; an unneeded reservation may simply be dropped.
     """
     if is_packet(queue):
         return reserve_packet(view(PacketQueue, address(queue)), length)
@@ -116,7 +116,7 @@ def reserve(queue: PortQueue, length: u32) -> Array[u8]:
 
 @kernel
 def commit(queue: PortQueue, length: u32) -> bool:
-    """Put the first `length` bytes of the reservation in line; return False, and count, if there may not be so many."""
+    """Queue the first `length` bytes of the reservation; return False, and count, if that length is not allowed."""
     if is_packet(queue):
         return commit_packet(view(PacketQueue, address(queue)), length)
     if queue.kind == PortKind.XDP:
@@ -130,7 +130,7 @@ def commit(queue: PortQueue, length: u32) -> bool:
 
 @kernel
 def flush(queue: PortQueue) -> u32:
-    """Send what is in line; return how many frames were taken. What the device has no room for stays in line."""
+    """Send queued frames; return how many were taken. Frames that the device has no room for stay queued."""
     if is_packet(queue):
         return flush_packet(view(PacketQueue, address(queue)))
     if queue.kind == PortKind.XDP:

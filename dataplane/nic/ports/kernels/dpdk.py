@@ -1,6 +1,6 @@
-"""Queues of DPDK ports: one call of the shim for a burst, through addresses that the queue holds.
+"""Queues of DPDK ports: one call of the shim per burst, through addresses stored in the queue.
 
-What is sent is written into mbufs that lie ready, so that a frame needs no call; `flush` hands over all of them.
+Frames to send are written into prepared mbufs, so that a frame needs no call; `flush` hands all of them over.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def receive_dpdk(queue: DpdkQueue, frames: Array[u64], lengths: Array[u32], limi
     if lent > 0:
         queue.down = 0
     elif queue.timer_fd >= 0:
-        # It is readable again a period after this, not before.
+        # It becomes readable again one period later.
         read(queue.timer_fd, stack_array(u64, 1), 8)
     stamp_burst(queue, count)
     queue.rx_frames += as_u64(count)
@@ -93,7 +93,7 @@ def is_readable_dpdk(queue: DpdkQueue) -> bool:
 
 @kernel(inline=True)
 def reserve_dpdk(queue: DpdkQueue, length: u32) -> Array[u8]:
-    """Return the data of the next mbuf, or null (counted) when there is none."""
+    """Return the data of the next mbuf, or null (counted) if there is none."""
     if queue.tx_pending == queue.line.filled:
         flush_dpdk(queue)
     if length > queue.transmit_room or queue.tx_pending == queue.line.filled:
@@ -104,9 +104,9 @@ def reserve_dpdk(queue: DpdkQueue, length: u32) -> Array[u8]:
 
 @kernel(inline=True)
 def commit_dpdk(queue: DpdkQueue, length: u32) -> bool:
-    """Put the reserved mbuf in line."""
+    """Queue the reserved mbuf."""
     if queue.tx_pending == 0:
-        # The driver would drop what is longer than a smaller MTU, and not report it.
+        # The driver would silently drop frames longer than a reduced MTU.
         refresh_mtu(queue)
     if not may_send(queue, array_at(u8, queue.line.slots[queue.tx_pending]), length):
         return False
@@ -117,7 +117,7 @@ def commit_dpdk(queue: DpdkQueue, length: u32) -> bool:
 
 @kernel
 def flush_dpdk(queue: DpdkQueue) -> u32:
-    """Hand what is in line to the driver, as far as it has room; return how many frames it took."""
+    """Hand queued frames to the driver, as far as it has room; return how many it took."""
     taken: u32 = 0
     while queue.tx_pending > 0:
         part: u32 = invoke(TransmitFunction, queue.transmit_function, queue.context, queue.tx_pending)
@@ -132,7 +132,7 @@ def flush_dpdk(queue: DpdkQueue) -> u32:
 
 @kernel
 def count_taken(queue: DpdkQueue, taken: u32) -> None:
-    """Count frames that the driver took, those apart that it could not send after all."""
+    """Count frames that the driver took, and separately those that it then could not send."""
     lost: u64 = queue.line.lost - queue.tx_lost
     queue.tx_lost = queue.line.lost
     queue.tx_bytes += queue.line.sent_bytes - queue.tx_sent_bytes
@@ -149,7 +149,7 @@ def count_taken(queue: DpdkQueue, taken: u32) -> None:
 
 @kernel
 def drop_if_down(queue: DpdkQueue) -> None:
-    """Drop and count what is in line for a device that is down; their mbufs are free to be written again."""
+    """Drop and count the frames queued for a device that is down; their mbufs can be written again."""
     if is_device_down(queue):
         queue.down = 1
         queue.tx_down += as_u64(queue.tx_pending)
@@ -158,7 +158,7 @@ def drop_if_down(queue: DpdkQueue) -> None:
 
 @kernel
 def is_device_down(queue: DpdkQueue) -> bool:
-    """Return whether the kernel's device beneath the port, if there is one, is down or gone."""
+    """Return whether the kernel's device beneath the port, if any, is down or gone."""
     if address(queue.device) == 0:
         return False
     if ioctl(queue.device_fd, SIOCGIFFLAGS, queue.device) != 0:

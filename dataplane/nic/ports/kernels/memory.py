@@ -1,4 +1,4 @@
-"""Cables in memory: a ring each way, one thread puts frames in, one takes them out, neither waits for the other."""
+"""Cables in memory: a ring each way; one thread puts frames in, another takes them out; neither waits for the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dataplane.nic.ports.kernels.timestamps import stamp_burst
 from dataplane.nic.ports.queue import FrameRing, MemoryQueue
 
 SLOT_HEAD_BYTES = 16
-"""What stands before the frame in a slot: its length, and what keeps the frame aligned."""
+"""Head of a slot before the frame: its length, and padding that keeps the frame aligned."""
 
 
 @kernel(inline=True)
@@ -68,7 +68,7 @@ def is_readable_memory(queue: MemoryQueue) -> bool:
 
 @kernel(inline=True)
 def reserve_memory(queue: MemoryQueue, length: u32) -> Array[u8]:
-    """Return the next slot, or null (counted) when the receiver has not given it back, or has closed its end."""
+    """Return the next slot, or null (counted) if the receiver has not given it back, or has closed its end."""
     ring = queue.outgoing
     queue.down = load_acquire(ring.closed)
     full: bool = queue.tx_position - load_acquire(ring.head) > ring.mask
@@ -80,7 +80,7 @@ def reserve_memory(queue: MemoryQueue, length: u32) -> Array[u8]:
 
 @kernel(inline=True)
 def commit_memory(queue: MemoryQueue, length: u32) -> bool:
-    """Put the reserved slot in line; the receiver sees it after the next flush."""
+    """Queue the reserved slot; the receiver sees it after the next flush."""
     slot: Array[u8] = memory_slot(queue.outgoing, queue.tx_position)
     if not may_send(queue, offset(slot, SLOT_HEAD_BYTES), length):
         return False
@@ -94,7 +94,7 @@ def commit_memory(queue: MemoryQueue, length: u32) -> bool:
 
 @kernel
 def flush_memory(queue: MemoryQueue) -> u32:
-    """Show the receiver what was committed, and wake it if it waits; return how many frames."""
+    """Show the receiver the committed frames, and wake it if it waits; return how many frames."""
     taken: u32 = queue.tx_pending
     if taken == 0:
         return 0
@@ -111,7 +111,7 @@ def flush_memory(queue: MemoryQueue) -> u32:
 
 @kernel
 def arm(queue: MemoryQueue) -> bool:
-    """Ask to be woken through the eventfd when frames come; return False, the eventfd readable, if some are there."""
+    """Request a wake-up through the eventfd on new frames; return False, the eventfd readable, if some are there."""
     ring = queue.incoming
     count = stack_array(u64, 1)
     if load_acquire(ring.waiting) == 0:
@@ -120,7 +120,7 @@ def arm(queue: MemoryQueue) -> bool:
         fence()
     if not is_readable_memory(queue):
         return True
-    # They may have come before the sender could see that a reader waits; who leaves some is to come back for them.
+    # They may have come before the sender saw the waiting reader; a reader that leaves some must come back for them.
     if exchange(ring.waiting, 0) != 0:
         count[0] = 1
         write(ring.event_fd, count, 8)

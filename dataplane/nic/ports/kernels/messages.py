@@ -1,4 +1,4 @@
-"""Sockets that keep frames apart, such as UNIX datagram and seqpacket sockets: several messages a system call."""
+"""Sockets that preserve frame boundaries, e.g. UNIX datagram and seqpacket sockets: several messages a system call."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def is_readable_messages(queue: MessageQueue) -> bool:
 
 @kernel(inline=True)
 def reserve_messages(queue: MessageQueue, length: u32) -> Array[u8]:
-    """Return the next buffer, or null (counted) when none is free."""
+    """Return the next buffer, or null (counted) if none is free."""
     if queue.tx_pending == queue.slots:
         flush_messages(queue)
     if length > queue.transmit_room or queue.tx_pending == queue.slots:
@@ -109,7 +109,7 @@ def reserve_messages(queue: MessageQueue, length: u32) -> Array[u8]:
 
 @kernel(inline=True)
 def commit_messages(queue: MessageQueue, length: u32) -> bool:
-    """Put the reserved buffer in line."""
+    """Queue the reserved buffer."""
     frame: Array[u8] = offset(queue.tx_buffers, as_u64(queue.tx_position) * as_u64(queue.slot_bytes))
     if not may_send(queue, frame, length):
         return False
@@ -122,7 +122,7 @@ def commit_messages(queue: MessageQueue, length: u32) -> bool:
 
 @kernel
 def flush_messages(queue: MessageQueue) -> u32:
-    """Send what is in line, as far as the socket takes it; return how many messages."""
+    """Send queued messages, as far as the socket takes them; return how many."""
     taken: u32 = 0
     while queue.tx_pending > 0:
         run: u32 = queue.slots - queue.tx_first
@@ -140,7 +140,7 @@ def flush_messages(queue: MessageQueue) -> u32:
 
 @kernel
 def count_sent(queue: MessageQueue, count: u32) -> None:
-    """Count the first messages in line as sent."""
+    """Count the first queued messages as sent."""
     left: u32 = count
     while left > 0:
         queue.tx_bytes += as_u64(header_at(queue.tx_vector, queue.tx_first).length)
@@ -151,13 +151,13 @@ def count_sent(queue: MessageQueue, count: u32) -> None:
 
 @kernel(inline=True)
 def is_passing(error: i32) -> bool:
-    """Return whether an errno says no more than that it does not go now."""
+    """Return whether an errno is only temporary."""
     return error == EAGAIN or error == EINTR or error == ENOBUFS  # noqa: PLR1714 - kernels have no `in`
 
 
 @kernel
 def drop_unsent(queue: MessageQueue, error: i32) -> bool:
-    """Drop the messages that an error is about, and count them; return whether to continue with others."""
+    """Drop and count the messages that an error concerns; return whether to continue with others."""
     if is_passing(error):
         return False
     if error == EMSGSIZE:
@@ -173,12 +173,12 @@ def drop_unsent(queue: MessageQueue, error: i32) -> bool:
 
 @kernel(inline=True)
 def step_over(queue: MessageQueue) -> None:
-    """Leave the first message in line behind."""
+    """Skip the first queued message."""
     queue.tx_first = next_position(queue.tx_first, queue.slots)
     queue.tx_pending -= 1
 
 
 @kernel(inline=True)
 def next_position(position: u32, count: u32) -> u32:
-    """Return the place behind this one in a ring of so many."""
+    """Return the next position in a ring of that size."""
     return 0 if position + 1 == count else position + 1

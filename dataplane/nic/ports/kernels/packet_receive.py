@@ -141,7 +141,7 @@ def receive_v3(queue: PacketQueue, frames: Array[u64], lengths: Array[u32], limi
 
 @kernel
 def open_block(queue: PacketQueue) -> bool:
-    """Step to the next block; return whether it was closed by the kernel and so is ours."""
+    """Step to the next block; return whether the kernel has closed it, which makes it ours."""
     if queue.rx_borrowed == queue.rx[0].slots:
         return False
     start: u64 = queue.rx_cursor[0].slot
@@ -158,14 +158,14 @@ def open_block(queue: PacketQueue) -> bool:
 
 @kernel(inline=True)
 def block_end(queue: PacketQueue) -> u64:
-    """Return where the block ends that the next frame is in: the one before the cursor."""
+    """Return the end of the block with the next frame: the one before the cursor."""
     next_block: u64 = queue.rx_cursor[0].slot
     return queue.rx[0].end if next_block == queue.rx[0].start else next_block
 
 
 @kernel
 def release_v3(queue: PacketQueue) -> None:
-    """Give back every borrowed block but the one that still has frames to read."""
+    """Release every borrowed block except one with unread frames."""
     kept: u32 = 1 if queue.rx_left > 0 else 0
     while queue.rx_borrowed > kept:
         store_release(view(PacketV3Block, queue.rx_released[0].slot).status, TP_KERNEL)
@@ -175,7 +175,7 @@ def release_v3(queue: PacketQueue) -> None:
 
 @kernel(inline=True)
 def is_readable_v3(queue: PacketQueue) -> bool:
-    """Return whether frames of a block are left, or the next block is ours."""
+    """Return whether a block has frames left, or the next block is ours."""
     if queue.rx_left > 0:
         return True
     block = view(PacketV3Block, queue.rx_cursor[0].slot)
@@ -184,7 +184,7 @@ def is_readable_v3(queue: PacketQueue) -> bool:
 
 @kernel
 def restore_tag(frame: u64, status: u32, tci: u16, tpid: u16) -> u64:
-    """Put the tag that the kernel took out back behind the addresses, which move 4 bytes down; return the new start.
+    """Restore the tag that the kernel took out after the addresses, which move 4 bytes down; return the new start.
 
     The kernel leaves 14 bytes or more between its own headers and the frame.
     """

@@ -1,7 +1,7 @@
 """Transmit rings of AF_PACKET sockets: frames are written into slots, one send(2) hands over all that are ready.
 
-The socket has PACKET_LOSS set: the kernel steps over a slot that it cannot send. What send(2) returns is how many
-bytes it took, so a difference shows that it did; a slot of length 0 is one that we made it step over.
+The socket has PACKET_LOSS set: the kernel skips a slot that it cannot send. send(2) returns how many bytes it took, so
+a difference reveals a skip; a slot of length 0 is one that we made it skip.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dataplane.nic.ports.kernels.system import last_error, send
 from dataplane.nic.ports.queue import Cursor, PacketQueue
 
 MOST_KICKS = 8
-"""How often one flush asks again after the device has dropped a frame."""
+"""Number of retries in one flush after the device has dropped a frame."""
 
 
 @kernel(inline=True)
@@ -49,13 +49,13 @@ def slot_length(queue: PacketQueue, slot: u64) -> Array[u32]:
 
 @kernel(inline=True)
 def slot_data(queue: PacketQueue, slot: u64) -> Array[u8]:
-    """Return where the slot's frame begins."""
+    """Return the start of the slot's frame."""
     return array_at(u8, slot + as_u64(queue.tx_data_offset))
 
 
 @kernel(inline=True)
 def reserve_packet(queue: PacketQueue, length: u32) -> Array[u8]:
-    """Return the data of the next slot, or null (counted) when there is none or it is too small."""
+    """Return the data of the next slot, or null (counted) if there is none or it is too small."""
     if address(queue.segments) != 0:
         return reserve_segment(queue, length)
     if length > queue.transmit_room or not has_room(queue):
@@ -92,7 +92,7 @@ def commit_packet(queue: PacketQueue, length: u32) -> bool:
 
 @kernel
 def flush_packet(queue: PacketQueue) -> u32:
-    """Ask the kernel to send what is ready; return how many frames it took."""
+    """Ask the kernel to send ready frames; return how many it took."""
     if address(queue.segments) != 0:
         return flush_segments(queue)
     taken: u32 = 0
@@ -142,7 +142,7 @@ def take_all(queue: PacketQueue) -> u32:
 
 @kernel
 def take_some(queue: PacketQueue, sent: i64) -> u32:
-    """Count the frames that the kernel took off the ring, those apart that it stepped over; return how many it sent."""
+    """Count the frames that the kernel took off the ring, and separately those it skipped; return how many it sent."""
     first: u64 = queue.tx_unsent[0].slot
     first_left: u32 = queue.tx_unsent[0].left
     slots: u32 = 0
@@ -169,7 +169,7 @@ def take_some(queue: PacketQueue, sent: i64) -> u32:
 
 @kernel
 def count_stepped_over(queue: PacketQueue, first: u64, left: u32, slots: u32) -> u32:
-    """Count the frames in so many slots that are longer than the device's MTU, which must have changed; return them."""
+    """Count the frames in that many slots that exceed the device's MTU, which must have changed; return the count."""
     refresh_mtu(queue)
     lost: u32 = 0
     cursor = view(Cursor, address(stack_array(u64, 2)))
@@ -187,7 +187,7 @@ def count_stepped_over(queue: PacketQueue, first: u64, left: u32, slots: u32) ->
 
 @kernel
 def void_pending(queue: PacketQueue, limit: u32) -> u32:
-    """Make the kernel step over the first `limit` pending frames when it continues; return how many there were."""
+    """Make the kernel skip the first `limit` pending frames when it continues; return how many there were."""
     voided: u32 = 0
     cursor = view(Cursor, address(stack_array(u64, 2)))
     cursor.slot = queue.tx_unsent[0].slot

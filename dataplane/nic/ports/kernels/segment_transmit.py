@@ -1,6 +1,6 @@
 """Sends frames by sendmmsg(2), with a struct virtio_net_hdr in front: a train of TCP segments is one message.
 
-Linux carries it as one packet to whoever is at the other end, and cuts it apart where that takes no such packets.
+Linux carries it as one packet to the other end, and splits it where the receiver takes no such packets.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from dataplane.nic.ports.queue import JoinGate, PacketQueue, SegmentLine
 
 _ALLOWED, _DENIED = 1, 2
 FRAME_OFFSET = 16
-"""Where a slot has its frame; the struct virtio_net_hdr ends there."""
+"""Offset of the frame in a slot; the struct virtio_net_hdr ends there."""
 
 
 @kernel(inline=True)
@@ -62,7 +62,7 @@ def frame_at(line: SegmentLine, slot: u32) -> u64:
 
 @kernel(inline=True)
 def virtio_of(frame: u64) -> VirtioHeader:
-    """Return what stands in front of a frame."""
+    """Return the header in front of a frame."""
     return view(VirtioHeader, frame - sizeof(VirtioHeader))
 
 
@@ -95,7 +95,7 @@ def reserve_segment(queue: PacketQueue, length: u32) -> Array[u8]:
 
 @kernel
 def commit_segment(queue: PacketQueue, length: u32) -> bool:
-    """Put the reserved frame in line: behind the train that it follows, or for itself."""
+    """Queue the reserved frame, appended to the train that it follows or as its own message."""
     line = queue.segments
     place = frame_at(line, line.frames)
     frame = array_at(u8, place)
@@ -111,7 +111,7 @@ def commit_segment(queue: PacketQueue, length: u32) -> bool:
 
 @kernel(inline=True)
 def join(line: SegmentLine, frame: Array[u8], length: u32, start: u32) -> bool:
-    """Have a frame follow the last one in its message, if it may; the first one's checksums are looked at only then."""
+    """Append a frame to the previous one's message if allowed; only then are the first one's checksums verified."""
     train = line.train[0]
     if start == 0 or train.head == 0:
         return False
@@ -133,7 +133,7 @@ def join(line: SegmentLine, frame: Array[u8], length: u32, start: u32) -> bool:
 
 @kernel(inline=True)
 def may_join(line: SegmentLine) -> bool:
-    """Return whether the gate is open, which is looked at once between two flushes, and no earlier than it matters."""
+    """Return whether the gate is open; checked once between two flushes, and no earlier than it matters."""
     if line.permission == 0:
         line.permission = ask(line.gate)
     return line.permission == _ALLOWED
@@ -141,7 +141,7 @@ def may_join(line: SegmentLine) -> bool:
 
 @kernel
 def ask(gate: JoinGate) -> u32:
-    """Look at the gate; where it is shut, have whoever keeps it know that there is something to join."""
+    """Read the gate; if it is shut, tell its keeper that there is something to join."""
     now_ns = monotonic_ns()
     if now_ns < load_relaxed(gate.until_ns):
         return _ALLOWED
@@ -154,7 +154,7 @@ def ask(gate: JoinGate) -> u32:
 
 @kernel(inline=True)
 def begin_message(line: SegmentLine, place: u64, length: u32, start: u32) -> None:
-    """Make a frame a message for itself, which others may follow if it is a segment."""
+    """Make a frame its own message, which others may follow if it is a segment."""
     end_train(line)
     header = virtio_of(place)
     fill(array_at(u8, address(header)), 0, sizeof(VirtioHeader))
@@ -171,7 +171,7 @@ def begin_message(line: SegmentLine, place: u64, length: u32, start: u32) -> Non
 
 @kernel
 def end_train(line: SegmentLine) -> None:
-    """Let nothing follow any more; several segments become one packet."""
+    """End the train; several segments become one packet."""
     train = line.train[0]
     if train.head != 0 and train.frames > 1:
         header = virtio_of(train.head)
@@ -188,7 +188,7 @@ def end_train(line: SegmentLine) -> None:
 
 @kernel
 def flush_segments(queue: PacketQueue) -> u32:
-    """Send what is in line as far as the device takes it; return how many frames."""
+    """Send queued frames as far as the device takes them; return how many."""
     line = queue.segments
     taken: u32 = 0
     stale: bool = True
@@ -218,7 +218,7 @@ def flush_segments(queue: PacketQueue) -> u32:
 
 @kernel
 def count_messages(queue: PacketQueue, count: u32) -> u32:
-    """Count the frames of the first messages in line as sent, with the bytes that they have on the wire."""
+    """Count the frames of the first queued messages as sent, with their bytes on the wire."""
     line = queue.segments
     frames: u32 = 0
     nbytes: u64 = 0
@@ -241,7 +241,7 @@ def count_messages(queue: PacketQueue, count: u32) -> u32:
 
 @kernel
 def drop_messages(queue: PacketQueue, error: i32) -> None:
-    """Drop the message that an error is about, or all where the device is down, and count the frames."""
+    """Drop the message that an error concerns, or all if the device is down, and count the frames."""
     line = queue.segments
     if means_down(error):
         queue.down = 1
@@ -262,4 +262,4 @@ def drop_messages(queue: PacketQueue, error: i32) -> None:
 
 
 KERNELS = (reserve_segment, commit_segment, flush_segments)
-"""What the ports' kernels call."""
+"""Kernels called by those of the ports."""

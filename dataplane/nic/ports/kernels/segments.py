@@ -1,8 +1,8 @@
-"""Which frames follow each other as segments of one TCP stream, so that Linux may carry them as one (GSO).
+"""Finds frames that follow each other as segments of one TCP stream, so that Linux may carry them as one (GSO).
 
-The rules are those under which Linux itself joins what it receives (GRO): cut apart again, the frames are what they
-were, to the bit. So a train has one header, but for length, sequence and identification, which grow from frame to
-frame; its checksums are right; only its last segment may be shorter, or have PSH. IPv4 without options only.
+The rules are those by which Linux itself joins what it receives (GRO): split again, the frames are bit-identical. So a
+train has one header except for length, sequence and identification, which grow from frame to frame; its checksums are
+correct; only its last segment may be shorter, or have PSH. IPv4 without options only.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from dataplane.nic.ports.queue import Train
 IP, TCP = ETHERNET_BYTES, ETHERNET_BYTES + 20
 OPTIONS = TCP + 20
 CHECKSUM_OFFSET = 16
-"""Where a TCP header has its checksum."""
+"""Offset of the checksum in a TCP header."""
 _LONGEST = 65_535 - 2_048
-"""Of a train as one packet, in bytes: none of those that may follow makes it longer than IPv4's length can say."""
+"""Longest train as one packet, in bytes: no frame that may follow makes it exceed IPv4's length field."""
 _VERSION_4, _PROTOCOL_TCP = 0x45, 6
 _ALL_BUT_DONT_FRAGMENT = 0xBFFF
 _PSH, _ACK_PSH = 0x08, 0x18
@@ -46,7 +46,7 @@ _RIGHT = 0xFFFF
 
 @kernel(inline=True)
 def segment_payload(frame: Array[u8], length: u32) -> u32:
-    """Return where the payload of a segment begins that others may follow or that may follow others, else 0."""
+    """Return the payload offset of a segment that may be part of a train, else 0."""
     if length <= OPTIONS or load_be16(frame, 12) != ETHERTYPE_IPV4 or frame[IP] != _VERSION_4:
         return 0
     if frame[IP + 9] != _PROTOCOL_TCP or as_u32(load_be16(frame, IP + 2)) + IP != length:
@@ -76,7 +76,7 @@ def begin_train(train: Train, head: u64, frame: Array[u8], length: u32, start: u
 
 @kernel(inline=True)
 def follows(train: Train, head: Array[u8], frame: Array[u8], length: u32, start: u32) -> bool:
-    """Return whether a segment comes next in a train; checksums apart."""
+    """Return whether a segment comes next in a train, apart from checksums."""
     if start != train.payload_offset or length - start > train.segment_bytes or train.total_length > _LONGEST:
         return False
     if load_be32(frame, TCP + 4) != train.sequence:
@@ -88,8 +88,8 @@ def follows(train: Train, head: Array[u8], frame: Array[u8], length: u32, start:
 
 @kernel(inline=True)
 def has_same_headers(one: Array[u8], other: Array[u8], start: u32) -> bool:
-    """Return whether the headers of two segments differ in nothing but length, numbers and checksums, and in PSH."""
-    # Addresses of Ethernet, its type, version, type of service.
+    """Return whether two segments' headers differ in nothing but length, numbers, checksums and PSH."""
+    # Ethernet addresses and type, IP version, type of service.
     if load_u64(one, 0) != load_u64(other, 0) or load_u64(one, 8) != load_u64(other, 8):
         return False
     # Fragment, TTL, protocol; addresses; ports.
@@ -110,7 +110,7 @@ def has_same_headers(one: Array[u8], other: Array[u8], start: u32) -> bool:
 
 @kernel(inline=True)
 def extend_train(train: Train, frame: Array[u8], length: u32) -> bool:
-    """Count a segment that follows; return whether others may come behind it."""
+    """Count a segment that follows; return whether others may come after it."""
     payload: u32 = length - train.payload_offset
     train.frames += 1
     train.total_length += payload
@@ -125,7 +125,7 @@ def extend_train(train: Train, frame: Array[u8], length: u32) -> bool:
 
 @kernel
 def has_right_checksums(frame: Array[u8], length: u32) -> bool:
-    """Return whether both checksums of a segment are right."""
+    """Return whether both checksums of a segment are correct."""
     if fold(add_words(frame, IP, TCP)) != _RIGHT:
         return False
     return fold(pseudo_header(frame, length - TCP) + add_words(frame, TCP, length)) == _RIGHT
@@ -142,7 +142,7 @@ def pseudo_header(frame: Array[u8], tcp_bytes: u32) -> u64:
 
 @kernel
 def add_words(data: Array[u8], first: u32, end: u32) -> u64:
-    """Return the sum of 32-bit words as they stand in memory, the last one filled up with zeros."""
+    """Return the sum of 32-bit words as they stand in memory, the last one padded with zeros."""
     total: u64 = 0
     place: u64 = as_u64(first)
     words: u64 = as_u64(end - first) // 4
@@ -160,7 +160,7 @@ def add_words(data: Array[u8], first: u32, end: u32) -> u64:
 
 @kernel(inline=True)
 def fold(total: u64) -> u32:
-    """Return a sum of words in 16 bits, in one's complement."""
+    """Fold a sum of words to 16 bits, in one's complement."""
     folded: u64 = (total >> 32) + (total & 0xFFFF_FFFF)
     folded = (folded >> 16) + (folded & 0xFFFF)
     folded = (folded >> 16) + (folded & 0xFFFF)
@@ -170,7 +170,7 @@ def fold(total: u64) -> u32:
 
 @kernel
 def write_headers(train: Train, head: Array[u8]) -> None:
-    """Give the first segment the headers of the whole train, of whose TCP checksum Linux makes the rest."""
+    """Give the first segment the headers of the whole train; Linux completes its TCP checksum."""
     store_be16(head, IP + 2, as_u16(train.total_length))
     store_be16(head, IP + 10, 0)
     header: u16 = as_u16(fold(add_words(head, IP, TCP)))

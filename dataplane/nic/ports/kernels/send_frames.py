@@ -1,4 +1,4 @@
-"""Frames that Python sends, all of them in one call."""
+"""Sends frames from Python, all of them in one call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataplane.nic.ports.queue import PortQueue
 
 @kernel
 def send_copies(queue: PortQueue, data: Array[u8], lengths: Array[u32], count: u32) -> None:
-    """Send frames that stand one behind the other in `data`; what finds no room is counted by the queue."""
+    """Send the frames stored back to back in `data`; the queue counts those that find no room."""
     start: u64 = 0
     i: u32 = 0
     while i < count:

@@ -11,7 +11,7 @@ NS_PER_S = 1_000_000_000
 
 @external
 def __errno_location() -> Array[i32]:
-    """Return where errno stands."""
+    """Return the address of errno."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Time stamps of received frames: written only where a queue has somewhere to write them to."""
+"""Timestamps of received frames: written only if a queue has a place for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataplane.nic.structures import StampKind
 
 @kernel(inline=True)
 def stamp_packet(queue: PortQueue, position: u32, status: u32, seconds: u32, nanoseconds: u32) -> None:
-    """Note what the header of a frame in an AF_PACKET ring says of its time."""
+    """Record the time in the header of a frame in an AF_PACKET ring."""
     if address(queue.stamps) != 0:
         queue.stamps[position] = as_u64(seconds) * NS_PER_S + as_u64(nanoseconds)
         queue.stamp_kinds[position] = StampKind.HARDWARE if (status & TP_HARDWARE_STAMP) != 0 else StampKind.SOFTWARE
@@ -19,7 +19,7 @@ def stamp_packet(queue: PortQueue, position: u32, status: u32, seconds: u32, nan
 
 @kernel(inline=True)
 def stamp_burst(queue: PortQueue, count: u32) -> None:
-    """Give the first `count` frames the time it is now: their queue says no more than that they were there."""
+    """Give the first `count` frames the current time: their queue knows only that they were there."""
     if address(queue.stamps) != 0 and count > 0:
         write_now(queue, count)
 

@@ -26,11 +26,11 @@ from dataplane.nic.ports.queue import MemoryQueue, PortKind, PortQueue
 
 MOST_QUEUES = 511
 RETRY_NS = 100_000
-"""How long to sleep at most while frames wait for a device that had no room, or a device cannot wake its reader."""
+"""Longest sleep while frames wait for a device that had no room, or a device cannot wake its reader."""
 _POLL_IN = POLLIN << 32
 _POLL_TROUBLE = (POLLERR | POLLHUP | POLLNVAL) << 48
 _NOTHING = 0xFFFF_FFFF
-"""What a struct pollfd is to ppoll: descriptor, events, revents from the low bits up; a negative descriptor is none."""
+"""A struct pollfd for ppoll: descriptor, events, revents from the low bits up; a negative descriptor is ignored."""
 
 
 @kernel
@@ -76,7 +76,7 @@ def prepare(queue: PortQueue) -> bool:
 
 @kernel(inline=True)
 def cannot_wake(queue: PortQueue) -> bool:
-    """Return whether the queue has to be polled: some of DPDK's drivers raise no interrupts."""
+    """Return whether the queue must be polled: some DPDK drivers raise no interrupts."""
     return queue.fd < 0 and queue.kind == PortKind.DPDK
 
 
@@ -93,7 +93,7 @@ def sleep(polled: Array[u64], count: u32, timeout_ns: i64) -> i32:
 
 @kernel
 def note_trouble(queues: Array[u64], polled: Array[u64], count: u32) -> None:
-    """Mark queues whose descriptor reports an error as down, and take the error, so that it does not wake us again."""
+    """Mark queues whose descriptor reports an error as down, and clear the error, so that it does not wake us again."""
     i: u32 = 0
     while i < count:
         if (polled[i] & _POLL_TROUBLE) != 0:
@@ -106,7 +106,7 @@ def note_trouble(queues: Array[u64], polled: Array[u64], count: u32) -> None:
 
 @kernel
 def take_error(queue: PortQueue) -> bool:
-    """Take what is wrong with a queue's descriptor, which is down then; return whether there was anything."""
+    """Clear the error of a queue's descriptor, marking it down; return whether there was one."""
     value = stack_array(u32, 1)
     nbytes = stack_array(u32, 1)
     nbytes[0] = 4

@@ -29,7 +29,7 @@ from dataplane.nic.ports.queue import XdpQueue, XdpRing
 KERNEL_BATCH = 32
 """Frames that one send(2) takes at most (TX_BATCH_SIZE of net/xdp/xsk.c)."""
 NOWHERE = 0xFFFF_FFFF_FFFF_FFFF
-"""An address outside of the memory: the kernel steps over such a descriptor."""
+"""An address outside of the memory: the kernel skips such a descriptor."""
 
 
 @kernel(inline=True)
@@ -46,7 +46,7 @@ def address_at(ring: XdpRing, position: u32) -> Array[u64]:
 
 @kernel
 def receive_xdp(queue: XdpQueue, frames: Array[u64], lengths: Array[u32], limit: u32) -> u32:
-    """Borrow up to `limit` frames; those that came in several chunks are put together first."""
+    """Borrow up to `limit` frames; those that arrived in several chunks are assembled first."""
     count: u32 = 0
     nbytes: u64 = 0
     produced: u32 = load_acquire(queue.rx.producer[0])
@@ -84,7 +84,7 @@ def receive_xdp(queue: XdpQueue, frames: Array[u64], lengths: Array[u32], limit:
 
 
 NO_GATHER = 0xFFFF_FFFF
-"""The frame is not there as a whole yet, or there is nowhere to put it before the next release."""
+"""The frame is incomplete, or there is nowhere to put it before the next release."""
 
 
 @kernel
@@ -144,7 +144,7 @@ def is_readable_xdp(queue: XdpQueue) -> bool:
 
 @kernel(inline=True)
 def reserve_xdp(queue: XdpQueue, length: u32) -> Array[u8]:
-    """Return a free slot, or null (counted) when there is none or it is too small."""
+    """Return a free slot, or null (counted) if there is none or it is too small."""
     if queue.free_count == 0:
         flush_xdp(queue)
     if length > queue.transmit_room or queue.free_count == 0:
@@ -178,7 +178,7 @@ def commit_xdp(queue: XdpQueue, length: u32) -> bool:
 
 @kernel
 def flush_xdp(queue: XdpQueue) -> u32:
-    """Hand the described frames over, and take back the slots of those that were sent; return how many were taken."""
+    """Hand the described frames over, and reclaim the slots of those sent; return how many were taken."""
     taken: u32 = 0
     if queue.tx_settled != queue.tx_position:
         store_release(queue.tx.producer[0], queue.tx_position)
@@ -189,7 +189,7 @@ def flush_xdp(queue: XdpQueue) -> u32:
 
 @kernel
 def kick(queue: XdpQueue) -> u32:
-    """Wake the kernel's sender as often as its batch size asks for; return how many frames it took."""
+    """Wake the kernel's sender as often as its batch size requires; return how many frames it took."""
     taken: u32 = 0
     kicks: u32 = (queue.tx_position - queue.tx_settled) // KERNEL_BATCH + 2
     while queue.tx_settled != queue.tx_position and kicks > 0:
@@ -238,7 +238,7 @@ def settle(queue: XdpQueue) -> u32:
 
 @kernel
 def void_unsent(queue: XdpQueue) -> None:
-    """Make the kernel step over what it has not taken; count it, and free the slots, which it never saw."""
+    """Make the kernel skip what it has not taken; count it, and free the slots, which it never saw."""
     position: u32 = queue.tx_settled
     while position != queue.tx_position:
         piece = descriptor_at(queue.tx, position)
@@ -267,7 +267,7 @@ def reclaim(queue: XdpQueue) -> None:
 
 @kernel(inline=True)
 def free_slot(queue: XdpQueue, addr: u64) -> None:
-    """Put a slot back on the stack; of a frame's pieces only the first stands at a slot's beginning."""
+    """Put a slot back on the stack; of a frame's pieces only the first is at a slot's beginning."""
     if addr % as_u64(queue.slot_bytes) == 0:
         queue.free_slots[queue.free_count] = addr
         queue.free_count += 1

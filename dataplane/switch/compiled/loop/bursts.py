@@ -1,4 +1,4 @@
-"""Bursts of packets between Python and a program: what `CompiledPipeline` calls."""
+"""Bursts of packets between Python and a program: kernels that `CompiledPipeline` calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataplane.switch.compiled.memory.core import Core, count, drop
 from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, give, take
 
 PLACED_WORDS = 4
-"""Address, port, priority, length of a packet that waits for the traffic manager."""
+"""Address, port, priority, length of a packet for the traffic manager."""
 DEQUEUED_WORDS = 7
-"""Address, port, priority, enq_timestamp, enq_qdepth, deq_timedelta, deq_qdepth of a packet that comes from it."""
+"""Address, port, priority, enq_timestamp, enq_qdepth, deq_timedelta, deq_qdepth of a dequeued packet."""
 SENT_WORDS = 3
 """Address, port, length of a frame; its bytes are its block's `data`."""
 
@@ -52,7 +52,7 @@ def take_placed(core: Core, placed: Array[u64], limit: u64) -> u64:
 
 @kernel
 def egress_burst(core: Core, dequeued: Array[u64], packet_count: u64, sent: Array[u64]) -> u64:
-    """Run egress on packets, DEQUEUED_WORDS each, at the machine's time; write SENT_WORDS for each frame it leaves."""
+    """Run egress on packets, DEQUEUED_WORDS each, at the machine's time; write SENT_WORDS for each resulting frame."""
     frames: u64 = 0
     for index in range(packet_count):
         word = index * DEQUEUED_WORDS
@@ -68,7 +68,7 @@ def egress_burst(core: Core, dequeued: Array[u64], packet_count: u64, sent: Arra
 
 @kernel
 def _send(core: Core, packet: Packet, sent: Array[u64], word: u64) -> u64:
-    """Deparse a packet into a new block; return how many frames that made."""
+    """Deparse a packet into a new block; return how many frames resulted."""
     block = take(core.frames[0])
     if block == 0:
         drop(core, packet, Reason.NO_BUFFER)
@@ -88,7 +88,7 @@ def _send(core: Core, packet: Packet, sent: Array[u64], word: u64) -> u64:
 
 @kernel
 def give_packets(core: Core, packets: Array[u64], packet_count: u64) -> None:
-    """Take back packets that are not needed any more."""
+    """Take back packets that are no longer needed."""
     for index in range(packet_count):
         give(core.packets[0], view(Packet, packets[index]))
 
@@ -101,4 +101,4 @@ def give_frames(core: Core, sent: Array[u64], frame_count: u64) -> None:
 
 
 KERNELS = (ingress_burst, take_placed, egress_burst, deflect, give_packets, give_frames)
-"""What Python calls."""
+"""Kernels called from Python."""

@@ -1,4 +1,4 @@
-"""The forwarding loop of a switch that has no program yet: counts what comes in, sends what is still on its cables."""
+"""The forwarding loop of a switch without a program: counts incoming frames, sends what is still on its cables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
 
 @kernel
 def run_without_program(worker: Worker) -> None:
-    """Count and forget frames until `stop` is set."""
+    """Count and discard frames until `stop` is set."""
     while load_acquire(worker.stop) == 0:
         now_ns = monotonic_ns()
         if not _turn(worker, now_ns):
@@ -59,7 +59,7 @@ def _turn(worker: Worker, now_ns: u64) -> bool:
 
 @kernel
 def _send_arrived(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u64:
-    """Send what has crossed the cable, unless another worker does or has frames that go first."""
+    """Send what has crossed the cable, unless another worker does so or has frames that must go first."""
     if load_relaxed(port.in_flight) == 0 or is_kept(port, address(queue)) or not try_lock(reference(port.egress_lock)):
         return 0
     sent: u64 = 0

@@ -1,6 +1,6 @@
-"""Egress: what is due leaves its queue, runs egress, and goes to a device, a cable, or Python.
+"""Egress: due packets leave their queues, run egress, and go to a device, a cable, or Python.
 
-A port is served by one worker at a time, each out of its own queue of the device.
+A port is served by one worker at a time, each using its own queue of the device.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from dataplane.switch.compiled.memory.worker import Worker
 
 NS_PER_US = 1_000
 ROUNDS = 64
-"""Instants of a port that are served in one turn: one that feeds itself with clones lets the others have theirs."""
+"""Instants of a port served in one turn, so that a port that feeds itself with clones does not starve the others."""
 IN_FLIGHT_FRAMES = 49_152
-"""Frames that a cable holds; what comes then is dropped as `cable_full`."""
+"""Capacity of a cable in frames; further ones are dropped as `cable_full`."""
 
 
 @kernel
 def serve_all(worker: Worker, now_ns: u64) -> u64:
-    """Serve every port that something is due at; return how many packets that was."""
+    """Serve every port at which something is due; return how many packets that was."""
     traffic = worker.traffic
     served: u64 = 0
     for index in range(traffic.count):
@@ -71,7 +71,7 @@ def serve_all(worker: Worker, now_ns: u64) -> u64:
 
 @kernel(inline=True)
 def flush_pending(port: OutPort, queue: PortQueue) -> None:
-    """Try again to send what the device had no room for."""
+    """Retry sending what the device had no room for."""
     if queue.tx_pending != 0 and try_lock(reference(port.egress_lock)):
         flush_in_order(port, queue)
         unlock(reference(port.egress_lock))
@@ -79,14 +79,14 @@ def flush_pending(port: OutPort, queue: PortQueue) -> None:
 
 @kernel(inline=True)
 def flush_in_order(port: OutPort, queue: PortQueue) -> None:
-    """Send what was committed; what the device has no room for keeps the port, so that no flow is reordered."""
+    """Send what was committed; while the device has no room, the worker keeps the port, to avoid reordering flows."""
     flush(queue)
     store_relaxed(port.sender, address(queue) if queue.tx_pending != 0 else 0)
 
 
 @kernel(inline=True)
 def is_kept(port: OutPort, queue: u64) -> bool:
-    """Return whether frames of another worker have to leave first; its queue serves the port as soon as they have."""
+    """Return whether another worker's frames must leave first; its queue serves the port as soon as they have."""
     sender = load_relaxed(port.sender)
     return sender != queue and sender != 0  # noqa: PLR1714 - kernels have no `in`
 
@@ -98,7 +98,7 @@ def _is_due(port: OutPort, now_ns: u64) -> bool:
 
 @kernel
 def _serve(worker: Worker, port: OutPort, index: u64, now_ns: u64) -> u64:
-    """Serve a port unless another worker does; that one then looks again, so that nothing is left lying."""
+    """Serve a port unless another worker does; that worker then checks again, so that nothing is left behind."""
     served: u64 = 0
     rounds: u64 = 0
     while rounds < ROUNDS and _is_due(port, now_ns):
@@ -139,11 +139,11 @@ def _send_due(worker: Worker, port: OutPort, index: u64, now_ns: u64) -> u64:
 
 @kernel
 def _leave(worker: Worker, port: OutPort, index: u64, packet: Packet, start_ns: u64) -> None:
-    """Run egress and send, or put onto the cable, what it leaves of the packet."""
+    """Run egress and send the resulting frames, or put them onto the cable."""
     core = worker.core[0]
     start_us = start_ns // NS_PER_US
     enqueued_us = packet.enqueued_ns // NS_PER_US
-    # Another worker may have put it in after the instant at which the port fell free.
+    # Another worker may have put it in after the instant at which the port became free.
     waited_us = start_us - enqueued_us if start_us > enqueued_us else 0
     core.machine.now_us = start_us
     if not run_egress(core, packet, enqueued_us, waited_us):
@@ -161,7 +161,7 @@ def _leave(worker: Worker, port: OutPort, index: u64, packet: Packet, start_ns: 
 
 @kernel
 def _send(worker: Worker, port: OutPort, queue: PortQueue, packet: Packet) -> None:
-    """Deparse straight into a slot of the device; through memory of ours where that has no room."""
+    """Deparse straight into a slot of the device, or through our own memory if that has no room."""
     core = worker.core[0]
     room = queue.transmit_room
     slot = reserve(queue, room)
@@ -173,7 +173,7 @@ def _send(worker: Worker, port: OutPort, queue: PortQueue, packet: Packet) -> No
             forged = is_forged(port, slot, length)
             if not forged:
                 commit(queue, length)
-    else:  # never a second time: the deparser may count or draw numbers
+    else:  # never a second time: the deparser may count or draw random numbers
         length = deparse(core, packet, worker.scratch, BUFFER_BYTES)
         if length < NO_LENGTH:
             forged = is_forged(port, worker.scratch, length)
@@ -190,7 +190,7 @@ def _send(worker: Worker, port: OutPort, queue: PortQueue, packet: Packet) -> No
 
 @kernel
 def _send_bytes(queue: PortQueue, data: Array[u8], length: u32) -> None:
-    """Copy a frame into a slot of the device; where there is none, the queue has counted it."""
+    """Copy a frame into a slot of the device; if there is none, the queue has counted it."""
     slot = reserve(queue, length)
     if address(slot) != 0:
         copy(slot, data, as_u64(length))
@@ -228,7 +228,7 @@ def _delay(worker: Worker, port: OutPort, packet: Packet, start_ns: u64) -> None
 
 @kernel
 def send_arrived(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u64:
-    """Give the device what has crossed the cable."""
+    """Hand the device what has crossed the cable."""
     sent: u64 = 0
     while True:
         block = arrived(port, now_ns)
@@ -242,7 +242,7 @@ def send_arrived(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -
 
 @kernel
 def _hand_in(worker: Worker, port: OutPort, packet: Packet) -> None:
-    """Hand a packet that leaves by the CPU port over to Python."""
+    """Hand a packet that leaves by the CPU port to Python."""
     core = worker.core[0]
     if load_relaxed(worker.takes_packets_in) == 0:
         port.no_receiver += 1
@@ -270,7 +270,7 @@ def _hand_in(worker: Worker, port: OutPort, packet: Packet) -> None:
 
 @kernel
 def enqueue_placed(worker: Worker, now_ns: u64) -> None:
-    """Put what the pipeline placed into the queues of its ports, and what they refuse into others."""
+    """Enqueue the pipeline's packets at their ports, and deflect those that are refused."""
     core = worker.core[0]
     _enqueue_all(worker, now_ns)
     if core.refused_first != 0:

@@ -1,4 +1,4 @@
-"""The worker that says hello on all ports: sends what is due past the queues, and looks who has been silent."""
+"""The worker that sends hellos on all ports: sends due ones past the queues, and checks which neighbours are silent."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from dataplane.switch.hellos.frames import FRAME_BYTES
 
 @kernel(inline=True)
 def listens(port: OutPort) -> bool:
-    """Return whether frames that are addressed as hellos are the switch's own on this port."""
+    """Return whether frames addressed as hellos are the switch's own on this port."""
     return address(port.hello) != 0 and load_relaxed(port.hello.listening) != 0
 
 
 @kernel(inline=True)
 def note_look(worker: Worker, port: OutPort, turn_ns: u64) -> None:
-    """Note that there was nothing more in a worker's queue of a port when its turn began."""
+    """Record that a worker's queue of a port was empty when its turn began."""
     if address(port.hello) != 0:
         port.hello.looks[worker.number] = turn_ns
 
 
 @kernel
 def take_hello(worker: Worker, port: OutPort, data: Array[u8], length: u32, now_ns: u64) -> bool:
-    """Take a frame out of the traffic if it is addressed as a hello, and ring for Python if it says anything new."""
+    """Take a frame out of the traffic if it is addressed as a hello, and ring for Python if it has news."""
     if not is_hello(data, length):
         return False
     if hear(port.hello, data, length, now_ns):
@@ -62,7 +62,7 @@ def take_hello(worker: Worker, port: OutPort, data: Array[u8], length: u32, now_
 
 @kernel(inline=True)
 def serve_hellos(worker: Worker, now_ns: u64) -> None:
-    """Do what is due for the hellos of all ports; all but the first worker only wake up to have looked."""
+    """Process the due hellos of all ports; workers other than the first only wake up to record that they looked."""
     if load_relaxed(worker.hello_changed) != 0 or now_ns >= worker.hello_due_ns:
         _serve(worker, now_ns)
 
@@ -84,7 +84,7 @@ def _serve(worker: Worker, now_ns: u64) -> None:
 
 @kernel
 def _serve_port(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u64:
-    """Look and send on one port; return when there is something to do next."""
+    """Check and send on one port; return the next time to do so."""
     hello = port.hello
     if look(hello):
         ring(worker.reports)
@@ -100,7 +100,7 @@ def _serve_port(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) ->
 
 @kernel
 def _send(worker: Worker, port: OutPort, queue: PortQueue, data: Array[u8], now_ns: u64) -> bool:
-    """Give a frame to the device, or to the port's cable if it has one; return False if that cannot be done now."""
+    """Give a frame to the device, or to the port's cable if it has one; return False if that is impossible now."""
     if port.delay_ns == 0:
         slot = reserve(queue, FRAME_BYTES)
         if address(slot) == 0:
@@ -123,7 +123,7 @@ def _send(worker: Worker, port: OutPort, queue: PortQueue, data: Array[u8], now_
 
 @kernel(inline=True)
 def is_forged(port: OutPort, data: Array[u8], length: u32) -> bool:
-    """Return whether a neighbour could take for a hello what a program made; it is counted then."""
+    """Return whether a neighbour could mistake a program's frame for a hello; counts it if so."""
     if listens(port) and is_hello(data, length):
         port.hello_forged += 1
         return True

@@ -1,7 +1,7 @@
 """The forwarding loop: takes bursts from ports, runs the program, serves queues and cables; one call, no Python in it.
 
 Each worker has its own queue of each port, its own machine and its own blocks. A turn of the loop serves what is due,
-takes a burst from every port, and serves what that produced; with nothing to do it spins for a short time, then sleeps.
+takes a burst from every port, and serves the results; with nothing to do it spins briefly, then sleeps.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ NS_PER_US = 1_000
 FOREVER = -1
 SPINS_PER_LOOK = 16
 TURNS_PER_LOOK = 1024
-"""Turns after which a worker that never sleeps looks for devices that went down."""
+"""Turns after which a worker that never sleeps checks for devices that went down."""
 
 
 @kernel
 def run_worker(worker: Worker) -> None:
-    """Forward until `stop` is set; every packet is in a queue, on a cable or gone when it returns."""
+    """Forward until `stop` is set; on return every packet is in a queue, on a cable or gone."""
     idle_since: u64 = 0
     while load_acquire(worker.stop) == 0:
         now_ns = monotonic_ns()
@@ -77,14 +77,14 @@ def run_worker(worker: Worker) -> None:
 
 @kernel
 def rest(worker: Worker) -> None:
-    """Give back what a worker keeps for itself."""
+    """Return a worker's private blocks."""
     give_all(worker.core[0].packets[0])
     give_all(worker.core[0].frames[0])
 
 
 @kernel
 def turn(worker: Worker, now_ns: u64) -> bool:
-    """Do everything that can be done now; return whether there was anything."""
+    """Do all the work that can be done now; return whether there was any."""
     machine = worker.core[0].machine
     store_release(machine.epoch, machine.epoch + 1)
     fence()
@@ -147,7 +147,7 @@ def _receive(worker: Worker, port: OutPort, queue: PortQueue, turn_ns: u64) -> u
 
 @kernel
 def _arrival_ns(worker: Worker) -> u64:
-    """Return the time of a burst, read once it has been taken, so that no stamp is earlier than its frame."""
+    """Return the time of a burst, read after taking it, so that no timestamp is earlier than its frame."""
     now_ns = monotonic_ns()
     worker.core[0].machine.now_us = now_ns // NS_PER_US
     return now_ns
@@ -155,7 +155,7 @@ def _arrival_ns(worker: Worker) -> u64:
 
 @kernel
 def _receive_injected(worker: Worker, port: OutPort) -> u64:
-    """Take what Python puts in as if it had come in on the CPU port."""
+    """Process frames injected by Python as if they had come in on the CPU port."""
     frames: u64 = 0
     for _ in range(BURST_FRAMES):
         block = get(worker.injected)
@@ -174,7 +174,7 @@ def _receive_injected(worker: Worker, port: OutPort) -> u64:
 
 @kernel
 def _accept(worker: Worker, port: OutPort, data: Array[u8], length: u32) -> None:
-    """Take one frame through ingress, or count why not."""
+    """Take one frame through ingress, or count the reason for not doing so."""
     core = worker.core[0]
     if load_relaxed(port.is_up) == 0:
         atomic_add(port.rx_port_down, 1)
@@ -206,7 +206,7 @@ def sleep(worker: Worker, now_ns: u64) -> None:
         timeout_ns = as_i64(due_ns - now_ns) if due_ns > now_ns else 0
     worker.sleeps += 1
     wait(worker.polled, worker.polled_count, worker.bell.fd, timeout_ns)
-    # Spinning would have caught what came so soon; next time it shall.
+    # Spinning would have caught what came so soon; next time it will.
     soon = monotonic_ns() - now_ns < worker.spin_ns
     worker.spin_now_ns = worker.spin_ns if soon else worker.spin_now_ns // 2
     hear(worker.bell)
@@ -229,7 +229,7 @@ def _next_due_ns(worker: Worker) -> u64:
 
 @kernel
 def _report_lost_ports(worker: Worker) -> None:
-    """Report to Python when a device went down or came back."""
+    """Notify Python when a device went down or came back."""
     down: u64 = 0
     for index in range(worker.traffic.count):
         if worker.queues[index] != 0:
@@ -240,4 +240,4 @@ def _report_lost_ports(worker: Worker) -> None:
 
 
 KERNELS = (run_worker,)
-"""What Python calls."""
+"""Kernels called from Python."""

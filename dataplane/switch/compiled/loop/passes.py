@@ -1,6 +1,6 @@
 """The path of a packet through ingress and egress: clones, copies, resubmission, recirculation, drops.
 
-Each step is its twin's of `InterpretedPipeline`, as a kernel around the functions that the compiler makes of a program.
+Each step mirrors its twin in `InterpretedPipeline`, as a kernel around the compiler's functions for a program.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ SESSION_NUMBER = SESSION_VALID - 1
 
 @kernel
 def admit(core: Core, packet: Packet, port: u32, length: u32) -> None:
-    """Take a packet whose frame lies in its buffer through parser and ingress; what is to be queued gets placed."""
+    """Take a packet whose frame is in its buffer through parser and ingress; the results are placed for queueing."""
     machine = core.machine
     packet.port = port
     packet.length = length
@@ -75,7 +75,7 @@ def admit(core: Core, packet: Packet, port: u32, length: u32) -> None:
 
 @kernel
 def _enter(core: Core, packet: Packet) -> None:
-    """Take a packet through ingress, again for as often as it is resubmitted."""
+    """Take a packet through ingress, and again for each resubmission."""
     for _ in range(PASSES):
         fault = _run_ingress(core, packet)
         if fault != 0:
@@ -115,7 +115,7 @@ def _run_ingress(core: Core, packet: Packet) -> u32:
 
 @kernel
 def _resubmit(core: Core, packet: Packet) -> bool:
-    """Make the packet what it was when it came in, but for the fields of the list; False: no room, and dropped."""
+    """Restore the packet as it came in, except for the fields of the list; False: no room, and dropped."""
     block = take(core.packets[0])
     if block == 0:
         drop(core, packet, Reason.NO_BUFFER)
@@ -167,7 +167,7 @@ def _multicast(core: Core, packet: Packet, group: u64) -> None:
 
 @kernel
 def run_egress(core: Core, packet: Packet, enqueued_us: u64, waited_us: u64) -> bool:
-    """Run egress at the machine's time; return whether the packet is to be deparsed, or else was disposed of."""
+    """Run egress at the machine's time; return True if the packet must be deparsed, False if it was disposed of."""
     machine = core.machine
     p4_set_egress_global_timestamp(machine, packet, machine.now_us)
     p4_set_enq_timestamp(machine, packet, enqueued_us)
@@ -195,7 +195,7 @@ def run_egress(core: Core, packet: Packet, enqueued_us: u64, waited_us: u64) -> 
 
 @kernel
 def deparse(core: Core, packet: Packet, out: Array[u8], capacity: u32) -> u32:
-    """Write the frame as it leaves; return its length, or from NO_LENGTH on why there is none."""
+    """Write the outgoing frame; return its length, or a value from NO_LENGTH on that tells why there is none."""
     length = p4_deparse(core.machine, packet, out, capacity)
     if length < NO_LENGTH and length > packet.truncate:
         return packet.truncate
@@ -210,7 +210,7 @@ def drop_unsent(core: Core, packet: Packet, length: u32) -> None:
 
 @kernel
 def _recirculate(core: Core, packet: Packet) -> None:
-    """Send a packet through ingress as it would have left; whole, as truncation ends with the packet that it cuts."""
+    """Send a packet through ingress as it would have left; whole, as truncation ends with the truncated packet."""
     block = take(core.packets[0])
     if block == 0:
         drop(core, packet, Reason.NO_BUFFER)
@@ -238,7 +238,7 @@ def _recirculate(core: Core, packet: Packet) -> None:
 
 @kernel
 def _clone_ingress(core: Core, packet: Packet) -> u32:
-    """Place copies of the packet as it came in; it is parsed again, since ingress has changed the headers."""
+    """Place copies of the packet as it came in; they are parsed again, since ingress has changed the headers."""
     machine = core.machine
     session = load_acquire(machine.sessions[packet.clone_session & SESSION_NUMBER])
     fault: u32 = 0
@@ -300,7 +300,7 @@ def _clone_egress(core: Core, packet: Packet) -> None:
 
 @kernel
 def deflect(core: Core, packet: Packet, session_number: u32, depth: u32) -> None:
-    """Place a packet that a queue with so many frames refused for a clone session's ports; copies are let go."""
+    """Place a packet refused by a queue with that many frames at a clone session's ports; copies are dropped."""
     machine = core.machine
     kind = p4_get_instance_type(machine, packet)
     session = load_acquire(machine.sessions[session_number])
@@ -321,7 +321,7 @@ def deflect(core: Core, packet: Packet, session_number: u32, depth: u32) -> None
 
 @kernel
 def _send_clone(core: Core, clone: Packet, headers: u32, session: Replicas) -> None:
-    """Cut a clone to its session's length and place it for every replica; headers are only cut when it leaves."""
+    """Truncate a clone to its session's length and place it for every replica; headers are truncated on leaving."""
     limit = session.packet_length
     if limit > 0 and limit < headers + (clone.length - clone.parsed):
         clone.length = clone.parsed + (limit - headers if limit > headers else 0)
@@ -333,7 +333,7 @@ def _send_clone(core: Core, clone: Packet, headers: u32, session: Replicas) -> N
 
 @kernel
 def _replicate(core: Core, packet: Packet, replicas: Replicas, priority: u64) -> None:
-    """Place a copy for every replica, each with the packet's own limit of length; the packet itself is the last one."""
+    """Place a copy for every replica, each with the packet's own length limit; the packet itself is the last one."""
     if replicas.count == 0:
         core.copies -= 1
         give(core.packets[0], packet)

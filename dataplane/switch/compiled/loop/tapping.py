@@ -1,4 +1,4 @@
-"""Copies chosen frames for who explains them: the packet itself goes on, and waits for nothing."""
+"""Copies chosen frames for a tracer: the packet itself continues, and waits for nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.switch.compiled.memory.worker import Worker
 
 @kernel(inline=False)
 def tap_frame(worker: Worker, port: u64, data: Array[u8], length: u32) -> None:
-    """Hand a copy of a frame to the tap if it is wanted there, and there is room."""
+    """Copy a frame to the tap if it is wanted there and there is room."""
     tap = worker.tap
     if not fits(tap, port, data, as_u64(length)):
         return

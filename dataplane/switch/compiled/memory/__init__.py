@@ -1,1 +1,1 @@
-"""What forwarding threads work in: packet buffers, rings, queues and each thread's own memory."""
+"""Memory of forwarding threads: packet buffers, rings, queues and each thread's own state."""

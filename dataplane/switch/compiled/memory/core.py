@@ -1,4 +1,4 @@
-"""What a thread needs to take packets through a program, and the steps that all paths through it share."""
+"""A thread's working state for taking packets through a program, and the steps that all paths share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.switch.v1model import PRIORITIES
 
 
 class Core(Struct):
-    """One thread's machine and blocks, and the packets that it has for the traffic manager, linked by `next`.
+    """One thread's machine and blocks, and its packets for the traffic manager, linked by `next`.
 
     `frames` are blocks that hold deparsed frames: they outlive the program that made them.
     """
@@ -22,28 +22,28 @@ class Core(Struct):
     frames: Inline[Cache, Literal[1]]
     placed_first: u64
     placed_last: u64
-    refused_first: u64  # packets that full queues refused and that are to be deflected, linked by `next`, in any order
+    refused_first: u64  # packets refused by full queues, to be deflected, linked by `next`, in any order
     no_error: u32  # the code of NoError
-    other_errors: u32  # where parser errors of unknown codes are counted
-    copies: u64  # packets that came to be here: clones and replicas, less those that were dropped
+    other_errors: u32  # index of the counter for parser errors of unknown codes
+    copies: u64  # packets created here: clones and replicas, less dropped ones
 
 
 @kernel(inline=True)
 def count(core: Core, reason: u32) -> None:
-    """Count a packet that ends for this reason, or a copy that cannot be made."""
+    """Count a packet that ends for this reason, or a copy that could not be made."""
     core.machine.drops[reason] += 1
 
 
 @kernel
 def drop(core: Core, packet: Packet, reason: u32) -> None:
-    """Count a packet and give its block back."""
+    """Count a packet and release its block."""
     count(core, reason)
     give(core.packets[0], packet)
 
 
 @kernel(inline=True)
 def clear_registers(packet: Packet) -> None:
-    """Reset what a copy does not inherit."""
+    """Reset the registers that a copy does not inherit."""
     packet.clone_session = 0
     packet.clone_list = 0
     packet.resubmit = 0
@@ -55,14 +55,14 @@ def clear_registers(packet: Packet) -> None:
 
 @kernel(inline=True)
 def set_length(core: Core, packet: Packet, length: u32) -> None:
-    """Note for switch and program how long the packet is."""
+    """Record the packet's length for switch and program."""
     packet.packet_length = length
     p4_set_packet_length(core.machine, packet, as_u64(length))
 
 
 @kernel
 def place(core: Core, packet: Packet, port: u32, priority: u64) -> None:
-    """Hand a packet over to the traffic manager."""
+    """Hand a packet to the traffic manager."""
     if priority >= PRIORITIES:
         drop(core, packet, Reason.PRIORITY_OUT_OF_RANGE)
         return
@@ -79,7 +79,7 @@ def place(core: Core, packet: Packet, port: u32, priority: u64) -> None:
 
 @kernel
 def duplicate(core: Core, packet: Packet) -> u64:
-    """Return the address of a copy of headers, metadata and payload, or 0 (counted) where no block is free."""
+    """Return the address of a copy of headers, metadata and payload, or 0 (counted) if no block is free."""
     core.copies += 1
     block = take(core.packets[0])
     if block == 0:

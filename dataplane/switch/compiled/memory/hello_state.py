@@ -1,8 +1,8 @@
-"""A port's hellos as workers see them: what to send, what was heard, for how long nothing was; a struct, its kernels.
+"""A port's hellos as workers see them: what to send, what was heard, how long there was silence; a struct, its kernels.
 
-With `dataplane.switch.compiled.hellos`, the twin of `dataplane.switch.hellos.port_hello`. A worker compares what comes
-with what Python has read and accepted: the same again counts as life without Python, anything else is left in the mail
-for it.
+With `dataplane.switch.compiled.hellos`, the twin of `dataplane.switch.hellos.port_hello`. A worker compares incoming
+frames with what Python has read and accepted: an identical frame counts as life without Python, anything else is left
+in the mail for it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from dataplane.switch.hellos.port_hello import EARLIEST_THOUSANDTHS, LATEST_THOU
 
 SLOT_BYTES = 64
 FRAME_SLOTS = 8
-"""Frames that Python writes in turn, so that it does not touch the one that is being sent."""
+"""Frames that Python writes in turn, so that it does not touch the one being sent."""
 MAIL_SLOTS = 8
 MAIL_HEAD_BYTES = 16
-"""In front of a mail's bytes: when it came, and how long the frame was."""
+"""Head before a mail's bytes: arrival time and frame length."""
 ADDRESS_BITS = 48
 TYPE_OFFSET = 12
 HEADER_BYTES = 14
@@ -48,40 +48,40 @@ JITTER_CHOICES = LATEST_THOUSANDTHS - EARLIEST_THOUSANDTHS + 1
 THOUSAND = 1_000
 NEVER = (1 << 64) - 1
 AGAIN_NS = 1_000_000
-"""Until a worker tries once more what does not go now."""
+"""Delay before a worker retries what cannot be sent now."""
 SHIFT_1, SHIFT_2, SHIFT_3 = 13, 7, 17
 
 
 class Hello(Struct):
-    """One port's hellos; who writes a field stands beside it, words are written whole."""
+    """One port's hellos; comments name the writer of each field, words are written whole."""
 
-    listening: u64  # Python: 1: frames that are addressed as hellos are ours
+    listening: u64  # Python: 1: frames addressed as hellos are ours
     frames: Array[u8]  # Python: FRAME_SLOTS of SLOT_BYTES
-    frame: u64  # Python: the slot that is sent
+    frame: u64  # Python: the slot to send
     interval_ns: u64  # Python: 0: none is sent
     at_once: u64  # Python sets it, the sender clears it: send one now
     accepted: Array[u8]  # Python: FRAME_SLOTS of SLOT_BYTES: what counts as life
-    accepted_slot: u64  # Python: which one, counted from 1; 0: nothing does
+    accepted_slot: u64  # Python: its slot, counted from 1; 0: none
     credited: u64  # Python: mails that counted
     expected_ns: u64  # Python: the neighbour's interval
-    detection_ns: u64  # Python: 0: no neighbour is waited for
-    looks: Array[u64]  # each worker its own: when it last found its queue empty
-    queues: u64  # Python: the port has a queue for so many workers, the first ones
+    detection_ns: u64  # Python: 0: no neighbour is expected
+    looks: Array[u64]  # per worker: when it last found its queue empty
+    queues: u64  # Python: number of workers, the first ones, with a queue of the port
 
-    next_ns: u64  # the sender's, from here on
+    next_ns: u64  # written by the sender, from here on
     random: u64
     sent: u64
-    counted: u64  # what had been heard when it looked
+    counted: u64  # frames heard as of its last look
     looked_ns: u64
     silence_ns: u64
-    expired: u64  # 1: Python is to give the neighbour up; Python clears it
+    expired: u64  # 1: Python should give the neighbour up; Python clears it
 
-    received: u64  # any worker's
+    received: u64  # written by any worker
     heard_ns: u64
     mail: Array[u8]  # MAIL_SLOTS of SLOT_BYTES
     mail_lock: u64
     mail_in: u64
-    mail_out: u64  # Python's
+    mail_out: u64  # written by Python
     unread: u64
 
 
@@ -95,7 +95,7 @@ def is_hello(data: Array[u8], length: u32) -> bool:
 
 @kernel
 def hear(hello: Hello, data: Array[u8], length: u32, now_ns: u64) -> bool:
-    """Take a frame that is addressed as a hello; return whether Python has to look at it."""
+    """Take a frame that is addressed as a hello; return whether Python has to process it."""
     if length >= HELLO_BYTES and _is_accepted(hello, data):
         atomic_add(hello.received, 1)
         store_relaxed(hello.heard_ns, now_ns)
@@ -131,9 +131,9 @@ def _is_accepted(hello: Hello, data: Array[u8]) -> bool:
 
 @kernel
 def look(hello: Hello) -> bool:
-    """Count the neighbour's silence up to when every worker had looked; return whether Python is to give it up.
+    """Count the neighbour's silence up to when every worker had looked; return whether Python should give it up.
 
-    A worker that was held up for longer than an interval counts it as one: what came meanwhile is read first.
+    A worker that was stalled for longer than an interval counts it as one: frames that came meanwhile are read first.
     """
     now_ns = load_relaxed(hello.looks[0])
     for worker in range(1, hello.queues):
@@ -158,7 +158,7 @@ def look(hello: Hello) -> bool:
 
 @kernel
 def next_look_ns(hello: Hello, now_ns: u64) -> u64:
-    """Return when to look again; not at once, even if another worker is behind."""
+    """Return when to check again; not at once, even if another worker is behind."""
     detection_ns = load_relaxed(hello.detection_ns)
     if detection_ns == 0:
         return NEVER
@@ -170,12 +170,12 @@ def next_look_ns(hello: Hello, now_ns: u64) -> u64:
 
 @kernel
 def is_due(hello: Hello, now_ns: u64) -> bool:
-    """Return whether a hello is to be sent now."""
+    """Return whether a hello is due now."""
     if load_relaxed(hello.at_once) != 0 and exchange(hello.at_once, 0) != 0:
         hello.next_ns = now_ns
         return True
     interval_ns = load_relaxed(hello.interval_ns)
-    hello.next_ns = min(hello.next_ns, now_ns + interval_ns)  # it may have become shorter
+    hello.next_ns = min(hello.next_ns, now_ns + interval_ns)  # it may have been shortened
     return interval_ns != 0 and now_ns >= hello.next_ns
 
 
@@ -194,5 +194,5 @@ def note_sent(hello: Hello, now_ns: u64) -> None:
 
 @kernel(inline=True)
 def frame_to_send(hello: Hello) -> Array[u8]:
-    """Return the frame that is said now."""
+    """Return the frame that is currently sent."""
     return offset(hello.frames, load_acquire(hello.frame) * SLOT_BYTES)

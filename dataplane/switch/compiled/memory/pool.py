@@ -1,4 +1,4 @@
-"""Blocks of memory for packets: a bounded pool that all workers share, and each worker's own few blocks of it.
+"""Blocks of memory for packets: a bounded pool shared by all workers, and each worker's own few blocks of it.
 
 A block is a `Packet`, the program's region, and a buffer for the frame.
 """
@@ -14,7 +14,7 @@ from dataplane.native.locks import lock, unlock
 from dataplane.switch.abi import Packet
 
 BUFFER_BYTES = 11_264
-"""The longest frame that a switch accepts, and 2,026 bytes of headers that a program may put in front of it."""
+"""The longest frame that a switch accepts, and 2,026 bytes for headers that a program may put in front of it."""
 REFILL_BLOCKS = 32
 CACHE_BLOCKS = 96
 _LINE_BYTES = 64
@@ -22,7 +22,7 @@ _MAP_NORESERVE = 0x4000 if sys.platform == "linux" else 0
 
 
 class Pool(Struct):
-    """Blocks that are free: a list of those given back, then those from `fresh` on, which never were used."""
+    """Free blocks: a list of those given back, then those from `fresh` on, which were never used."""
 
     lock: u64
     free: u64
@@ -57,7 +57,7 @@ def take(cache: Cache) -> u64:
 
 @kernel
 def give(cache: Cache, packet: Packet) -> None:
-    """Take back a block that is not needed any more."""
+    """Take back a block that is no longer needed."""
     packet.next = cache.free
     cache.free = address(packet)
     cache.blocks += 1
@@ -91,7 +91,7 @@ def _refill(cache: Cache) -> None:
 
 @kernel
 def _unpack(pool: Pool) -> Packet:
-    """Return the next block that never was used: its memory is touched now and not before."""
+    """Return the next block that was never used; its memory is first touched now."""
     block = pool.fresh
     pool.fresh = block + pool.block_bytes
     packet = view(Packet, block)
@@ -102,7 +102,7 @@ def _unpack(pool: Pool) -> Packet:
 
 @kernel
 def _return(cache: Cache, count: u64) -> None:
-    """Give `count` of a worker's own blocks back, the ones it used last first."""
+    """Give `count` of a worker's own blocks back, the most recently used first."""
     pool = cache.pool
     first = cache.free
     last = view(Packet, first)
@@ -118,7 +118,7 @@ def _return(cache: Cache, count: u64) -> None:
 
 
 class BlockPool:
-    """Memory for `blocks` packets, none of it touched before it is needed; `pool` is what kernels see.
+    """Memory for `blocks` packets, untouched until needed; `pool` is the kernels' view.
 
     Must outlive everything that holds one of its blocks.
     """
@@ -126,7 +126,7 @@ class BlockPool:
     def __init__(self, blocks: int, region_bytes: int) -> None:
         region = _up_to_line(ctypes.sizeof(Packet))
         buffer = region + _up_to_line(region_bytes)
-        # An odd number of lines: equal places of two blocks do not compete for the same part of the cache.
+        # An odd number of lines: equal offsets in two blocks do not compete for the same cache set.
         block_bytes = (buffer + BUFFER_BYTES) | _LINE_BYTES
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         self._memory = mmap.mmap(-1, blocks * block_bytes, flags=flags)
@@ -138,7 +138,7 @@ class BlockPool:
         self.pool.region_offset, self.pool.buffer_offset = region, buffer
 
     def in_use(self, *caches: Cache) -> int:
-        """Return how many blocks are neither in the pool nor in one of `caches`, which must be all that there are."""
+        """Return how many blocks are neither in the pool nor in one of `caches`, which must be all of them."""
         touched = (self.pool.fresh - self.pool.begin) // self.pool.block_bytes
         return touched - self.pool.free_blocks - sum(cache.blocks for cache in caches)
 

@@ -17,7 +17,7 @@ PACKET_IN_FULL = "packet_in_full"
 
 
 class PortTable:
-    """Queues and counters of every port, the CPU port last; `traffic` is what kernels see."""
+    """Queues and counters of every port, the CPU port last; `traffic` is the kernels' view."""
 
     def __init__(self, ports: Sequence[PortSettings], *, seed: int = 0) -> None:
         self._ports = {settings.number: _make(settings, seed) for settings in ports}
@@ -49,11 +49,11 @@ class PortTable:
         return tuple(self._ports[number].queues[priority].depth for priority in range(PRIORITIES))
 
     def set_queue_frames(self, number: int, frames: int) -> None:
-        """Set how many frames may wait in each of a port's queues; those that wait already stay."""
+        """Set the capacity, in frames, of each of a port's queues; frames already waiting stay."""
         self._ports[number].limit = frames
 
     def set_packet_rate(self, number: int, packets_per_s: int) -> None:
-        """Set how many packets a second leave a port's queues at most; 0: as many as its rate lets."""
+        """Set the maximum packets per second that leave a port's queues; 0: limited only by its rate."""
         self._ports[number].gap_ns = gap_of(packets_per_s)
 
     @property
@@ -63,7 +63,7 @@ class PortTable:
 
     @property
     def drops(self) -> dict[str, int]:
-        """Drops that the ports have in common, by name."""
+        """Drops that belong to no single port, by name."""
         drops = {NO_SUCH_PORT: self.traffic.no_such_port, CABLE_FULL: sum(port.cable_full for port in self.all)}
         return {name: number for name, number in drops.items() if number}
 

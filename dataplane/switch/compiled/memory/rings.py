@@ -1,4 +1,4 @@
-"""What workers and Python hand each other: frames through bounded rings, whose reader a bell wakes."""
+"""Exchange between workers and Python: frames through bounded rings, whose reader a bell wakes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dataplane.switch.abi import Packet
 
 
 class PacketRing(Struct):
-    """Packets' blocks on their way to another thread; the reader hears `bell`."""
+    """Packets' blocks on their way to another thread; `bell` wakes the reader."""
 
     lock: u64
     head: u64  # put in, ever
     tail: u64  # taken out, ever
-    mask: u64  # slots, less one
+    mask: u64  # number of slots - 1
     slots: Array[u64]
     bell: Bell
 
@@ -56,7 +56,7 @@ def get(packets: PacketRing) -> u64:
 
 
 def make_ring(slots: int, bell: Bell) -> PacketRing:
-    """Return an empty ring of so many slots, a power of two."""
+    """Return an empty ring with that many slots, a power of two."""
     made = PacketRing()
     made.mask = slots - 1
     made.slots = pointer_to((ctypes.c_uint64 * slots)())

@@ -1,4 +1,4 @@
-"""Where workers copy frames to for who explains them: what such frames have in their bytes, and how many are wanted."""
+"""Copies of frames for a tracer: byte patterns of the wanted frames, and how many are wanted."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ OFFSET_SHIFT, NOT_SHIFT, MASK_SHIFT, BYTE = 17, 16, 8, 0xFF
 
 
 class Tap(Struct):
-    """What Python wants to see of the traffic.
+    """Python's selection of frames to see.
 
-    `words` has for each alternative its port or ANY_PORT, a number of comparisons, and each of these: offset of a byte,
-    whether it must not be so, mask and value, in one word. Python writes it while the workers are paused, `allowed` at
-    any time.
+    `words` holds for each alternative its port or ANY_PORT, a number of comparisons, and for each of these: offset of a
+    byte, whether it must not match, mask and value, in one word. Python writes it while the workers are paused,
+    `allowed` at any time.
     """
 
     ring: PacketRing
     alternatives: u64
     words: Array[u64]
-    allowed: u64  # frames that may be handed over, counted from the start
+    allowed: u64  # frames that may be copied, counted from the start
     taken: u64
-    passed_over: u64  # frames that fitted and were not handed over
+    passed_over: u64  # matching frames that were not copied
 
 
 @kernel
@@ -58,7 +58,7 @@ def _word(offset: int, mask: int, value: int, wanted: bool) -> int:
 
 
 def set_alternatives(tap: Tap, alternatives: Sequence[Alternative]) -> None:
-    """Have workers look for these; only while they are paused."""
+    """Set the alternatives that workers look for; only while they are paused."""
     words: list[int] = []
     for alternative in alternatives:
         words += (ANY_PORT if alternative.port is None else alternative.port, len(alternative.checks))

@@ -35,7 +35,7 @@ class ThreadContext:
         self.attach(self.core, program)
 
     def attach(self, core: Core, program: Program) -> None:
-        """Let a core, zero so far, work with this machine and these pools."""
+        """Attach a core, zero so far, to this machine and these pools."""
         packets, frames = self._pools
         core.machine = self.machine
         core.packets[0].pool = packets.pool
@@ -44,12 +44,12 @@ class ThreadContext:
         core.other_errors = len(self._error_names)
 
     def count(self, reason: Reason, number: int) -> None:
-        """Count what ended outside of compiled code; only while that does not run."""
+        """Count an outcome outside of compiled code; only while compiled code does not run."""
         self._drops[reason] += number
 
     @property
     def drops(self) -> dict[str, int]:
-        """Return packets that ended here, by reason; reasons that never came are left out."""
+        """Return packets that ended here, by reason; reasons that never occurred are omitted."""
         return {reason.name.lower(): self._drops[reason] for reason in Reason if self._drops[reason]}
 
     @property

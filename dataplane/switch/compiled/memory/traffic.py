@@ -1,7 +1,7 @@
-"""The traffic manager as kernels: what `dataplane.switch.traffic` does, with one port's queues behind one lock.
+"""The traffic manager as kernels: the equivalent of `dataplane.switch.traffic`, with one port's queues behind one lock.
 
-Who serves a port holds its `egress_lock` from the first packet taken to the last frame sent, so that a flow stays
-in order; the queues themselves are locked only while a packet goes in or out. Times are nanoseconds.
+A worker that serves a port holds its `egress_lock` from the first packet taken to the last frame sent, so that a flow
+stays in order; the queues themselves are locked only while a packet goes in or out. Times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -49,39 +49,39 @@ class Queue(Struct):
 
 
 class OutPort(Struct):
-    """A port's queues, its times, its cable, and its counters; what a lock protects stands behind it."""
+    """A port's queues, times, cable and counters; the comments name the lock that protects each field."""
 
     number: u64
     rate_bps: u64  # 0: infinite
-    limit: u64  # frames of a queue
-    gap_ns: u64  # between two packets that leave their queues, at least
+    limit: u64  # capacity of a queue in frames
+    gap_ns: u64  # minimum between two packets that leave their queues
     delay_ns: u64
-    jitter_ns: u64  # a frame takes up to so much less or more than the delay; not more than that
+    jitter_ns: u64  # a frame takes up to this much less or more than the delay; at most the delay
     is_up: u64
-    hello: Hello  # null until hellos are set for the first time
+    hello: Hello  # null until hellos are first set
 
     lock: u64
     waiting: u64
-    ready: u64  # one bit a priority: its queue holds something
+    ready: u64  # one bit per priority: its queue is not empty
     due_ns: u64
     queues: Inline[Queue, Literal[8]]
     queue_full: u64
     program_replaced: u64
 
     egress_lock: u64
-    sender: u64  # address of the PortQueue that has frames its device had no room for: none may overtake them; or 0
-    start_ns: u64  # when the packets left their queue that were taken last
+    sender: u64  # address of the PortQueue with frames its device had no room for: none may overtake them; or 0
+    start_ns: u64  # when the last taken packets left their queue
     free_ns: u64  # written under both locks
     carry: u64
     flight_first: u64  # frames on the cable, linked by `next`; `enqueued_ns` is when they arrive
     flight_last: u64
     in_flight: u64
     cable_full: u64
-    chance: u64  # splitmix64, of which jitter is drawn
+    chance: u64  # splitmix64, the source of jitter
     tx_frames: u64
     tx_bytes: u64
     tx_port_down: u64
-    no_receiver: u64  # the CPU port's: no client takes packets in
+    no_receiver: u64  # only for the CPU port: no client takes packet-ins
     receiver_full: u64
     hello_forged: u64
 
@@ -99,14 +99,14 @@ class Traffic(Struct):
     count: u64
     by_number: Array[u64]  # PORT_NUMBERS addresses, 0: no such port
     no_such_port: u64
-    deflect_session: u64  # the clone session to whose ports goes what a full queue refuses, or 0
+    deflect_session: u64  # the clone session for packets that a full queue refuses, or 0
 
 
 @kernel
 def enqueue(traffic: Traffic, core: Core, packet: Packet, now_ns: u64) -> bool:
     """Queue a packet at its port and priority, or drop and count it and return False.
 
-    What is to be deflected is left with the core.
+    Packets to be deflected are left with the core.
     """
     where: u64 = 0
     if packet.egress_port < PORT_NUMBERS:
@@ -154,7 +154,7 @@ def _append(port: OutPort, packet: Packet, now_ns: u64) -> bool:
 
 @kernel(inline=True)
 def next_event_ns(port: OutPort) -> u64:
-    """Return when a waiting packet can leave its queue, or NEVER; without the lock, a hint."""
+    """Return when a waiting packet can leave its queue, or NEVER; without the lock, only a hint."""
     if load_relaxed(port.waiting) == 0:
         return NEVER
     due_ns = load_relaxed(port.due_ns)
@@ -166,7 +166,7 @@ def next_event_ns(port: OutPort) -> u64:
 def dequeue(port: OutPort, until_ns: u64) -> u64:
     """Return the first of the packets that leave at the port's next instant, linked by `next`; 0 if that is later.
 
-    A port of finite rate, in bits or packets, gives one, one of infinite rate all it has. The instant is `start_ns`
+    A port of finite rate, in bits or packets, yields one, one of infinite rate all it has. `start_ns` is the instant
     afterwards. The caller holds `egress_lock`.
     """
     first: u64 = 0
@@ -223,7 +223,7 @@ def occupy(port: OutPort, length_bytes: u64, start_ns: u64) -> u64:
 
 @kernel
 def clear(port: OutPort, core: Core) -> None:
-    """Drop every packet that waits at a port as `program_replaced`; its times continue."""
+    """Drop every packet waiting at a port as `program_replaced`; its times continue."""
     lock(reference(port.lock))
     while port.ready != 0:
         port.program_replaced += 1
@@ -233,7 +233,7 @@ def clear(port: OutPort, core: Core) -> None:
 
 @kernel
 def crossing_ns(port: OutPort) -> u64:
-    """Return how long the next frame takes to cross the port's cable; the caller holds `egress_lock`."""
+    """Return the next frame's crossing time on the port's cable; the caller holds `egress_lock`."""
     if port.jitter_ns == 0:
         return port.delay_ns
     port.chance += INCREMENT
@@ -262,13 +262,13 @@ def hold(port: OutPort, frame: Packet, arrives_ns: u64) -> None:
 
 @kernel(inline=True)
 def next_arrival_ns(port: OutPort) -> u64:
-    """Return when the next frame has crossed the cable, or NEVER; a hint to those that do not hold `egress_lock`."""
+    """Return when the next frame has crossed the cable, or NEVER; only a hint without `egress_lock`."""
     if load_relaxed(port.in_flight) == 0:
         return NEVER
     frame = load_relaxed(port.flight_first)
-    if frame == 0:  # another worker is just taking the last one
+    if frame == 0:  # another worker is taking the last one right now
         return NEVER
-    # Blocks stay mapped for as long as the switch lives: one that has left is a wrong hint, nothing worse.
+    # Blocks stay mapped while the switch lives: a frame that has left is a wrong hint, nothing worse.
     return load_relaxed(view(Packet, frame).enqueued_ns)
 
 
@@ -287,6 +287,6 @@ def arrived(port: OutPort, now_ns: u64) -> u64:
 
 @kernel(inline=True)
 def one_bit(place: u64) -> u64:
-    """Return the number that has only this bit set."""
+    """Return the number with only this bit set."""
     bit: u64 = 1
     return bit << place

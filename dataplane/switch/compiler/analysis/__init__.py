@@ -1,1 +1,1 @@
-"""What a program is known to do before code is made: data flow, ranges, validity, fields that need no clearing."""
+"""Analyses of a program before code generation: data flow, ranges, validity, fields that need no clearing."""

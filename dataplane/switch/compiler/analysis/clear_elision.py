@@ -1,10 +1,10 @@
-"""What a fresh packet may keep of the one before it in the same memory, because that is never seen.
+"""Memory that a fresh packet may inherit uncleared from its predecessor, because the old contents are never seen.
 
 p4c makes hundreds of metadata fields for the values within one control or action; clearing them for each packet costs
-more than a plain packet's tables. So do the headers that a packet does not have.
+more than a plain packet's tables. The same goes for headers that a packet does not have.
 
-A header's content is all there once it has been extracted, or made valid, which clears it: so wherever it is known to
-be valid. It stays so when the header is made invalid again.
+A header's content is complete once it has been extracted, or made valid, which clears it: that is, wherever it is known
+to be valid. It stays so when the header is made invalid again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SWITCH_STRUCTS = {"standard_metadata", "intrinsic_metadata", "queueing_metadata
 
 @dataclass(frozen=True, slots=True)
 class Uncleared:
-    """Metadata fields and headers on the wire whose memory a fresh packet may find as it is."""
+    """Metadata fields and headers on the wire whose memory a fresh packet may find uncleared."""
 
     fields: frozenset[FieldRef]
     headers: frozenset[str]
@@ -64,8 +64,7 @@ class Uncleared:
 def uncleared(program: Program) -> Uncleared:
     """Return what parser, controls and deparser each write before they read it, if they do, whichever path is taken.
 
-    Keys of tables and calculations take nothing from invalid headers. Stacks are among the headers as a whole or not
-    at all.
+    Keys of tables and calculations take nothing from invalid headers. Stacks are included as a whole or not at all.
     """
     fields = own_fields(program)
     field_bits = {ref: 1 << position for position, ref in enumerate(fields)}
@@ -78,7 +77,7 @@ def uncleared(program: Program) -> Uncleared:
 
 
 def own_fields(program: Program) -> list[FieldRef]:
-    """Return the metadata fields that only the program reads or writes, and no copy keeps."""
+    """Return the metadata fields that only the program reads or writes and that no copy keeps."""
     kept = {ref for refs in program.field_lists.values() for ref in refs} | set(program.aliases.values())
     kept |= {source for digest in program.digests.values() for source in digest.sources if isinstance(source, FieldRef)}
     whole = {item.name for item in _referenced(program) if isinstance(item, HeaderRef)} | _SWITCH_STRUCTS
@@ -111,7 +110,7 @@ def _stacks(program: Program) -> dict[str, set[str]]:
 
 
 def _lone_headers(program: Program) -> list[str]:
-    """Return the headers that are in no stack and become valid only with their content."""
+    """Return the headers that are in no stack and become valid only together with their content."""
     stacked = set[str]().union(*_stacks(program).values())
     targets = [getattr(item, "target", None) for item in operations(program)]
     set_by_hand = {ref.header for ref in targets if isinstance(ref, FieldRef) and ref.field == VALID}
@@ -120,7 +119,7 @@ def _lone_headers(program: Program) -> list[str]:
 
 
 def _unread_stacks(program: Program) -> frozenset[str]:
-    """Return the headers of the stacks of which no element is ever read: they are only written, copied, and sent."""
+    """Return the headers of stacks whose elements are never read: only written, copied, and sent."""
     read = list(_read_anywhere(program))
     seen = {item.header for item in read if isinstance(item, FieldRef) and item.field != VALID}
     moved = {item.stack for item in read if isinstance(item, ElementRef | LastFieldRef)}
@@ -137,11 +136,11 @@ def _read_anywhere(program: Program) -> Iterator[Reference]:
     yield from references(tuple(program.field_lists.values()))
 
 
-# ---- what is read before it is written
+# ---- reads before writes
 
 
 class _Dataflow:
-    """Finds what the functions of a program do to the fields and headers that have bits."""
+    """Computes the effects of a program's functions on the fields and headers that have bits."""
 
     def __init__(self, program: Program, field_bits: Mapping[FieldRef, int], header_bits: Mapping[str, int]) -> None:
         self.program, self.field_bits, self.header_bits = program, field_bits, header_bits
@@ -223,7 +222,7 @@ class _Dataflow:
         return in_graph(dict(enumerate(effects)), edges, 0)
 
     def _operation(self, item: object) -> Effects:
-        """Return what an operation does; what it may leave alone it does not write."""
+        """Return an operation's effects; what it may leave unchanged does not count as written."""
         written = 0
         match item:
             case Assign(FieldRef() as target) | ParserSet(FieldRef() as target) | Hash(FieldRef() as target):
@@ -244,7 +243,7 @@ class _Dataflow:
         return found
 
     def _read(self, item: object) -> int:
-        """Return what expressions, calculations or tuples of such read, but for headers known to be valid there."""
+        """Return what expressions, calculations or tuples of them read, except for headers known to be valid there."""
         match item:
             case FieldRef(header, field):
                 return self.field_bits.get(item, 0) | (0 if field == VALID else self.header_bits.get(header, 0))
@@ -259,5 +258,5 @@ class _Dataflow:
         return reduce(int.__or__, map(self._read, parts(item)), 0)
 
     def _metadata(self, items: Iterable[object]) -> int:
-        """Return what is read where headers that are not valid count as zero, or not at all."""
+        """Return what is read if invalid headers count as zero or are skipped."""
         return reduce(int.__or__, (self.field_bits.get(item, 0) for item in items if isinstance(item, FieldRef)), 0)

@@ -1,4 +1,4 @@
-"""Data flow: what is read before it was written on some path through code, and which code dominates which."""
+"""Data flow: reads before writes on some path through code, and dominance between pieces of code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Vertex = TypeVar("Vertex", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What code does to fields, as sets of bits.
+    """Effects of code on fields, as sets of bits.
 
     `exposed` are read where they may not have been written before, `written` are written on every path.
     """
@@ -21,27 +21,27 @@ class Effects:
     written: int = 0
 
     def then(self, following: Effects) -> Effects:
-        """Return what this code and the following do, one behind the other."""
+        """Return the effects of this code followed by other code."""
         return Effects(self.exposed | following.exposed & ~self.written, self.written | following.written)
 
 
 @dataclass(frozen=True, slots=True)
 class Edge(Generic[Vertex]):
-    """What may come next (None: the end), and the fields known to be written where this edge is taken."""
+    """A possible successor (None: the end), and the fields known to be written if this edge is taken."""
 
     to: Vertex | None
     known: int = 0
 
 
 def in_sequence(effects: Iterable[Effects]) -> Effects:
-    """Return what pieces of code do, one behind the other."""
+    """Return the effects of pieces of code in sequence."""
     return reduce(Effects.then, effects, Effects())
 
 
 def in_graph(
     effects: Mapping[Vertex, Effects], edges: Mapping[Vertex, Sequence[Edge[Vertex]]], first: Vertex | None
 ) -> Effects:
-    """Return what a graph of code does that begins at `first`; what follows and is not among `effects` is its end."""
+    """Return the effects of a graph of code that begins at `first`; a successor not among `effects` is its end."""
     if first not in effects:
         return Effects()
     assert first is not None
@@ -64,7 +64,7 @@ def in_graph(
 
 
 def reverse_postorder(following: Mapping[Vertex, Sequence[Vertex | None]], first: Vertex) -> list[Vertex]:
-    """Return all that can be reached, each in front of what follows it as far as there are no cycles."""
+    """Return all reachable vertices, each before its successors as far as there are no cycles."""
     done: list[Vertex] = []
     met: set[Vertex] = {first}
     stack = [(first, iter(following[first]))]

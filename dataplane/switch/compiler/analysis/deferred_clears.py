@@ -1,7 +1,7 @@
-"""Which metadata are cleared only where a control first can touch them, so that packets that never get there need not.
+"""Finds metadata to clear only where a control can first touch them, so that packets that never get there skip it.
 
-A field that one control alone refers to is of no use outside of what is dominated by the nearest common dominator of
-the nodes that do: it is cleared there.
+A field that only one control refers to is useless outside of what is dominated by the nearest common dominator of the
+referring nodes: it is cleared there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataplane.switch.compiler.analysis.references import in_node, outside_of_co
 
 
 def deferred_fields(program: Program, candidates: Iterable[FieldRef]) -> dict[str, tuple[FieldRef, ...]]:
-    """Return those candidates that need not be zero before a node, by that node's name.
+    """Return the candidates that need not be zero before a node, by that node's name.
 
-    Candidates are metadata that only the program knows. Those needed from a control's first node on are left out.
+    Candidates are metadata that only the program sees. Those needed from a control's first node on are excluded.
     """
     left = set(candidates) - set(outside_of_controls(program))
     ingress, egress = (_nodes_by_field(pipeline, left) for pipeline in (program.ingress, program.egress))
@@ -40,7 +40,7 @@ def _nodes_by_field(pipeline: Pipeline, candidates: set[FieldRef]) -> dict[Field
 
 
 def _by_dominator(pipeline: Pipeline, nodes: Mapping[FieldRef, list[str]]) -> Iterable[tuple[str, FieldRef]]:
-    """Return each field with the nearest node that dominates those that refer to it."""
+    """Return each field with the nearest common dominator of the nodes that refer to it."""
     if pipeline.initial is None:
         return
     following = {name: successors(node) for name, node in pipeline.nodes.items()}

@@ -1,7 +1,8 @@
-"""Which values an expression can have, so that exact arithmetic needs no more bits than it must.
+"""Computes the range of an expression's values, so that exact arithmetic uses no more bits than necessary.
 
-bmv2 computes with integers of any size; an interval for each node of an expression says how wide its machine integer
-has to be. Bounds stop at `LIMIT`: a node that reaches it has no exact machine integer, but may have its lowest bits.
+bmv2 computes with integers of any size; an interval for each node of an expression gives the width that its machine
+integer needs. Bounds stop at `LIMIT`: a node that reaches it has no exact machine integer, but may have its lowest
+bits.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_BITS = 4096
 """Expressions that need wider integers are refused."""
 
 MAX_SHIFT = 1 << 17
-"""Shifts stop here, as in the interpreter."""
+"""Larger shifts are clamped to this, as in the interpreter."""
 
 LIMIT = 1 << (2 * MAX_BITS)
 
@@ -39,14 +40,14 @@ _WORD = 64
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """All integers from `low` to `high`, both included."""
+    """All integers from `low` to `high`, inclusive."""
 
     low: int
     high: int
 
     @property
     def signed(self) -> bool:
-        """Say whether there are negative values, so that the machine integer is in two's complement."""
+        """Return whether there are negative values, so that the machine integer is in two's complement."""
         return self.low < 0
 
     @property
@@ -62,11 +63,11 @@ class Range:
         return machine_bits(self.bits)
 
     def within(self, width_bits: int) -> bool:
-        """Say whether every value is an unsigned integer of that width."""
+        """Return whether every value is an unsigned integer of that width."""
         return self.low >= 0 and self.high >> width_bits == 0
 
     def union(self, other: Range) -> Range:
-        """Return the range that holds both."""
+        """Return the smallest range that contains both."""
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 
@@ -74,7 +75,7 @@ BIT = Range(0, 1)
 
 
 def machine_bits(bits: int) -> int:
-    """Return the width of the machine integer for so many bits: 8, 16, 32, or words of 64."""
+    """Return the width of the machine integer for that many bits: 8, 16, 32, or words of 64."""
     for size in (8, 16, 32):
         if bits <= size:
             return size
@@ -93,7 +94,7 @@ def signed(width_bits: int) -> Range:
 
 
 def is_truth(node: Expression) -> bool:
-    """Say whether an expression yields a truth value."""
+    """Return whether an expression yields a truth value."""
     match node:
         case Truth() | HeadersEqual():
             return True
@@ -124,7 +125,7 @@ class Ranges:
 
     def __init__(self, program: Program, parameters: tuple[int, ...] = ()) -> None:
         self._program, self._parameters = program, parameters
-        self._known: dict[int, tuple[Expression, Range]] = {}  # by identity; the node is kept, so that none is reused
+        self._known: dict[int, tuple[Expression, Range]] = {}  # by identity; keeping the node prevents reuse of its id
 
     def of(self, node: Expression) -> Range:
         """Return the range of an expression."""

@@ -1,4 +1,4 @@
-"""What a program refers to where: the fields, headers and stacks of its operations, conditions and nodes."""
+"""Finds references in a program: the fields, headers and stacks of its operations, conditions and nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Reference = FieldRef | ElementFieldRef | LastFieldRef | ElementRef | HeaderRef |
 
 
 def references(item: object) -> Iterator[Reference]:
-    """Return all references in an expression, a primitive, an action, or a tuple of such."""
+    """Return all references in an expression, a primitive, an action, or a tuple of them."""
     if isinstance(item, Reference):
         yield item
     for part in parts(item):
@@ -20,7 +20,7 @@ def references(item: object) -> Iterator[Reference]:
 
 
 def parts(item: object) -> Iterator[object]:
-    """Return what an expression, a primitive, an action or a tuple consists of, but for numbers and names."""
+    """Return the parts of an expression, a primitive, an action or a tuple, except for numbers and names."""
     if isinstance(item, tuple):
         yield from item
         return
@@ -31,7 +31,7 @@ def parts(item: object) -> Iterator[object]:
 
 
 def reads(item: object) -> Iterator[object]:
-    """Return the parts of a primitive or parser operation that it reads: all but the field that it sets."""
+    """Return the parts that a primitive or parser operation reads: all but the field that it sets."""
     for name in getattr(item, "__dataclass_fields__", ()):
         part = getattr(item, name)
         if not isinstance(part, int | str) and not (name == "target" and isinstance(part, FieldRef)):
@@ -50,7 +50,7 @@ def actions_of(node: Node) -> tuple[Action, ...]:
 
 
 def in_node(node: Node) -> Iterator[Reference]:
-    """Return all that a node refers to, its actions included."""
+    """Return everything that a node refers to, including its actions."""
     match node:
         case TableNode():
             yield from references((*(key.source for key in node.keys), node.selector, node.meter_target))
@@ -63,7 +63,7 @@ def in_node(node: Node) -> Iterator[Reference]:
 
 
 def outside_of_controls(program: Program) -> Iterator[Reference]:
-    """Return all that parser, deparser, checksums and digests refer to, and what copies keep."""
+    """Return everything that parser, deparser, checksums and digests refer to, and what copies keep."""
     for state in program.parser.states.values():
         yield from references((*state.operations, *(part.source for part in state.key)))
     yield from references(program.deparser.primitives)
@@ -94,7 +94,7 @@ def operations(program: Program) -> Iterator[object]:
 
 
 def conditions(program: Program) -> Iterator[object]:
-    """Return what is read outside of operations, but for the keys of tables."""
+    """Return what is read outside of operations, except for the keys of tables."""
     for state in program.parser.states.values():
         yield from (part.source for part in state.key)
     for pipeline in (program.ingress, program.egress):

@@ -1,4 +1,4 @@
-"""What a condition says about headers, where it holds and where not: who is valid has been extracted or cleared."""
+"""Derives header validity from conditions, where they hold and where not: valid headers were extracted or cleared."""
 
 from __future__ import annotations
 

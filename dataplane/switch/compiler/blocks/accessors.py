@@ -1,4 +1,4 @@
-"""Emits what the switch does with a packet's metadata: getters, setters, reset, copy, and what a copy keeps."""
+"""Emits the switch's operations on a packet's metadata: getters, setters, reset, copy, and what a copy keeps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STRUCTS = {
     "egress_global_timestamp": "intrinsic_metadata",
     **dict.fromkeys((*_QUEUEING, "qid"), "queueing_metadata"),
 }
-"""The fields that the switch reads or writes, and the struct under which bmv2 knows each."""
+"""The fields that the switch reads or writes, and bmv2's struct for each."""
 
 Declare = Callable[[str, ir.Type, Sequence[ir.Type]], ir.Function]
 
@@ -49,7 +49,7 @@ def emit_accessors(emission: Emission, declare: Declare) -> None:
 
 
 def _find(emission: Emission, name: str) -> FieldRef | None:
-    """Return a field of the switch's, where the program has it; those about queues are there together or not at all."""
+    """Return a field that the switch uses, if the program has it; those about queues exist together or not at all."""
     program = emission.program
     if _STRUCTS[name] == "queueing_metadata":
         if any(program.find_field(f"queueing_metadata.{other}") is None for other in _QUEUEING):

@@ -1,4 +1,4 @@
-"""Emits a control: its nodes as basic blocks of one function, each entered from those before it."""
+"""Emits a control: its nodes as basic blocks of one function, each entered from its predecessors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def emit_control(emission: Emission, pipeline: Pipeline, function: ir.Function) 
 class _Control:
     """The blocks of a control.
 
-    Where several threads run it, nodes of a section (see `dataplane.program.atomic`) are entered with its registers
-    locked, which are freed on every way out.
+    If several threads run it, nodes of a section (see `dataplane.program.atomic`) are entered with its registers
+    locked, and every way out releases them.
     """
 
     def __init__(self, routine: Routine, pipeline: Pipeline) -> None:
@@ -46,7 +46,7 @@ class _Control:
         self._ways: dict[tuple[tuple[int, ...], str | None], ir.Block] = {}
 
     def begin(self, initial: str | None) -> None:
-        """Go to the first node, unless the parser has ended the packet's way already."""
+        """Branch to the first node, unless the parser has already ended the packet's processing."""
         start = self._branch((), initial)
         states = self.routine.program.parser.states.values()
         if any(isinstance(operation, Exit) for state in states for operation in state.operations):
@@ -77,7 +77,7 @@ class _Control:
         self.routine.held = ()
 
     def _enter(self, name: str) -> None:
-        """Write the following code to a node's block; faults leave without the locks that it has."""
+        """Position code generation at a node's block; faults release the locks that it holds."""
         held = self.sections.get(name, ())
         if held != self.routine.held:
             self.routine.held, self.routine.faults = held, {}
@@ -89,7 +89,7 @@ class _Control:
             self.routine.clear(self.routine.offset(self.routine.region, span.start), span.size)
 
     def _branch(self, held: tuple[int, ...], name: str | None) -> ir.Block:
-        """Return the block by which a node, or the end, is entered from where some registers are locked."""
+        """Return the block by which a node, or the end, is entered while some registers are locked."""
         wanted = self.sections.get(name, ())
         if held == wanted:
             return self.blocks[name]
@@ -103,7 +103,7 @@ class _Control:
         return block
 
     def _following(self, name: str, node: Node) -> dict[str | None, ir.Block]:
-        """Return the blocks that follow a node, behind a look at `exit` where an action of the node sets it."""
+        """Return the blocks that follow a node, after a check of `exit` if an action of the node sets it."""
         held = self.sections.get(name, ())
         branches = {following: self._branch(held, following) for following in (*successors(node), None)}
         if not any(isinstance(item, Exit) for action in actions_of(node) for item in action.primitives):

@@ -16,12 +16,12 @@ from dataplane.switch.compiler.lowering.routine import I32, I64, Emission, Routi
 from dataplane.switch.compiler.lowering.varbits import put_together
 
 NO_ROOM = 0xFFFF_FFFF
-"""What the deparser returns where headers and payload do not fit."""
+"""The deparser's result if headers and payload do not fit."""
 
 _WORD_BYTES = 8
 
 FAULT = 0xFFFF_FF00
-"""What it returns, with a `Reason` added, where a primitive or a checksum's condition is a fault."""
+"""Its result, with a `Reason` added, if a primitive or a checksum's condition faults."""
 
 
 def emit_verification(routine: Routine) -> ir.Value:
@@ -60,7 +60,7 @@ def _verify_one(routine: Routine, expressions: Expressions, item: Checksum, wron
 
 
 def _update(routine: Routine, expressions: Expressions) -> None:
-    """Set all checksums whose condition is met; those over a payload leave out what truncation cuts off."""
+    """Set all checksums whose condition is met; those over a payload exclude what truncation cuts off."""
     builder = routine.builder
     for item in routine.program.checksums:
         if not item.update:
@@ -101,13 +101,13 @@ def emit_deparser(emission: Emission, function: ir.Function) -> None:
 
 
 def _write(routine: Routine, length: ir.Value) -> None:
-    """Write headers and payload if there is room, and store how many bytes that are, or NO_ROOM."""
+    """Write headers and payload if there is room, and store the number of bytes, or NO_ROOM."""
     builder = routine.builder
     out, capacity = routine.function.args[2:4]
     payload, room = payload_size(routine), builder.zext(capacity, I64)
     builder.store(u32(NO_ROOM), length)
     tight, writing = routine.block(), routine.block()
-    # Mostly there is room for all headers that there could be: the code need not add up those that there are.
+    # Usually there is room for all possible headers, so that the code need not add up the valid ones.
     most = sum(header.location.size + header.location.varbit_bytes for header in _emitted(routine))
     roomy = builder.icmp_unsigned("<=", builder.add(payload, u64(most)), room)
     builder.cbranch(roomy, writing, tight).set_weights([1 << 20, 1])
@@ -132,7 +132,7 @@ def _write(routine: Routine, length: ir.Value) -> None:
 
 
 def header_bytes(routine: Routine) -> ir.Value:
-    """Return how many bytes of headers would be written."""
+    """Return the number of header bytes that would be written."""
     builder = routine.builder
     total = routine.local(I32)
     builder.store(u32(0), total)
@@ -146,9 +146,9 @@ def header_bytes(routine: Routine) -> ir.Value:
 
 
 def _runs(routine: Routine) -> list[list[Header]]:
-    """Return the headers in the order of the wire, in runs whose valid bytes lie in one word.
+    """Return the headers in wire order, in runs whose valid bytes lie in one word.
 
-    Programs have many headers that few packets have, so that a run is mostly passed over by one look.
+    Programs have many headers that few packets have, so that a run is mostly skipped by one check.
     """
     runs: list[list[Header]] = []
     for header in _emitted(routine):
@@ -160,12 +160,12 @@ def _runs(routine: Routine) -> list[list[Header]]:
 
 
 def _emitted(routine: Routine) -> list[Header]:
-    """Return the headers in the order of the wire."""
+    """Return the headers in wire order."""
     return [header_of(routine, name) for name in routine.program.deparser.order]
 
 
 def _span(headers: list[Header]) -> tuple[int, int] | None:
-    """Return where the word with all valid bytes begins and which of its bits are theirs, None if there is none."""
+    """Return the offset of the word with all valid bytes and its relevant bits, None if there is none."""
     locations = [header.location.valid for header in headers if header.location.valid is not None]
     if len(locations) < len(headers) or max(locations) - min(locations) >= _WORD_BYTES:
         return None

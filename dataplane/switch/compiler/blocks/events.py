@@ -28,7 +28,7 @@ _HEAD_WORDS = 3
 
 @kernel(inline=False)
 def write_event(ring: EventRing, record: Array[u64], count: u64) -> bool:
-    """Append a record of `count` words; return False, and count it as dropped, where there is no room."""
+    """Append a record of `count` words; return False, and count it as dropped, if there is no room."""
     lock(reference(ring.lock))
     head = ring.head
     fits = head + count - load_acquire(ring.tail) <= ring.mask + 1
@@ -44,7 +44,7 @@ def write_event(ring: EventRing, record: Array[u64], count: u64) -> bool:
 
 @kernel(inline=False)
 def send_digest(machine: Machine, record: Array[u64], count: u64) -> None:
-    """Append a digest, or count it as one that found the queue full."""
+    """Append a digest, or count it as dropped by a full queue."""
     if not write_event(machine.events, record, count):
         atomic_add(machine.drops[Reason.DIGEST_QUEUE_FULL], 1)
 
@@ -60,7 +60,7 @@ def _put(routine: Routine, record: ir.Value, index: int, value: ir.Value) -> Non
 
 
 def emit_log_message(routine: Routine, expressions: Expressions, message: LogMessage) -> None:
-    """Emit a log message, which is only computed while a client reads them."""
+    """Emit a log message, which is only computed while it has readers."""
     builder, emission = routine.builder, routine.emission
     ranges = [expressions.ranges.of(value) for value in message.values]
     words = [(found.bits + 63) // 64 for found in ranges]
@@ -82,7 +82,7 @@ def emit_log_message(routine: Routine, expressions: Expressions, message: LogMes
 
 
 def emit_digests(emission: Emission, declare: Callable[[str, ir.Type, Sequence[ir.Type]], ir.Function]) -> None:
-    """Emit `p4_digest`, which sends the digest that the packet has asked for."""
+    """Emit `p4_digest`, which sends the digest that the packet has requested."""
     function = declare("p4_digest", ir.VoidType(), [POINTER, POINTER])
     routine = Routine(emission, function, "digests")
     builder = routine.builder

@@ -1,6 +1,6 @@
 """Emits the parser: its states as basic blocks of one function.
 
-No byte is read before it is known that the frame has it. An error ends parsing, never the packet.
+No byte is read before the frame is known to have it. An error ends parsing, never the packet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dataplane.switch.compiler.lowering.varbits import take_apart
 from dataplane.switch.tables.native import lookup_mask
 
 MAX_STATES = 4096
-"""A packet that has gone through as many states ends parsing with ParserTimeout."""
+"""A packet that passes this many states ends parsing with ParserTimeout."""
 
 
 def emit_parser(emission: Emission, function: ir.Function) -> None:
@@ -65,7 +65,7 @@ def _next_states(state: ParserState) -> list[str | None]:
 
 
 def can_time_out(states: dict[str, ParserState]) -> bool:
-    """Say whether a packet can go through MAX_STATES states: the graph has a circle, or is as long as that."""
+    """Return whether a packet can pass MAX_STATES states: the graph has a cycle, or is that long."""
     leaving = {name: {following for following in _next_states(state) if following} for name, state in states.items()}
     remaining = set(leaving)
     while True:
@@ -76,7 +76,7 @@ def can_time_out(states: dict[str, ParserState]) -> bool:
 
 
 class _Parser:
-    """The function of a parser; `cursor` is in memory, and LLVM makes registers of it."""
+    """The function of a parser; `cursor` is in memory, which LLVM promotes to registers."""
 
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
@@ -200,7 +200,7 @@ class _Parser:
         builder.store(builder.add(fixed_end, count), self.cursor)
 
     def _whole_bytes(self, bits: ir.Value, signed: bool) -> ir.Value:
-        """Return a number of bits in bytes, of at least 64 bits; an error if they are no whole bytes or negative."""
+        """Convert bits to bytes, of at least 64 bits; an error if they are not whole bytes or negative."""
         builder = self.routine.builder
         wide = bits
         if bits.type.width < 64:
@@ -258,7 +258,7 @@ class _Parser:
     # ---- select
 
     def _select(self, state: ParserState) -> None:
-        """Go to the state of the first case that matches."""
+        """Branch to the state of the first case that matches."""
         builder = self.routine.builder
         if not state.transitions:
             builder.branch(self.blocks[state.default])
@@ -309,7 +309,7 @@ class _Parser:
         return builder.icmp_unsigned("!=", found, ir.Constant(POINTER, None))
 
     def _key_part(self, part: KeyPart) -> ir.Value:
-        """Return a part of a key, cut to its width, as the machine integer of that width."""
+        """Return a part of a key, truncated to its width, as the machine integer of that width."""
         if isinstance(part.source, Lookahead):
             return self._peek(part.source)
         return self.expressions.modulo(part.source, part.width_bits)
@@ -335,7 +335,7 @@ def _is_exact(case: Transition | ValueSetTransition) -> bool:
 
 
 def bits_before_varbit(header: Header) -> int:
-    """Return how many bits of a header stand before its varbit."""
+    """Return how many bits of a header precede its varbit."""
     varbit = header.location.header.type.varbit
     assert varbit is not None
     return header.location.fields[varbit.name].offset_bits

@@ -1,4 +1,4 @@
-"""Emits primitives: one function an action, its jumps as branches between basic blocks."""
+"""Emits primitives: one function per action, its jumps as branches between basic blocks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from dataplane.switch.v1model import DROP_PORT, MAX_BLOCKS
 
 
 def call_action(routine: Routine, action: Action, arguments: ir.Value) -> None:
-    """Run an action; the registers that it touches are locked unless the caller has them."""
+    """Run an action; the registers that it touches are locked unless the caller holds their locks."""
     emission = routine.emission
     numbers = {name: number for number, name in enumerate(routine.program.registers)}
     registers = tuple(sorted({numbers[name] for name in action.registers} - set(routine.held)))
@@ -95,7 +95,7 @@ def _build_action(emission: Emission, action: Action, registers: tuple[int, ...]
 
 
 def emit_primitives(routine: Routine, expressions: Expressions, primitives: Sequence[Primitive]) -> None:
-    """Emit primitives one behind the other, following their jumps."""
+    """Emit primitives in sequence, following their jumps."""
     jumps = [item for item in primitives if isinstance(item, Jump | JumpIfZero)]
     if not jumps:
         for primitive in primitives:
@@ -105,7 +105,7 @@ def emit_primitives(routine: Routine, expressions: Expressions, primitives: Sequ
 
 
 class _Jumping:
-    """The basic blocks of an action that jumps; those that can go back count how often they are entered."""
+    """The basic blocks of an action with jumps; those that can jump back count their entries."""
 
     def __init__(self, routine: Routine, expressions: Expressions, primitives: Sequence[Primitive]) -> None:
         self.routine, self.expressions, self.primitives = routine, expressions, primitives
@@ -120,7 +120,7 @@ class _Jumping:
         self.entered = routine.local(I32) if goes_back or len(starts) >= MAX_BLOCKS else None
 
     def emit(self) -> None:
-        """Emit all blocks; continue behind the last one."""
+        """Emit all blocks; continue after the last one."""
         if self.entered is not None:
             self.routine.builder.store(u32(0), self.entered)
         self.routine.go(self.blocks[0])
@@ -153,7 +153,7 @@ class _Jumping:
 
 
 def emit_primitive(routine: Routine, expressions: Expressions, primitive: Primitive) -> None:
-    """Emit one primitive that is no jump."""
+    """Emit one primitive that is not a jump."""
     match primitive:
         case Assign() | AssignVariable() | AssignHeader() | AssignUnion() | AssignStack():
             _assignment(routine, expressions, primitive)
@@ -224,7 +224,7 @@ def _stateful(
 
 
 def _request(routine: Routine, expressions: Expressions, primitive: Primitive) -> None:
-    """Note what the packet asks of the switch."""
+    """Record a packet's request to the switch."""
     match primitive:
         case Clone(session, field_list):
             number = resize(routine, expressions.modulo(session, 15), 32)

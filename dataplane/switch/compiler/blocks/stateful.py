@@ -1,4 +1,4 @@
-"""Emits what touches state that packets share: counters, registers, meters, random numbers; and hashes to fields."""
+"""Emits access to state that packets share: counters, registers, meters, random numbers; and hashes to fields."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _words(width: int) -> int:
 
 
 def read_register(routine: Routine, expressions: Expressions, primitive: RegisterRead) -> None:
-    """Copy a cell to a field; an index out of range leaves the field alone."""
+    """Copy a cell to a field; an index out of range leaves the field unchanged."""
     spec = routine.program.registers[primitive.register]
     words = _words(spec.width)
     offset, inside = _cell(routine, expressions, primitive.index, spec.size, 8 * words)
@@ -73,7 +73,7 @@ def write_register(routine: Routine, expressions: Expressions, primitive: Regist
 
 
 def meter_packet(routine: Routine, expressions: Expressions, primitive: ExecuteMeter) -> None:
-    """Set a field to the colour that a meter's cell gives the packet; an index out of range leaves it alone."""
+    """Set a field to the colour from a meter's cell; an index out of range leaves it unchanged."""
     spec, names = routine.program.meters[primitive.meter], list(routine.program.meters)
     offset, inside = _cell(routine, expressions, primitive.index, spec.size, sizeof(MeterCell))
     with routine.builder.if_then(inside):
@@ -97,7 +97,7 @@ def hash_to_field(routine: Routine, expressions: Expressions, primitive: Hash) -
 
 
 def draw_random(routine: Routine, expressions: Expressions, primitive: Random) -> None:
-    """Set a field to a random value from low to high; nothing happens where high is below low."""
+    """Set a field to a random value from low to high; does nothing if high is below low."""
     builder = routine.builder
     low, high = expressions.word(primitive.low), expressions.word(primitive.high)
     with builder.if_then(builder.icmp_unsigned("<=", low, high)):

@@ -1,4 +1,4 @@
-"""Emits the application of a table: key, lookup, counter, member, meter, action, and which node comes next."""
+"""Emits the application of a table: key, lookup, counter, member, meter, action, and the next node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NULL = ir.Constant(POINTER, None)
 
 
 class TableApplication:
-    """Emits one table; `blocks` are those of the nodes that may come next, the pipeline's end under None."""
+    """Emits one table; `blocks` are those of the possible next nodes, the pipeline's end under None."""
 
     def __init__(
         self, routine: Routine, expressions: Expressions, node: TableNode, blocks: Mapping[str | None, ir.Block]
@@ -52,7 +52,7 @@ class TableApplication:
     # ---- lookup
 
     def _look_up(self, table: ir.Value, chosen: ir.Value, matched: ir.Value) -> None:
-        """Emit the lookup; what it finds, with all that a hit implies, is stored to `chosen`.
+        """Emit the lookup; its result, with all that a hit implies, is stored to `chosen`.
 
         An entry whose group is empty is `matched` and not chosen.
         """
@@ -83,7 +83,7 @@ class TableApplication:
                 self._meter(found, result)
 
     def _key(self) -> ir.Value:
-        """Return the key's words; fields of invalid headers count as zero, valid bits as what they are."""
+        """Return the key's words; fields of invalid headers count as zero, valid bits keep their value."""
         routine, builder = self.routine, self.routine.builder
         words = routine.local(I64, sum(word_count(field.width) for field in self.spec.keys))
         index = 0
@@ -105,10 +105,10 @@ class TableApplication:
             return value
         return self.routine.builder.and_(value, ir.Constant(value.type, mask & full))
 
-    # ---- what a hit implies, and a miss
+    # ---- effects of a hit and a miss
 
     def _miss(self, default: ir.Value, matched: ir.Value) -> None:
-        """Count a packet that matches nothing, and charge it where the default entry's meter is configured."""
+        """Count a packet that matches nothing, and charge it if the default entry's meter is configured."""
         routine, builder, target = self.routine, self.routine.builder, self.node.meter_target
         if self.spec.direct_counter is None and target is None:
             return
@@ -122,7 +122,7 @@ class TableApplication:
                     self.expressions.store_value(target, colour, 2)
 
     def _count(self, entry: ir.Value, *, timed: bool = True) -> None:
-        """Count the packet and note the time, where the table does so."""
+        """Count the packet and record the time, if the table does so."""
         counted, timed = self.spec.direct_counter is not None, timed and self.spec.idle_timeout
         if not counted and not timed:
             return

@@ -1,1 +1,1 @@
-"""Code for values: fields, expressions, copies, hashes, and where all of them lie."""
+"""Code for values: fields, expressions, copies, hashes, and their locations."""

@@ -1,4 +1,4 @@
-"""Lays the input of a calculation bit by bit into memory on the stack."""
+"""Assembles the input of a calculation bit by bit in memory on the stack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataplane.switch.compiler.lowering.routine import u64 as word
 HIGH_BYTE = 0xFF00
 
 _SLACK_BYTES = 16
-"""Whole words are stored, of which the last may have fewer bits than 64."""
+"""Whole words are stored, the last of which may have fewer than 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Group:
 
 @kernel(inline=False)
 def append_bits(target: Array[u8], position: u64, source: Array[u8], nbytes: u64) -> None:
-    """Put bytes behind the first `position` bits of the target, whose following bits become zero."""
+    """Append bytes after the first `position` bits of the target, whose following bits become zero."""
     shift = position & 7
     first = position >> 3
     for index in range(nbytes):
@@ -43,12 +43,12 @@ def append_bits(target: Array[u8], position: u64, source: Array[u8], nbytes: u64
 
 
 def assemble(routine: Routine, groups: Sequence[Group]) -> tuple[ir.Value, ir.Value]:
-    """Return the bytes of all groups, the last one filled up with zeros, and how many there are, as 64 bits."""
+    """Return the bytes of all groups, the last one padded with zeros, and their number, as 64 bits."""
     return _Assembler(routine, groups).run()
 
 
 class _Assembler:
-    """`cursor` counts bits; `aligned` says whether it is known to stand between two bytes."""
+    """`cursor` counts bits; `aligned` tells whether it is known to be on a byte boundary."""
 
     def __init__(self, routine: Routine, groups: Sequence[Group]) -> None:
         self.routine, self.groups = routine, groups
@@ -106,7 +106,7 @@ class _Assembler:
             self._advance(word(8 * size))
 
     def _byte_runs(self, header: Header, names: Sequence[str]) -> list[tuple[int, int]] | None:
-        """Return offset and length of the whole bytes that fields consist of; None if it is otherwise."""
+        """Return offset and length of the fields' whole bytes; None if they are not whole bytes."""
         runs: list[tuple[int, int]] = []
         for name in names:
             location = header.location.fields[name]
@@ -134,7 +134,7 @@ class _Assembler:
         self.aligned = self.aligned and total % 8 == 0
 
     def _pack(self, target: ir.Value, values: Sequence[tuple[ir.Value, int]]) -> None:
-        """Store integers one behind the other in big-endian words of 64 bits."""
+        """Store integers back to back in big-endian words of 64 bits."""
         builder = self.routine.builder
         words: list[ir.Value] = [word(0)] * ((sum(width for _, width in values) + 63) // 64)
         position = 0

@@ -1,8 +1,8 @@
-"""Emits calculations: fields of the valid headers laid bit by bit one behind the other, and hashed.
+"""Emits calculations: the concatenated bits of the valid headers' fields, hashed.
 
-Neighbouring fields of one header are a group: it counts as a whole or, where the header is not valid, not at all. An
-Internet checksum over groups of whole 16-bit words is added up from where the bytes lie; every other input is first
-assembled on the stack.
+Neighbouring fields of one header are a group: it counts as a whole or, if the header is invalid, not at all. An
+Internet checksum over groups of whole 16-bit words is added up in place; every other input is first assembled on the
+stack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataplane.switch.compiler.lowering.routine import I64, POINTER, Emission, R
 
 
 def emit_calculation(routine: Routine, calculation: Calculation, payload_bytes: ir.Value | None = None) -> ir.Value:
-    """Return the 64-bit value of a calculation; `payload_bytes` is how much counts of the payload, if not all."""
+    """Return the 64-bit value of a calculation; `payload_bytes` is how much of the payload counts, if not all."""
     emission = routine.emission
     name = f"calculation {calculation!r}"
     function = emission.helper(name, lambda: _build(emission, calculation))
@@ -73,24 +73,24 @@ def _groups(routine: Routine, calculation: Calculation) -> list[Group]:
     return groups
 
 
-# ---- the Internet checksum from where the bytes lie
+# ---- the Internet checksum computed in place
 
 
 def _can_add_up(routine: Routine, groups: Sequence[Group]) -> bool:
-    """Say whether groups consist of whole 16-bit words, but that the last one may be a varbit: IPv4's options."""
+    """Return whether groups consist of whole 16-bit words, except that the last may be a varbit: IPv4's options."""
     first = groups[:-1] if groups and _is_varbit(routine, groups[-1]) else groups
     return all(_is_even(routine, group) for group in first)
 
 
 def _is_varbit(routine: Routine, group: Group) -> bool:
-    """Say whether a group is a varbit and nothing else."""
+    """Return whether a group is a varbit and nothing else."""
     return group.header is not None and all(
         header_of(routine, group.header).spec(name).variable for name in group.fields
     )
 
 
 def _is_even(routine: Routine, group: Group) -> bool:
-    """Say whether a group always has the same length, in whole 16-bit words."""
+    """Return whether a group always has the same length, in whole 16-bit words."""
     if group.header is None:
         assert group.constant is not None
         return group.constant.width_bits % 16 == 0
@@ -100,7 +100,7 @@ def _is_even(routine: Routine, group: Group) -> bool:
 
 
 def _runs(header: Header, fields: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return offset and length in bytes of what a group consists of; None if that are not whole 16-bit words."""
+    """Return offset and length in bytes of a group's parts; None if those are not whole 16-bit words."""
     runs: list[tuple[int, int]] = []
     for name in fields:
         location = header.location.fields[name]
@@ -145,7 +145,7 @@ def _checksum(routine: Routine, groups: Sequence[Group], payload: tuple[ir.Value
 
 
 def _turned(routine: Routine, total: ir.Value) -> ir.Value:
-    """Return a sum of 16 bits with its bytes turned round: the same sum in the other order of bytes."""
+    """Return a 16-bit sum with its bytes swapped: the same sum in the other byte order."""
     builder = routine.builder
     return builder.zext(builder.bswap(builder.trunc(total, integer(16))), I64)
 
@@ -172,7 +172,7 @@ def _run_sum(routine: Routine, header: Header, runs: Sequence[tuple[int, int]]) 
 
 
 def _field_sum(routine: Routine, header: Header, fields: Sequence[str]) -> ir.Value:
-    """Return the sum of the 16-bit words of fields that lie anywhere: each field's bits are moved to their words."""
+    """Return the sum of the 16-bit words of fields at any position: each field's bits are moved to their words."""
     builder = routine.builder
     total: ir.Value = u64(0)
     position = 0
@@ -190,7 +190,7 @@ def _field_sum(routine: Routine, header: Header, fields: Sequence[str]) -> ir.Va
 
 
 def _fold(routine: Routine, total: ir.Value) -> ir.Value:
-    """Return a sum with what is above 16 bits added to what is below, until nothing is above."""
+    """Return a sum with the bits above 16 added to those below, until none are above."""
     builder = routine.builder
     halves = builder.add(builder.and_(total, u64(0xFFFF_FFFF)), builder.lshr(total, u64(32)))
     for _ in range(3):

@@ -45,7 +45,7 @@ def copy_field(target: Header, source: Header, name: str) -> None:
 
 
 def copy_bytes(target: Header, name: str, source: Header, source_name: str) -> bool:
-    """Copy a field that lies in whole bytes on both sides, and say so; do nothing where one does not."""
+    """Copy a field that consists of whole bytes on both sides and return True; do nothing otherwise."""
     to, origin = target.aligned_bytes(name), source.aligned_bytes(source_name)
     if to is None or origin is None or to[1] != origin[1]:
         return False
@@ -68,7 +68,7 @@ def _copy_content(target: Header, source: Header) -> None:
 
 
 def copy_header(target: Header, source: Header) -> None:
-    """Copy a header with its validity; metadata stay as they are where the source is not valid."""
+    """Copy a header with its validity; metadata stay unchanged if the source is invalid."""
     routine = target.routine
     builder = routine.builder
     with builder.if_else(source.is_valid()) as (valid, invalid):
@@ -80,7 +80,7 @@ def copy_header(target: Header, source: Header) -> None:
 
 
 def add_header(header: Header) -> None:
-    """Make a header valid; one that was not has all fields set to zero, and the packet grows by its length."""
+    """Make a header valid; if it was not, all its fields are set to zero and the packet grows by its length."""
     routine = header.routine
     with routine.builder.if_then(routine.builder.not_(header.is_valid())):
         routine.clear(header.data(), header.location.size)
@@ -111,12 +111,12 @@ def rows_of(routine: Routine, stack: str) -> list[list[Header]]:
 
 
 def next_pointer(routine: Routine, stack: str) -> ir.Value:
-    """Return where the index of the element that is extracted next is kept."""
+    """Return where the index of the next extracted element is stored."""
     return routine.offset(routine.region, routine.layout.next_index[stack])
 
 
 def copy_stack(routine: Routine, target: str, source: str) -> None:
-    """Copy a stack element by element, and which of them comes next."""
+    """Copy a stack element by element, and its next index."""
     following = routine.load(next_pointer(routine, source), I32, "region", 4)
     routine.store(following, next_pointer(routine, target), "region", 4)
     for to, origin in zip(rows_of(routine, target), rows_of(routine, source), strict=True):
@@ -157,7 +157,7 @@ def _free(rows: Sequence[Sequence[Header]]) -> None:
 
 
 def _exchange(one: Sequence[Header], other: Sequence[Header]) -> None:
-    """Exchange two elements, also what invalid headers still hold."""
+    """Swap two elements, including what invalid headers still hold."""
     for left, right in zip(one, other, strict=True):
         routine, location = left.routine, left.location
         left_valid, right_valid = left.valid_byte(), right.valid_byte()
@@ -181,7 +181,7 @@ def _exchange_bytes(routine: Routine, one: ir.Value, other: ir.Value, size: int)
 
 
 def truncate_packet(routine: Routine, length: ir.Value) -> None:
-    """Cut the packet that leaves to a length of 64 bits, if it is not cut to less already."""
+    """Truncate the outgoing packet to a length of 64 bits, unless it is already truncated to less."""
     builder = routine.builder
     limit = routine.packet_field("truncate")
     shorter = builder.icmp_unsigned("<", length, builder.zext(limit, I64))

@@ -1,7 +1,7 @@
-"""Cyclic redundancy checks over bytes in memory, eight bytes at a step; `interpreter.hashes.crc` is the reference.
+"""Cyclic redundancy checks over bytes in memory, eight bytes per step; `interpreter.hashes.crc` is the reference.
 
-Source: M. Kounavis, F. Berry, "A Systematic Approach to Building High Performance Software-Based CRC Generators",
-ISCC 2005 ("slicing by 8"): table k holds what a byte leaves behind once k further bytes have passed.
+Source: M. Kounavis, F. Berry, "A Systematic Approach to Building High Performance Software-Based CRC Generators", ISCC
+2005 ("slicing by 8"): table k holds a byte's remainder after k further bytes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _MASK_64 = (1 << 64) - 1
 
 @functools.cache
 def crc_kernel(parameters: CrcParameters) -> Hash:
-    """Return the kernel that computes a check over bytes and, behind them, a packet's payload; widths up to 64 bits.
+    """Return the kernel that computes a check over bytes, followed by a packet's payload; widths up to 64 bits.
 
-    Where bytes come in reflected, the register is kept mirrored, in the low bits; else it is kept in the high bits.
+    For reflected input, the register is kept mirrored, in the low bits; else it is kept in the high bits.
     """
     mirrored, turn = parameters.reflect_in, parameters.reflect_in != parameters.reflect_out
     width, final_xor = parameters.width_bits, parameters.final_xor
@@ -78,7 +78,7 @@ def _mirrored_update(parameters: CrcParameters) -> Update:
                 ^ table[0x700 + (word & 0xFF)]
             )
             index += 8
-        # The last few bytes do not wait for each other either.
+        # The last few bytes do not depend on each other either.
         rest = nbytes - index
         left = register >> 8 * rest
         for number in range(rest):
@@ -123,12 +123,12 @@ def _straight_update(parameters: CrcParameters) -> Update:
 
 
 def _table(width: int, entries: list[int]) -> Array[int]:
-    """Return the tables one behind the other, no wider than they need to be, for the first-level cache's sake."""
+    """Return the concatenated tables, no wider than necessary, for the first-level cache's sake."""
     return constant_table(u16 if width <= 16 else u32 if width <= 32 else u64, entries)
 
 
 def _slices(first: list[int], pass_zero: Callable[[list[int], int], int]) -> list[int]:
-    """Return the entries of all tables; each follows from the one before as a zero byte passes."""
+    """Return the entries of all tables; each follows from the one before by passing a zero byte."""
     entries = list(first)
     for begin in range(0, 256 * (SLICES - 1), 256):
         entries += [pass_zero(first, entry) for entry in entries[begin : begin + 256]]

@@ -1,4 +1,4 @@
-"""Division of integers wider than 64 bits, for which LLVM would call functions of a C library that is not there."""
+"""Division of integers wider than 64 bits, for which LLVM would call functions of a missing C library."""
 
 from __future__ import annotations
 

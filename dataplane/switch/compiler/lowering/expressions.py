@@ -1,7 +1,7 @@
-"""Emits expressions: exact where the value matters, and only as many of the lowest bits as are wanted otherwise.
+"""Emits expressions: exact where the value matters, otherwise only as many of the lowest bits as needed.
 
 Every value is a machine integer of `ranges.machine_bits`. The exact one has the width of the node's range and is in
-two's complement where that has negative values.
+two's complement if the range has negative values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LOGICAL = {BinaryOp.LOGICAL_AND, BinaryOp.LOGICAL_OR}
 _MODULAR = {BinaryOp.ADD: "add", BinaryOp.SUB: "sub", BinaryOp.MUL: "mul"}
 _BITWISE = {BinaryOp.AND: "and_", BinaryOp.OR: "or_", BinaryOp.XOR: "xor"}
 _RING = {*_MODULAR, *_BITWISE, BinaryOp.SHIFT_LEFT}
-"""The lowest bits of these depend on nothing but the lowest bits of their operands."""
+"""Operators whose lowest result bits depend only on the lowest bits of their operands."""
 
 
 class Expressions:
@@ -64,15 +64,15 @@ class Expressions:
     def _builder(self) -> ir.IRBuilder:
         return self.routine.builder
 
-    # ---- what others ask for
+    # ---- interface for callers
 
     def exact(self, node: Expression) -> tuple[ir.Value, Range]:
-        """Return a value and its range; raise ProgramError where no integer of MAX_BITS can hold it."""
+        """Return a value and its range; raise ProgramError if no integer of MAX_BITS can hold it."""
         found = self.ranges.of(node)
         return self.low(node, self._machine_bits(found)), found
 
     def truth(self, node: Expression) -> ir.Value:
-        """Return whether an expression is true, or not zero."""
+        """Return whether an expression is true, or non-zero."""
         if is_truth(node):
             return self._truth(node)
         value, _ = self.exact(node)
@@ -107,25 +107,25 @@ class Expressions:
             inside = ir.Constant(I1, 0)
         else:
             width = max(value.type.width, machine_bits(size.bit_length() + 1))
-            wide = self._extend(value, found, width)  # a negative index is a large one without sign
+            wide = self._extend(value, found, width)  # a negative index is a large unsigned one
             inside = self._builder.icmp_unsigned("<", wide, ir.Constant(wide.type, size))
         return self._extend(value, found, 64) if value.type.width <= 64 else self._builder.trunc(value, I64), inside
 
     def store(self, target: LValue, node: Expression) -> None:
-        """Set a field to an expression, cut to its width."""
+        """Set a field to an expression, truncated to its width."""
         width = self.target_width(target)
         value = self.low(node, machine_bits(width))
         header, name = self.field(target)
         header.store(name, value, clean=self.ranges.of(node).within(width))
 
     def store_value(self, target: LValue, value: ir.Value, width: int) -> None:
-        """Set a field to an unsigned value of at most `width` bits, cut to the field's width."""
+        """Set a field to an unsigned value of at most `width` bits, truncated to the field's width."""
         wanted = self.target_width(target)
         header, name = self.field(target)
         header.store(name, resize(self.routine, value, machine_bits(wanted)), clean=width <= wanted)
 
     def target_width(self, target: LValue) -> int:
-        """Return the width of a field in bits; raise ProgramError where it is too wide to compute with."""
+        """Return the width of a field in bits; raise ProgramError if it is too wide to compute with."""
         width = self.ranges.spec(target).width_bits
         if width > MAX_BITS:
             raise self.routine.refuse(f"computing with a field of {width} bits")
@@ -143,7 +143,7 @@ class Expressions:
         return Header(self.routine, row[0], index, self.routine.layout.strides(ref.stack, 0))
 
     def last(self, stack: str, member: int) -> Header:
-        """Return the header of a stack that was extracted last; it is a fault if there is none."""
+        """Return the most recently extracted header of a stack; a fault if there is none."""
         following = self.following(stack)
         self.routine.guard(self._builder.icmp_unsigned("!=", following, u32(0)), Reason.STACK_OUT_OF_BOUNDS)
         index = self._builder.zext(self._builder.sub(following, u32(1)), I64)
@@ -151,7 +151,7 @@ class Expressions:
         return Header(self.routine, layout.row(stack, member)[0], index, layout.strides(stack, member))
 
     def following(self, stack: str) -> ir.Value:
-        """Return the index of a stack's element that is extracted next, as 32 bits."""
+        """Return the index of a stack's next extracted element, as 32 bits."""
         pointer = self.routine.offset(self.routine.region, self.routine.layout.next_index[stack])
         return self.routine.load(pointer, I32, "region", 4)
 
@@ -218,7 +218,7 @@ class Expressions:
         return self._extend(value, unsigned(1), bits)
 
     def _choice(self, node: Choice, emit: Callable[[Expression], ir.Value]) -> ir.Value:
-        """Return one of two values; only the one that is chosen is computed, since it may be a fault."""
+        """Return one of two values; only the chosen one is computed, since it may fault."""
         condition = self.truth(node.condition)
         return self._branch(condition, lambda: emit(node.left), lambda: emit(node.right))
 
@@ -274,7 +274,7 @@ class Expressions:
         return self._saturate(node, bits)
 
     def _bitwise(self, node: Binary, bits: int) -> ir.Value:
-        """Return `x & constant` from no more of x than the constant keeps."""
+        """Return `x & constant` using no more of x than the constant keeps."""
         match node:
             case Binary(BinaryOp.AND, left, Constant(mask)) if mask >= 0:
                 inner = min(bits, machine_bits(max(1, mask.bit_length())))
@@ -287,7 +287,7 @@ class Expressions:
         return getattr(self._builder, _BITWISE[node.op])(left, right)
 
     def _amount(self, node: Expression) -> tuple[ir.Value, Range]:
-        """Return how far to shift; it is a fault if that is negative."""
+        """Return the shift amount; a fault if it is negative."""
         amount, found = self.exact(node)
         if found.signed:
             holds = self._builder.icmp_signed(">=", amount, ir.Constant(amount.type, 0))
@@ -312,7 +312,7 @@ class Expressions:
         match node.right:
             case Constant(amount) if amount >= 0:
                 wanted = machine_bits(amount + bits)
-                if wanted < found.bits and wanted <= MAX_BITS:  # the lowest bits of what is shifted are enough
+                if wanted < found.bits and wanted <= MAX_BITS:  # the lowest bits of the shifted value suffice
                     value = self.low(node.left, wanted)
                     shifted = self._builder.lshr(value, ir.Constant(value.type, amount))
                     return self._extend(shifted, unsigned(1), bits)
@@ -323,7 +323,7 @@ class Expressions:
         return self._extend(self._shifted(value, distance, found), found, bits)
 
     def _shifted(self, value: ir.Value, amount: ir.Value, found: Range) -> ir.Value:
-        """Return an exact value shifted to the right, by however much."""
+        """Return an exact value shifted to the right, by any amount."""
         builder, width = self._builder, value.type.width
         wide = max(amount.type.width, 16)
         distance = self._extend(amount, unsigned(1), max(wide, width))

@@ -1,7 +1,8 @@
-"""Headers and fields at run time: where they are, loading them, storing them.
+"""Headers and fields at run time: locating, loading, storing them.
 
-A header's field is loaded as the machine integer that covers it, turned to the machine's byte order, shifted and cut;
-storing puts it back among its neighbours. Loads and stores may touch bytes behind the field, never behind the region.
+A header's field is loaded as the machine integer that covers it, converted to the machine's byte order, shifted and
+truncated; storing puts it back among its neighbours. Loads and stores may touch bytes past the field, never past the
+region.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Header:
     index: ir.Value | None = None
     strides: Strides = _STILL
     base: ir.Value | None = None
-    """Another packet's region than the routine's own."""
+    """A packet region other than the routine's own."""
 
     def _at(self, start: int, stride: int) -> ir.Value:
         routine = self.routine
@@ -74,7 +75,7 @@ class Header:
         self.set_valid_byte(ir.Constant(BYTE, 0))
 
     def varbit_bits(self) -> ir.Value:
-        """Return the length of the varbit in bits; 0 where there is none."""
+        """Return the length of the varbit in bits; 0 if there is none."""
         if self.location.length is None:
             return u32(0)
         return self.routine.load(self._at(self.location.length, self.strides.length), I32, "region")
@@ -90,7 +91,7 @@ class Header:
         return builder.zext(builder.lshr(self.varbit_bits(), u32(3)), I64)
 
     def wire_bytes(self) -> ir.Value:
-        """Return how long the header is on the wire, as 32 bits."""
+        """Return the header's length on the wire, as 32 bits."""
         if self.location.length is None:
             return u32(self.location.size)
         builder = self.routine.builder
@@ -103,7 +104,7 @@ class Header:
         return self.location.fields[name].spec
 
     def load(self, name: str) -> ir.Value:
-        """Return the bits of a field, not extended by sign, as the machine integer of its width."""
+        """Return the bits of a field, not sign-extended, as the machine integer of its width."""
         if name == VALID:
             return self.valid_byte()
         field = self.location.fields[name]
@@ -148,7 +149,7 @@ class Header:
             store_bits(routine, self.data(), field.offset_bits, width, value)
 
     def aligned_bytes(self, name: str) -> tuple[int, int] | None:
-        """Return offset and length in bytes of a field that lies in whole bytes, big-endian; None for any other."""
+        """Return offset and length in bytes of a field of whole big-endian bytes; None for any other."""
         field = self.location.fields[name]
         if field.native or field.spec.variable or field.offset_bits % 8 or field.spec.width_bits % 8:
             return None
@@ -162,7 +163,7 @@ def header_of(routine: Routine, ref: FieldRef | str) -> Header:
 
 
 def _container_bits(covered_bytes: int) -> int:
-    """Return the width of the integer that is loaded for so many bytes: one that can be turned round."""
+    """Return the width of the integer loaded for that many bytes: one whose bytes can be swapped."""
     for size in (1, 2, 4, 8):
         if covered_bytes <= size:
             return 8 * size
@@ -170,7 +171,7 @@ def _container_bits(covered_bytes: int) -> int:
 
 
 def swap(routine: Routine, value: ir.Value) -> ir.Value:
-    """Turn the bytes of an integer round."""
+    """Swap the bytes of an integer."""
     return value if value.type.width == 8 else routine.builder.bswap(value)
 
 
@@ -183,12 +184,12 @@ def load_bits(routine: Routine, base: ir.Value, offset_bits: int, width: int) ->
 
 
 def load_frame_bits(routine: Routine, base: ir.Value, offset_bits: int, width: int) -> ir.Value:
-    """Return bits of a frame as the machine integer of their width; no byte behind them is touched."""
+    """Return bits of a frame as the machine integer of their width; touches no byte past them."""
     first, last = offset_bits // 8, (offset_bits + width + 7) // 8
     covered, container = 8 * (last - first), integer(_container_bits(last - first))
     value = routine.load(routine.offset(base, first), integer(covered), "frame")
     if covered < container.width:
-        value = routine.builder.zext(value, container)  # once the bytes are turned round, what is missing comes last
+        value = routine.builder.zext(value, container)  # after the byte swap, the missing bytes come last
     return _cut_out(routine, swap(routine, value), offset_bits - 8 * first, width)
 
 
@@ -204,7 +205,7 @@ def _cut_out(routine: Routine, value: ir.Value, above: int, width: int) -> ir.Va
 
 
 def store_bits(routine: Routine, base: ir.Value, offset_bits: int, width: int, value: ir.Value) -> None:
-    """Set bits of big-endian memory to a machine integer without other bits than theirs."""
+    """Set bits of big-endian memory to a machine integer that has no other bits."""
     if offset_bits % 8 == 0 and width % 8 == 0:
         _store_bytes(routine, routine.offset(base, offset_bits // 8), width, value)
         return
@@ -235,7 +236,7 @@ def _store_bytes(routine: Routine, pointer: ir.Value, width: int, value: ir.Valu
 
 
 def resize(routine: Routine, value: ir.Value, bits: int) -> ir.Value:
-    """Cut an unsigned integer to a width, or extend it with zeros."""
+    """Truncate an unsigned integer to a width, or extend it with zeros."""
     if value.type.width > bits:
         return routine.builder.trunc(value, integer(bits))
     if value.type.width < bits:

@@ -1,4 +1,4 @@
-"""Hashes over bytes in memory and, behind them, the packet's payload; `interpreter.hashes` is the reference."""
+"""Hashes over bytes in memory, followed by the packet's payload; `interpreter.hashes` is the reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dataplane.switch.compiler.lowering.routine import Routine
 from dataplane.switch.compiler.lowering.routine import u64 as word
 
 Bytes = tuple[ir.Value, ir.Value]
-"""Where they begin, and how many there are, as 64 bits."""
+"""Start address and length of bytes, the latter as 64 bits."""
 
 
 @kernel
@@ -112,11 +112,11 @@ def sum_words(routine: Routine, data: ir.Value, nbytes: ir.Value) -> ir.Value:
 
 
 def kernel_of(calculation: Calculation) -> Hash:
-    """Return the kernel that computes an algorithm over bytes and, behind them, a packet's payload."""
+    """Return the kernel that computes an algorithm over bytes, followed by a packet's payload."""
     return _HASHES[calculation.algorithm] if calculation.crc is None else crc_kernel(calculation.crc)
 
 
 def hash_bytes(routine: Routine, calculation: Calculation, data: Bytes, payload: Bytes | None) -> ir.Value:
-    """Return the hash of bytes and, behind them, a payload."""
+    """Return the hash of bytes, followed by a payload."""
     behind = payload or (data[0], word(0))
     return routine.builder.call(routine.module.function(kernel_of(calculation)), [*data, *behind])

@@ -1,12 +1,12 @@
-"""Where a packet's headers and metadata lie in its region.
+"""Layout of a packet's headers and metadata in its region.
 
 Metadata are native integers, each aligned; a header's bytes are those on the wire, big-endian, without its varbit,
-whose length in bits stands apart, and whose bytes come last of all. Valid bits are bytes. What a stack's elements are
-made of follows at equal distances, so that an element is found by multiplication.
+whose length in bits is stored separately, and whose bytes come last of all. Valid bits are bytes. The parts of a
+stack's elements follow at equal distances, so that an element is found by multiplication.
 
 A fresh packet's first `fresh_bytes` are zero; a copy's first `plain_bytes` are those of its original. In between are
-headers, and behind that fields, of which a fresh packet may have anything (see `uncleared`). First among those are the
-fields that are cleared when a control comes to them (see `deferred`).
+headers, and after that fields, in which a fresh packet may have anything (see `uncleared`). First among those are the
+fields that are cleared when a control reaches them (see `deferred`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MAX_NATIVE_BITS = 512
 """Wider metadata fields are kept as bytes, since programs do not compute with them."""
 
 SLACK_BYTES = 16
-"""Behind the last field: fields are loaded and stored by whole machine integers."""
+"""Space after the last field: fields are loaded and stored by whole machine integers."""
 
 MAX_REGION_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FieldLocation:
-    """A field: `offset_bits` counts from the header's first byte; native ones begin with a byte."""
+    """A field; `offset_bits` counts from the header's first byte; native ones start on a byte boundary."""
 
     spec: FieldSpec
     offset_bits: int
@@ -42,7 +42,7 @@ class FieldLocation:
 
 @dataclass(frozen=True, slots=True)
 class HeaderLocation:
-    """A header; offsets are bytes from the region's beginning. Metadata have no valid byte: they always are.
+    """A header; offsets are bytes from the region's beginning. Metadata have no valid byte: they always are valid.
 
     `rivals` are the valid bytes of the other headers of the same union.
     """
@@ -60,7 +60,7 @@ class HeaderLocation:
 
 @dataclass(frozen=True, slots=True)
 class Strides:
-    """How far apart the parts of a stack's neighbouring elements are, in bytes."""
+    """Distances between the parts of a stack's neighbouring elements, in bytes."""
 
     data: int
     valid: int
@@ -70,7 +70,7 @@ class Strides:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes of the region."""
+    """A range of bytes of the region."""
 
     start: int
     size: int
@@ -130,7 +130,7 @@ class Layout:
         return FieldLocation(spec, offset_bits + (0 if native else -spec.width_bits % 8), native)
 
     def _add_deferred_fields(self, deferred: Mapping[str, Sequence[FieldRef]]) -> None:
-        """Place fields side by side that are cleared together."""
+        """Place fields that are cleared together side by side."""
         for node, refs in deferred.items():
             start = self._reserve(0, 8)
             for ref in refs:
@@ -141,14 +141,14 @@ class Layout:
             self.deferred[node] = Span(start, self._reserve(0, 8) - start)
 
     def _add_unseen_fields(self) -> None:
-        """Place the fields that are still left out of their headers."""
+        """Place the fields that are still missing from their headers."""
         for location in self.headers.values():
             for spec in location.header.type.fields:
                 if spec.name not in location.fields:
                     location.fields[spec.name] = self._native_field(spec, location.data)
 
     def _add_local_header(self, header: Header) -> None:
-        """Place a header that is kept beside those on the wire, in the same form, so that copying is moving bytes."""
+        """Place metadata of a header's type in the same form as headers on the wire, so that copying moves bytes."""
         if header.type.fixed_bits % 8:
             raise ProgramError("a varbit beside a broken number of bytes is not supported", construct=header.name)
         length = None if header.type.varbit is None else self._reserve(4, 4)
@@ -190,7 +190,7 @@ class Layout:
     # ---- finding
 
     def field(self, ref: FieldRef) -> FieldLocation:
-        """Return where a field lies in its header."""
+        """Return the location of a field in its header."""
         return self.headers[ref.header].fields[ref.field]
 
     def row(self, stack: str, member: int) -> tuple[HeaderLocation, ...]:
@@ -198,7 +198,7 @@ class Layout:
         return tuple(self.headers[row[member]] for row in self.program.rows(stack))
 
     def strides(self, stack: str, member: int) -> Strides:
-        """Return the distances of a stack's elements; raise ProgramError where they are not the same."""
+        """Return the distances between a stack's elements; raise ProgramError if they differ."""
         row = self.row(stack, member)
         steps = {_stride(one, other) for one, other in pairwise(row)}
         if len(steps) > 1:
@@ -224,7 +224,7 @@ def _headers_beside_the_wire(program: Program) -> set[str]:
 
 
 def _wire_order(program: Program) -> list[str]:
-    """Return the headers that are no metadata, each stack's elements one behind the other."""
+    """Return the non-metadata headers, each stack's elements in sequence."""
     stacks = (*program.stacks, *program.union_stacks)
     stacked = dict.fromkeys(name for stack in stacks for row in program.rows(stack) for name in row)
     alone = [name for name, header in program.headers.items() if not header.metadata and name not in stacked]

@@ -1,4 +1,4 @@
-"""LLVM functions under construction: blocks, memory by kind, faults that leave, locks that are held from end to end."""
+"""LLVM functions under construction: blocks, memory by kind, faults that exit, locks held throughout."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def u64(value: int) -> ir.Constant:
 
 @dataclass(frozen=True, slots=True)
 class LogText:
-    """How the record of a log message is read: its pieces of text, and words and sign of each value between them."""
+    """The format of a log message's record: its pieces of text, and words and sign of each value between them."""
 
     pieces: tuple[str, ...]
     values: tuple[tuple[int, bool], ...]
@@ -52,7 +52,7 @@ class LogText:
 
 @dataclass(slots=True)
 class Emission:
-    """What the functions of one program share. Memory of different kinds never overlaps, which LLVM may rely on."""
+    """Shared by the functions of one program. Memory of different kinds never overlaps, which LLVM may rely on."""
 
     program: Program
     layout: Layout
@@ -73,7 +73,7 @@ class Emission:
         return tag
 
     def helper(self, name: str, build: Callable[[], ir.Function]) -> ir.Function:
-        """Return the function of that name, which `build` makes when it is first asked for."""
+        """Return the function of that name, which `build` makes on first use."""
         if name not in self.helpers:
             self.helpers[name] = build()
         return self.helpers[name]
@@ -94,10 +94,10 @@ class Emission:
 
 
 class Routine:
-    """One function: (machine, packet, ...) with the region at hand. A fault leaves with its number, locks freed.
+    """One function: (machine, packet, ...) with the region at hand. A fault exits with its number, locks released.
 
     `position` names the construct of the program in refusals; `registers` are locked from beginning to end. `held` are
-    those that are locked where code is written just now, and `leaving` is the block that a fault goes to.
+    those locked at the current point of code generation, and `leaving` is the block that a fault goes to.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Routine:
         self.faults: dict[Reason, ir.Block] = {}
 
     def finish(self) -> None:
-        """End the function: what has not left yet returns 0."""
+        """End the function: whatever has not returned yet returns 0."""
         if not self.builder.block.is_terminated and self.builder.block is not self.end:
             self.builder.branch(self.end)
         self.builder.position_at_end(self.end)
@@ -140,7 +140,7 @@ class Routine:
                 self._call_lock(lock, index)
 
     def unlock(self, registers: Sequence[int]) -> None:
-        """Free registers' locks."""
+        """Release registers' locks."""
         if self.emission.threads > 1:
             for index in reversed(registers):
                 self._call_lock(unlock, index)
@@ -156,12 +156,12 @@ class Routine:
         return self.function.append_basic_block()
 
     def local(self, llvm_type: ir.Type, count: int | None = None) -> ir.Value:
-        """Return memory on the stack, at the function's beginning so that it is had once."""
+        """Return memory on the stack, allocated at the function's beginning so that it exists once."""
         with self.builder.goto_entry_block():
             return untyped_alloca(self.builder, llvm_type if count is None else ir.ArrayType(llvm_type, count))
 
     def fault(self, reason: Reason) -> ir.Block:
-        """Return the block that leaves with a reason."""
+        """Return the block that exits with a reason."""
         block = self.faults.get(reason)
         if block is None:
             self.faults[reason] = block = self.block()
@@ -170,22 +170,22 @@ class Routine:
         return block
 
     def leave(self, code: ir.Value) -> None:
-        """Leave with a fault's number."""
+        """Exit with a fault's number."""
         self.builder.store(code, self.outcome)
         self.builder.branch(self.leaving)
 
     def guard(self, holds: ir.Value, reason: Reason) -> None:
-        """Continue if a truth value holds, else leave with a reason."""
+        """Continue if a truth value holds, else exit with a reason."""
         self.guard_to(holds, self.fault(reason))
 
     def guard_to(self, holds: ir.Value, otherwise: ir.Block) -> None:
-        """Continue if a truth value holds, else in a block that is rarely needed."""
+        """Continue if a truth value holds, else in a rarely taken block."""
         following = self.block()
         self.builder.cbranch(holds, following, otherwise).set_weights(list(_RARE))
         self.builder.position_at_end(following)
 
     def check(self, code: ir.Value) -> None:
-        """Leave with a fault's number unless it is 0."""
+        """Exit with a fault's number unless it is 0."""
         following, failed = self.block(), self.block()
         fine = self.builder.icmp_unsigned("==", code, u32(0))
         self.builder.cbranch(fine, following, failed).set_weights(list(_RARE))
@@ -194,13 +194,13 @@ class Routine:
         self.builder.position_at_end(following)
 
     def go(self, block: ir.Block) -> None:
-        """Continue in a block, unless the present one has ended."""
+        """Continue in a block, unless the current one has ended."""
         if not self.builder.block.is_terminated:
             self.builder.branch(block)
         self.builder.position_at_end(block)
 
     def refuse(self, problem: str) -> ProgramError:
-        """Return the error that what stands here is not supported."""
+        """Return the error that the current construct is not supported."""
         return ProgramError(f"{problem} is not supported", construct=self.construct)
 
     # ---- memory
@@ -219,7 +219,7 @@ class Routine:
         stored.set_metadata("tbaa", self.emission.kind(kind))
 
     def offset(self, pointer: ir.Value, distance: int | ir.Value) -> ir.Value:
-        """Return a pointer so many bytes further."""
+        """Return a pointer at an offset in bytes."""
         if isinstance(distance, int):
             return pointer if distance == 0 else self.builder.gep(pointer, [u64(distance)], source_etype=BYTE)
         return self.builder.gep(pointer, [distance], source_etype=BYTE)
@@ -279,7 +279,7 @@ _KINDS: Final = {"Machine": "machine", "Packet": "packet", "Entry": "entry"}
 
 
 def chunks(size: int, widest: int = 8) -> list[tuple[int, int]]:
-    """Return offset and width in bytes of the machine integers that make up so many bytes."""
+    """Return offset and width in bytes of the machine integers that make up that many bytes."""
     found: list[tuple[int, int]] = []
     at = 0
     for width in (width for width in (8, 4, 2, 1) if width <= widest):

@@ -1,4 +1,4 @@
-"""Headers whose varbit does not begin between two bytes: taking them apart and putting them together."""
+"""Headers whose varbit does not begin on a byte boundary: splitting and joining them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HIGH_BYTE = 0xFF00
 def take_apart(  # noqa: PLR0917 - kernels have no keywords
     fixed: Array[u8], varbit: Array[u8], wire: Array[u8], before_bits: u64, nbytes: u64, size: u64
 ) -> None:
-    """Part a header of `size` fixed bytes and `nbytes` of varbit behind its first `before_bits` bits, no multiple of 8.
+    """Split a header of `size` fixed bytes and `nbytes` of varbit after its first `before_bits` bits, no multiple of 8.
 
     The byte in which the varbit begins gives its first bits to the fixed ones, the byte in which it ends its last.
     """
@@ -31,7 +31,7 @@ def take_apart(  # noqa: PLR0917 - kernels have no keywords
 def put_together(  # noqa: PLR0917 - kernels have no keywords
     wire: Array[u8], fixed: Array[u8], varbit: Array[u8], before_bits: u64, nbytes: u64, size: u64
 ) -> None:
-    """Do the contrary of `take_apart`."""
+    """Do the reverse of `take_apart`."""
     first = before_bits >> 3
     used = as_u8(before_bits & 7)
     upper = as_u8(HIGH_BYTE >> (before_bits & 7))

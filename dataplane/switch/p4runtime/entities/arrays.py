@@ -13,11 +13,11 @@ from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind, requir
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
 
 _WORD_BITS = 64
-"""What packets write in one piece; a wider cell is read while they wait."""
+"""Written by packets in one piece; a wider cell is read while packets wait."""
 
 
 def write_counter(context: Context, kind: UpdateKind, message: p4r.CounterEntry) -> None:
-    """Set one cell, or every cell where no index is given; without data nothing changes."""
+    """Set one cell, or every cell if no index is given; without data nothing changes."""
     spec = context.catalog.counter(message.counter_id).spec
     require_modify(kind, f"{spec.name}: a counter")
     indices = cell_indices(message, spec.size, spec.name)
@@ -30,7 +30,7 @@ def write_counter(context: Context, kind: UpdateKind, message: p4r.CounterEntry)
 
 
 def undo_counter(context: Context, message: p4r.CounterEntry) -> Undo:
-    """Return what sets the cells to their present counts."""
+    """Return a function that restores the cells' present counts."""
     spec = context.catalog.counter(message.counter_id).spec
     counter = context.state.counters[spec.name]
     present = [(index, *counter.read(index)) for index in cell_indices(message, spec.size, spec.name)]
@@ -60,7 +60,7 @@ def read_counter(context: Context, message: p4r.CounterEntry) -> Iterator[p4r.En
 
 
 def write_register(context: Context, kind: UpdateKind, message: p4r.RegisterEntry) -> None:
-    """Set one cell, or every cell where no index is given."""
+    """Set one cell, or every cell if no index is given."""
     info = context.catalog.register(message.register_id)
     require_modify(kind, f"{info.spec.name}: a register")
     indices = cell_indices(message, info.spec.size, info.spec.name)
@@ -70,7 +70,7 @@ def write_register(context: Context, kind: UpdateKind, message: p4r.RegisterEntr
 
 
 def undo_register(context: Context, message: p4r.RegisterEntry) -> Undo:
-    """Return what sets the cells to their present values."""
+    """Return a function that restores the cells' present values."""
     spec = context.catalog.register(message.register_id).spec
     cells = context.state.registers[spec.name]
     present = [(index, cells[index]) for index in cell_indices(message, spec.size, spec.name)]
@@ -117,7 +117,7 @@ def _encode(info: RegisterInfo, value: int) -> p4d.P4Data:
 
 
 def cell_indices(message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, size: int, where: str) -> range:
-    """Return the cells that a message names: one, or all where it gives no index."""
+    """Return the cells that a message names: one, or all if it gives no index."""
     if not message.HasField("index"):
         return range(size)
     index = message.index.index

@@ -1,4 +1,4 @@
-"""DigestEntry: which digests are sent to the controller, and how they are bundled (specification, section 9.8)."""
+"""DigestEntry: enables digests to the controller, and configures their bundling (specification, section 9.8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
 
 
 def write(context: Context, kind: UpdateKind, message: p4r.DigestEntry) -> None:
-    """Turn learning on, change how it is bundled, or turn it off."""
+    """Turn learning on, change its bundling, or turn it off."""
     info = context.catalog.digest(message.digest_id)
     learner = context.learners[info.spec.name]
     if kind is UpdateKind.INSERT and learner.config is not None:
@@ -29,14 +29,14 @@ def _decode(config: p4r.DigestEntry.Config, where: str) -> DigestConfig:
 
 
 def undo(context: Context, message: p4r.DigestEntry) -> Undo:
-    """Return what gives the digest its present configuration."""
+    """Return a function that restores the digest's present configuration."""
     learner = context.learners[context.catalog.digest(message.digest_id).spec.name]
     present = learner.config
     return lambda: learner.configure(present)
 
 
 def read(context: Context, message: p4r.DigestEntry) -> Iterator[p4r.Entity]:
-    """Return the configuration of one digest, or of all; of those that are off there is none."""
+    """Return the configuration of one digest, or of all; disabled digests have none."""
     catalog = context.catalog
     infos = [catalog.digest(message.digest_id)] if message.digest_id else list(catalog.digests.values())
     entities = []

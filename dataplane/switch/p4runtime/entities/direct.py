@@ -1,4 +1,4 @@
-"""DirectCounterEntry and DirectMeterEntry: what belongs to one table entry (sections 9.3.1 and 9.4.1)."""
+"""DirectCounterEntry and DirectMeterEntry: direct resources of one table entry (sections 9.3.1 and 9.4.1)."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def write_meter(context: Context, kind: UpdateKind, message: p4r.DirectMeterEntr
 
 
 def undo(context: Context, message: p4r.DirectCounterEntry | p4r.DirectMeterEntry) -> Undo:
-    """Return what gives the entry its present counts and meter configuration."""
+    """Return a function that restores the entry's present counts and meter configuration."""
     return tables.undo(context, message.table_entry)
 
 
 def read_counter(context: Context, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
-    """Return the direct counters of the entries that `table_entry` selects; every table's where it is empty."""
+    """Return the direct counters of the entries that `table_entry` selects; every table's if it is empty."""
     wanted = message.table_entry
     if wanted.table_id:
         _check_counter(context.catalog.table(wanted.table_id))
@@ -67,7 +67,7 @@ def read_counter(context: Context, message: p4r.DirectCounterEntry) -> Iterator[
 
 
 def read_meter(context: Context, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity]:
-    """Return the direct meters of the entries that `table_entry` selects; every table's where it is empty."""
+    """Return the direct meters of the entries that `table_entry` selects; every table's if it is empty."""
     wanted = message.table_entry
     if wanted.table_id:
         _check_meter(context.catalog.table(wanted.table_id), message)
@@ -90,7 +90,7 @@ def read_meter(context: Context, message: p4r.DirectMeterEntry) -> Iterator[p4r.
 def _select(context: Context, wanted: p4r.TableEntry, infos: list[TableInfo]) -> list[tuple[TableInfo, TableEntry]]:
     """Return the entries that a read names; raise NOT_FOUND if it names a match that no entry has.
 
-    What else the entry's message says, action and metadata, means nothing here (section 9.3.1).
+    The other fields of the entry's message, action and metadata, are ignored here (section 9.3.1).
     """
     key = p4r.TableEntry(
         table_id=wanted.table_id,

@@ -13,7 +13,7 @@ from dataplane.switch.p4runtime.errors import invalid, unimplemented
 
 
 def write(context: Context, kind: UpdateKind, message: p4r.MeterEntry) -> None:
-    """Configure one cell, or every cell where no index is given; without configuration all packets are green."""
+    """Configure one cell, or every cell if no index is given; without configuration all packets are green."""
     info = context.catalog.meter(message.meter_id)
     where = info.spec.name
     require_modify(kind, f"{where}: a meter")
@@ -26,7 +26,7 @@ def write(context: Context, kind: UpdateKind, message: p4r.MeterEntry) -> None:
 
 
 def undo(context: Context, message: p4r.MeterEntry) -> Undo:
-    """Return what gives the cells their present configuration."""
+    """Return a function that restores the cells' present configuration."""
     spec = context.catalog.meter(message.meter_id).spec
     meter = context.state.meters[spec.name]
     present = [(index, meter.read(index)) for index in cell_indices(message, spec.size, spec.name)]

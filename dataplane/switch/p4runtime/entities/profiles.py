@@ -37,7 +37,7 @@ def _call(context: Context, info: ProfileInfo, message: p4r.ActionProfileMember)
 
 
 def undo_member(context: Context, message: p4r.ActionProfileMember) -> Undo:
-    """Return what restores the member's present state."""
+    """Return a function that restores the member's present state."""
     profile = context.state.profiles[context.catalog.profile(message.action_profile_id).spec.name]
     member_id, present = message.member_id, profile.members.get(message.member_id)
 
@@ -89,7 +89,7 @@ def write_group(context: Context, kind: UpdateKind, message: p4r.ActionProfileGr
 
 
 def undo_group(context: Context, message: p4r.ActionProfileGroup) -> Undo:
-    """Return what restores the group's present state."""
+    """Return a function that restores the group's present state."""
     profile = context.state.profiles[context.catalog.profile(message.action_profile_id).spec.name]
     group_id, present = message.group_id, profile.groups.get(message.group_id)
 

@@ -73,7 +73,7 @@ def _write_session(context: Context, kind: UpdateKind, message: p4r.CloneSession
 
 
 def follow_ports(state: ForwardingState, ports: StringMap | None) -> None:
-    """Send copies whose port went down to their backups, and back when it is up; the caller holds the state's lock."""
+    """Move copies whose port went down to their backups, and back when it is up; the caller holds the state's lock."""
     for (kind, identifier), note in state.replication_notes.items():
         message = p4r.MulticastGroupEntry if kind == GROUP else p4r.CloneSessionEntry
         written = message.FromString(note).replicas
@@ -87,7 +87,7 @@ def follow_ports(state: ForwardingState, ports: StringMap | None) -> None:
 
 
 def undo(context: Context, message: p4r.PacketReplicationEngineEntry) -> Undo:
-    """Return what restores the present state of the group or session."""
+    """Return a function that restores the present state of the group or session."""
     state = context.state
     if message.WhichOneof("type") == "multicast_group_entry":
         return _undo(state, state.multicast_groups, GROUP, message.multicast_group_entry.multicast_group_id)
@@ -111,7 +111,7 @@ def _undo(state: ForwardingState, values: MutableMapping[int, _Value], kind: str
 
 
 def _note(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry, ports: StringMap | None) -> bytes:
-    """Return what a read answers: the message as written, ports in canonical form (both kinds of port are in use)."""
+    """Return the response to a read: the message as written, ports in canonical form (both kinds are in use)."""
     answer = copy.deepcopy(message)
     for replica in () if ports is not None else answer.replicas:
         if replica.WhichOneof("port_kind") == "port":
@@ -122,11 +122,11 @@ def _note(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry, ports: Strin
 
 
 BackedReplica = tuple[Replica, ...]
-"""One copy of a packet: the replica that is preferred, then those that stand in for it, in order."""
+"""One copy of a packet: the preferred replica, then its backups, in order."""
 
 
 def _present(places: Iterable[BackedReplica], down: AbstractSet[int]) -> tuple[Replica, ...]:
-    """Return where copies go at present; a copy all of whose ports are down is not made, unless it has no backup."""
+    """Return the present replicas; a copy whose ports are all down is not made, unless it has no backup."""
     replicas: list[Replica] = []
     for place in places:
         usable = [replica for replica in place if replica.port not in down] if len(place) > 1 else place

@@ -44,7 +44,7 @@ def write(context: Context, kind: UpdateKind, message: p4r.TableEntry) -> None:
 
 
 def _new_entry(context: Context, info: TableInfo, message: p4r.TableEntry, match: Match) -> TableEntry:
-    """Return an entry with its counter and meter set, which counts as hit when it is made."""
+    """Return an entry with its counter and meter set, which counts as hit on creation."""
     entry = _entry(context, info, message, match)
     if message.HasField("counter_data"):
         entry = replace(entry, tally=codec.decode_tally(message.counter_data, info.spec.name))
@@ -58,7 +58,7 @@ def _new_entry(context: Context, info: TableInfo, message: p4r.TableEntry, match
 
 
 def _modify(context: Context, info: TableInfo, table: Table, message: p4r.TableEntry, match: Match) -> None:
-    """Change action and what is the controller's; without an action it stays, and only that a const entry allows."""
+    """Change action and controller data; without an action it stays, and only that is allowed for a const entry."""
     where = info.spec.name
     tally = codec.decode_tally(message.counter_data, where) if message.HasField("counter_data") else None
     config = _meter_config(info, message)
@@ -129,7 +129,7 @@ def _write_default(context: Context, info: TableInfo, table: Table, kind: Update
 
 
 def _default_call(context: Context, info: TableInfo, message: p4r.TableEntry) -> tuple[ActionCall | None, bytes, int]:
-    """Return a default entry's action and what is the controller's; without an action it is the program's own."""
+    """Return a default entry's action and controller data; without an action it is the program's own."""
     if not message.HasField("action"):
         return None, b"", 0
     if message.action.WhichOneof("type") != "action":
@@ -139,7 +139,7 @@ def _default_call(context: Context, info: TableInfo, message: p4r.TableEntry) ->
 
 
 def undo(context: Context, message: p4r.TableEntry) -> Undo:
-    """Return what restores the present state of the entry, its counter and its meter."""
+    """Return a function that restores the present state of the entry, its counter and its meter."""
     info = context.catalog.table(message.table_id)
     table = context.state.tables[info.spec.name]
     if message.is_default_action:
@@ -164,7 +164,7 @@ def undo(context: Context, message: p4r.TableEntry) -> Undo:
 
 
 def _undo_default(table: Table) -> Undo:
-    """Return what gives the default entry its present action, counts and meter configuration."""
+    """Return a function that restores the default entry's present action, counts and meter configuration."""
     present = table.default_entry
     counts, config = (present.packets, present.bytes), present.meter_config
 
@@ -181,7 +181,7 @@ def _undo_default(table: Table) -> Undo:
 
 
 def _undo_direct(table: Table, entry: TableEntry) -> Undo:
-    """Return what gives an entry that exists the counts and meter configuration that `entry` has at present."""
+    """Return a function that restores an existing entry's counts and meter configuration to those of `entry`."""
     counts, config = (entry.packets, entry.bytes), entry.meter_config
 
     def restore() -> None:
@@ -211,7 +211,7 @@ def read(context: Context, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a read asks for besides the entry itself."""
+    """Data that a read requests besides the entry itself."""
 
     counter: bool = False
     meter: bool = False
@@ -219,7 +219,7 @@ class _Wanted:
 
 
 def encode_idle(context: Context, table: str, entry: TableEntry) -> p4r.TableEntry:
-    """Return what a notification says of an idle entry."""
+    """Return the entry as an idle notification contains it."""
     info = context.catalog.tables_by_name[table]
     return p4r.TableEntry(
         table_id=info.table_id,
@@ -232,7 +232,7 @@ def encode_idle(context: Context, table: str, entry: TableEntry) -> p4r.TableEnt
 
 
 def identify(message: p4r.TableEntry, info: TableInfo, entry: TableEntry) -> None:
-    """Set what identifies an entry in a message."""
+    """Set the identifying fields of an entry in a message."""
     message.table_id, message.priority, message.is_default_action = info.table_id, entry.priority, entry.is_default
     if not entry.is_default:
         message.match.extend(codec.encode_match(info.key, entry.match))
@@ -319,7 +319,7 @@ def _check_keyless(info: TableInfo, kind: UpdateKind) -> None:
 
 
 def check_priority(table: Table, priority: int) -> None:
-    """Raise INVALID_ARGUMENT unless the priority is one that the table's entries have."""
+    """Raise INVALID_ARGUMENT unless the priority is valid for the table's entries."""
     if (priority > 0) is not table.needs_priority or priority < 0:
         wanted = "above 0" if table.needs_priority else "0"
         raise invalid(f"{table.spec.name}: priority {priority}: it must be {wanted}")

@@ -22,7 +22,7 @@ def write(context: Context, kind: UpdateKind, message: p4r.ValueSetEntry) -> Non
 
 
 def undo(context: Context, message: p4r.ValueSetEntry) -> Undo:
-    """Return what gives the set its present members."""
+    """Return a function that restores the set's present members."""
     value_set = context.state.value_sets[context.catalog.value_set(message.value_set_id).spec.name]
     present = value_set.members
     return lambda: value_set.replace(present)

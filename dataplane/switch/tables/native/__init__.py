@@ -1,7 +1,7 @@
 """Tables in memory that compiled code reads without locks while Python changes them.
 
 `NativeState` keeps a native copy of everything that a `ForwardingState` holds; the kernels look packets up in it. The
-Python objects stay the truth: they check every change, and answer every read.
+Python objects remain authoritative: they check every change, and answer every read.
 
     lookup_kernel(keys)      the kernel, of (table, key words), that looks up a table with this key, or a value set
     empty_kernel(keys)       the one, of (table), that says if a table with this key has no entry; None for tries
@@ -37,7 +37,7 @@ _EMPTY: dict[type[Any], Kernel[..., Any]] = {ExactMirror: is_empty_exact, MaskMi
 
 
 def lookup_kernel(keys: tuple[KeyField, ...]) -> Kernel[..., Any]:
-    """Return the kernel `(table, key words) -> Entry`, null where nothing matches, for tables with this key.
+    """Return the kernel `(table, key words) -> Entry`, null if nothing matches, for tables with this key.
 
     Value sets are all looked up with `lookup_mask`.
     """
@@ -45,5 +45,5 @@ def lookup_kernel(keys: tuple[KeyField, ...]) -> Kernel[..., Any]:
 
 
 def empty_kernel(keys: tuple[KeyField, ...]) -> Kernel[..., Any] | None:
-    """Return the kernel `(table) -> bool` that says whether a table with this key has no entry, if there is one."""
+    """Return the kernel `(table) -> bool` that returns whether a table with this key has no entry, if there is one."""
     return _EMPTY.get(mirror_kind(keys))

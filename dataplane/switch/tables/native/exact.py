@@ -56,7 +56,7 @@ class ExactTable(TableHead):
 
 @kernel(inline=True)
 def is_empty_exact(table: ExactTable) -> bool:
-    """Say whether a table has no entry, so that no key has to be made and hashed."""
+    """Return whether a table has no entry, so that no key has to be made and hashed."""
     return load_relaxed(table.slots[0].count) == 0
 
 
@@ -67,7 +67,7 @@ def lookup_exact(table: ExactTable, key: Array[u64]) -> Entry:
     digest = hash_words(key, words)
     slots = slots_of(table.slots[0])
     mask = slots[0]
-    # By hand, a slot loaded once: over `next_tagged_shared`, whose place is loaded from again, sixteen tables in a row
+    # Inlined by hand, loading a slot once: with `next_tagged_shared`, which loads it again, sixteen tables in a row
     # ran at half the rate in one process of five, and as fast in the others.
     place = digest & mask
     while True:
@@ -81,7 +81,7 @@ def lookup_exact(table: ExactTable, key: Array[u64]) -> Entry:
 
 @kernel
 def make_exact_record(memory: Memory, words: u64, request: Array[u64]) -> u64:
-    """Return a record for a request, or 0 without memory; the key stands behind the request's head."""
+    """Return a record for a request, or 0 without memory; the key follows the request's head."""
     record = allocate(memory, ENTRY_BYTES // 8 + words + request[ARGUMENT_WORDS])
     if record != 0:
         key = array_at(u64, record + ENTRY_BYTES)
@@ -92,7 +92,7 @@ def make_exact_record(memory: Memory, words: u64, request: Array[u64]) -> u64:
 
 @kernel
 def put_exact(memory: Memory, table: ExactTable, request: Array[u64]) -> u32:
-    """Insert an entry, or put it in the place of the one with its key."""
+    """Insert an entry, or replace the one with its key."""
     words = table.key_words
     if not begin_write(memory):
         return NO_MEMORY
@@ -114,7 +114,7 @@ def put_exact(memory: Memory, table: ExactTable, request: Array[u64]) -> u32:
 
 @kernel
 def remove_exact(memory: Memory, table: ExactTable, request: Array[u64]) -> u32:
-    """Remove the entry whose key stands behind the request's head."""
+    """Remove the entry whose key follows the request's head."""
     words = table.key_words
     if not begin_write(memory):
         return NO_MEMORY
@@ -129,13 +129,13 @@ def remove_exact(memory: Memory, table: ExactTable, request: Array[u64]) -> u32:
 
 @kernel
 def make_exact(memory: Memory, table: ExactTable) -> bool:
-    """Begin an empty table; key_words is set; say whether there was memory."""
+    """Initialize an empty table; key_words is set; return whether there was memory."""
     return make_slots(memory, table.slots[0])
 
 
 @kernel
 def free_exact(memory: Memory, table: ExactTable) -> None:
-    """Free all that a table holds; no reader may be left."""
+    """Free everything that a table holds; no reader may be left."""
     slots = slots_of(table.slots[0])
     for place in range(slots[0] + 1):
         if is_record(slots[place + 1]):

@@ -1,4 +1,4 @@
-"""C's heap as Python holds it: the memory of one state, and the Python objects that packets may still look at."""
+"""C's heap as used by Python: the memory of one state, and the Python objects that packets may still look at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataplane.switch.tables.native.memory import Memory
 
 
 class Heap:
-    """The memory of one native state: who reads it, what waits to be freed."""
+    """The memory of one native state: its readers, and what waits to be freed."""
 
     def __init__(self) -> None:
         self.memory = Memory()
@@ -28,18 +28,18 @@ class Heap:
         return self.memory.blocks
 
     def keep(self, item: object) -> None:
-        """Hold on to an object for as long as a packet may read memory of it; its users are unlinked."""
+        """Keep an object alive while a packet may read its memory; its users are unlinked."""
         freed = self.memory.freed
         while self._kept and self._kept[0][0] < freed:
             self._kept.popleft()
         self._kept.append((self.memory.batches, item))
 
     def collect(self) -> int:
-        """Free what no packet can see any more; return how many blocks wait on."""
+        """Free what no packet can see any more; return how many blocks still wait."""
         return function(memory.collect)(self.address)
 
     def add_machine(self, machine: Machine) -> None:
-        """Have nothing freed that a burst of this machine may see; the machine is outside a burst."""
+        """Prevent freeing of anything that a burst of this machine may see; the machine is outside a burst."""
         self._machines.append(machine)
         self._set_machines()
 
@@ -49,9 +49,9 @@ class Heap:
         self._set_machines()
 
     def _set_machines(self) -> None:
-        """Lay down where the machines' epochs are, and what they were when the closed batch was closed.
+        """Record the locations of the machines' epochs, and their values when the closed batch was closed.
 
-        A machine that is new, or has another place, counts as inside the burst that it is in now: never too early.
+        A machine that is new, or has another place, counts as inside its current burst: never too early.
         """
         offset: int = Machine.epoch.offset  # type: ignore[attr-defined]  # a field of the class
         addresses = [ctypes.addressof(machine) + offset for machine in self._machines]
@@ -62,6 +62,6 @@ class Heap:
         self.memory.machines = len(addresses)
 
     def free(self) -> None:
-        """Free what was retired, even if readers may see it."""
+        """Free retired blocks, even if readers may see them."""
         function(memory.free_retired)(self.address)
         self._kept.clear()

@@ -49,7 +49,7 @@ WRITERS: tuple[Kernel[..., Any], ...] = (
 def function(kernel: Kernel[..., Any]) -> Callable[..., int]:
     """Return a writer as a function of numbers; pointers are addresses.
 
-    It keeps Python's lock: most writes take less than a microsecond, and giving the lock away would cost more.
+    It keeps the GIL: most writes take less than a microsecond, and releasing it would cost more.
     """
     library = kernel_library(*WRITERS)
     signature = kernel.signature
@@ -65,13 +65,13 @@ def _ctype(shape: object) -> type[Any]:
 
 
 def check(status: int, where: str) -> None:
-    """Raise EntryError naming `where` unless a write was done."""
+    """Raise EntryError naming `where` unless a write succeeded."""
     if status != DONE:
         raise EntryError(EntryFault.FULL, "there is no memory left for its entries", where=where)
 
 
 def check_made(address: int, where: str) -> int:
-    """Return the address of what was made; raise EntryError naming `where` if it is 0."""
+    """Return the address of the new object; raise EntryError naming `where` if it is 0."""
     if not address:
         raise EntryError(EntryFault.FULL, "there is no memory left for its entries", where=where)
     return address

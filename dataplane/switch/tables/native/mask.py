@@ -1,10 +1,10 @@
-"""Tables with ternary, range or optional fields, and lpm beside others: tuple space search, best priority first.
+"""Tables with ternary, range or optional fields, or lpm with others: tuple space search, best priority first.
 
 (Srinivasan, Suri, Varghese, "Packet classification using tuple space search", SIGCOMM 1999.) Entries with the same
-masks form a space, a hash table by the key words that the masks look at. Of a range the mask holds the prefix that its
+masks form a space, a hash table by the key words under the masks. For a range, the mask holds the prefix that its
 bounds have in common; unless that prefix is the whole range, the bounds are compared in the record. Records with the
 same masked key form a list, the better first: the larger priority, then the older. `rows` has the spaces by the largest
-priority in each, so that a lookup stops where no space can hold a better entry. For lpm beside exact fields, the length
+priority in each, so that a lookup stops where no space can hold a better entry. For lpm with exact fields, the length
 is the priority.
 """
 
@@ -68,9 +68,9 @@ MASK_HEAD_WORDS = HEAD_WORDS + 3
 
 
 class MaskRecord(Entry):
-    """An entry in its list; behind it stand the masked values, the ranges and the arguments.
+    """An entry in its list, followed by the masked values, the ranges and the arguments.
 
-    A range is a word (place of its first key word, words it takes << 32), then its low and its high bound.
+    A range is a word (index of its first key word, number of words << 32), then its low and its high bound.
     """
 
     next: u64
@@ -80,14 +80,14 @@ class MaskRecord(Entry):
 
 
 class Space(Struct):
-    """The entries that share masks; behind it stand those that are not 0, then the places of their key words."""
+    """The entries that share masks; followed by the non-zero masks, then the positions of their key words."""
 
-    words: u64  # masks that are not 0
+    words: u64  # number of non-zero masks
     slots: Inline[Slots, Literal[1]]
 
 
 class MaskTable(TableHead):
-    """Spaces by priority: at `rows` is their number, then pairs (largest priority, address of the space)."""
+    """Spaces by priority: `rows` points to their number, then pairs (largest priority, address of the space)."""
 
     rows: u64
     sequence: u64
@@ -99,13 +99,13 @@ SPACE_BYTES = sizeof(Space)
 
 @kernel(inline=True)
 def masks_of(space: Space) -> Array[u64]:
-    """Return the masks of a space, one a key word."""
+    """Return the masks of a space, one per key word."""
     return array_at(u64, address(space) + SPACE_BYTES)
 
 
 @kernel(inline=True)
 def same_masked(values: Array[u64], key: Array[u64], space: Space) -> bool:
-    """Say whether a key has these values where the masks of a space look."""
+    """Return whether a key has these values under the masks of a space."""
     masks = masks_of(space)
     places = offset(masks, space.words)
     for word in range(space.words):  # noqa: SIM110 (kernels have no generators)
@@ -125,7 +125,7 @@ def best_of(space: Space, key: Array[u64]) -> u64:
     mask = slots[0]
     if not may_have(slots, digest):
         return 0
-    # By hand, as in `lookup_exact`.
+    # Inlined by hand, as in `lookup_exact`.
     place = digest & mask
     while True:
         slot = load_acquire(slots[place + 1])
@@ -151,7 +151,7 @@ def compare_words(left: Array[u64], right: Array[u64], words: u64) -> u32:
 
 @kernel
 def in_ranges(record: MaskRecord, key: Array[u64], space: Space) -> bool:
-    """Say whether a key lies in all ranges of a record."""
+    """Return whether a key lies in all ranges of a record."""
     item = array_at(u64, address(record) + RECORD_BYTES + space.words * 8)
     for _ in range(as_u64(record.ranges)):
         first = item[0] & 0xFFFF_FFFF
@@ -167,7 +167,7 @@ def in_ranges(record: MaskRecord, key: Array[u64], space: Space) -> bool:
 
 @kernel(inline=True)
 def outranks(record: MaskRecord, best: MaskRecord) -> bool:
-    """Say whether a record is better than the best one so far, which may be null."""
+    """Return whether a record is better than the best one so far, which may be null."""
     if address(best) == 0:
         return True
     if record.priority != best.priority:
@@ -177,13 +177,13 @@ def outranks(record: MaskRecord, best: MaskRecord) -> bool:
 
 @kernel(inline=True)
 def is_empty_mask(table: MaskTable) -> bool:
-    """Say whether a table has no entry, so that no key has to be made."""
+    """Return whether a table has no entry, so that no key has to be made."""
     return array_at(u64, load_acquire(table.rows))[0] == 0
 
 
 @kernel
 def lookup_mask(table: MaskTable, key: Array[u64]) -> Entry:
-    """Return the entry of the largest priority, the oldest among equals, that covers a key; null if there is none."""
+    """Return the highest-priority entry, the oldest among equals, that covers a key; null if there is none."""
     rows = array_at(u64, load_acquire(table.rows))
     best = view(MaskRecord, 0)
     for row in range(rows[0]):
@@ -221,7 +221,7 @@ def make_mask_record(memory: Memory, space: Space, request: Array[u64]) -> u64:
 
 @kernel
 def is_same(record: MaskRecord, space: Space, request: Array[u64]) -> bool:
-    """Say whether a record has a request's priority and ranges; its masked values are known to be the same."""
+    """Return whether a record has a request's priority and ranges; its masked values are known to be the same."""
     if record.priority != as_u32(request[PRIORITY]) or record.ranges != as_u32(request[RANGES]):
         return False
     present = array_at(u64, address(record) + RECORD_BYTES + space.words * 8)
@@ -230,7 +230,7 @@ def is_same(record: MaskRecord, space: Space, request: Array[u64]) -> bool:
 
 @kernel(inline=True)
 def link(space: Space, place: u64, previous: u64, record: u64) -> None:
-    """Publish a record behind `previous`, or at the head of the list whose slot is at `place`."""
+    """Publish a record after `previous`, or at the head of the list whose slot is at `place`."""
     if previous == 0:
         slots = slots_of(space.slots[0])
         store_release(slots[place], record | slots[place] & TAG)
@@ -240,7 +240,7 @@ def link(space: Space, place: u64, previous: u64, record: u64) -> None:
 
 @kernel
 def put_in_list(memory: Memory, space: Space, place: u64, block: u64, request: Array[u64]) -> None:
-    """Link a record into the list at a place: for the one that is the same, or behind those that are as good."""
+    """Link a record into the list at a place: replacing an equal one, or after those that are as good."""
     record = view(MaskRecord, block)
     previous: u64 = 0
     current = slots_of(space.slots[0])[place] & ADDRESS
@@ -262,7 +262,7 @@ def put_in_list(memory: Memory, space: Space, place: u64, block: u64, request: A
 
 @kernel
 def put_mask(memory: Memory, table: MaskTable, space: Space, request: Array[u64]) -> u32:
-    """Insert an entry into its space, or put it in the place of the one with its match and priority."""
+    """Insert an entry into its space, or replace the one with its match and priority."""
     if not begin_write(memory):
         return NO_MEMORY
     block = make_mask_record(memory, space, request)
@@ -306,7 +306,7 @@ def remove_mask(memory: Memory, space: Space, request: Array[u64]) -> u32:
 
 @kernel
 def make_space(memory: Memory, masks: Array[u64], words: u64) -> u64:
-    """Return an empty space, or 0 without memory; no row leads to it yet. The places stand behind the masks."""
+    """Return an empty space, or 0 without memory; no row points to it yet. The positions follow the masks."""
     block = allocate(memory, SPACE_BYTES // 8 + 2 * words)
     if block == 0:
         return block
@@ -321,7 +321,7 @@ def make_space(memory: Memory, masks: Array[u64], words: u64) -> u64:
 
 @kernel
 def make_rows(memory: Memory, table: MaskTable) -> bool:
-    """Begin a table without spaces; say whether there was memory."""
+    """Initialize a table without spaces; return whether there was memory."""
     rows = allocate(memory, 1)
     if rows == 0:
         return False
@@ -339,7 +339,7 @@ def copy_rows(target: Array[u64], source: Array[u64], target_row: u64, source_ro
 
 @kernel
 def insert_row(memory: Memory, table: MaskTable, row: u64, priority: u64, space: u64) -> u32:
-    """Put a space before the one that is in `row`; every lookup sees all spaces."""
+    """Insert a space before the one in `row`; every lookup sees all spaces."""
     if not begin_write(memory):
         return NO_MEMORY
     old = array_at(u64, table.rows)
@@ -409,7 +409,7 @@ def remove_row(memory: Memory, table: MaskTable, row: u64) -> u32:
 
 @kernel
 def drop_space(memory: Memory, space: Space, later: bool) -> bool:
-    """Free, or retire, a space and all records in it; say whether there was room to retire them."""
+    """Free, or retire, a space and all records in it; return whether there was room to retire them."""
     slots = slots_of(space.slots[0])
     for place in range(slots[0] + 1):
         record = slots[place + 1] & ADDRESS if is_record(slots[place + 1]) else 0
@@ -423,7 +423,7 @@ def drop_space(memory: Memory, space: Space, later: bool) -> bool:
 
 @kernel
 def drop(memory: Memory, block: u64, later: bool) -> bool:
-    """Free a block now, or once no reader can hold it; say whether there was room to note that."""
+    """Free a block now, or once no reader can hold it; return whether there was room to record that."""
     if not later:
         release(memory, block)
     elif reserve(memory, 1):
@@ -435,7 +435,7 @@ def drop(memory: Memory, block: u64, later: bool) -> bool:
 
 @kernel
 def drop_mask(memory: Memory, table: MaskTable, later: bool) -> bool:
-    """Free, or retire, all that a table holds; say whether there was room to retire it."""
+    """Free, or retire, everything that a table holds; return whether there was room to retire it."""
     rows = array_at(u64, table.rows)
     for row in range(rows[0]):
         if not drop_space(memory, view(Space, rows[2 * row + 2]), later):

@@ -1,4 +1,4 @@
-"""Memory that readers without locks look at: what is unlinked is freed once no reader can hold it any more.
+"""Memory with lock-free readers: what is unlinked is freed once no reader can hold it any more.
 
 Quiescent-state-based reclamation (McKenney and Slingwine, "Read-copy update", PDCS 1998): a machine's `epoch` is odd
 while it processes a burst. A writer unlinks a block and retires it; retired blocks gather in a batch, the batch is
@@ -23,13 +23,13 @@ from dataplane.native import (
 )
 
 RESERVE = 16
-"""Blocks that one write retires at most; room for them is made before it changes anything."""
+"""Maximum blocks that one write retires; room for them is made before it changes anything."""
 BATCH = 256
-"""Retired blocks from which on each write tries to free some."""
+"""Number of retired blocks from which each write tries to free some."""
 
 
 class Memory(Struct):
-    """One state's memory: what waits to be freed, and whom it waits for."""
+    """One state's memory: what waits to be freed, and the readers it waits for."""
 
     open: Array[u64]  # addresses of blocks retired since the last batch was closed
     open_count: u64
@@ -37,35 +37,35 @@ class Memory(Struct):
     closed: Array[u64]  # the batch that waits for readers
     closed_count: u64
     closed_capacity: u64
-    batches: u64  # closed, ever
-    freed: u64  # batches freed, ever
+    batches: u64  # batches closed in total
+    freed: u64  # batches freed in total
     epochs: Array[u64]  # addresses of the machines' epochs
-    seen: Array[u64]  # what they were when the batch was closed
+    seen: Array[u64]  # their values when the batch was closed
     machines: u64
     blocks: u64  # allocated and not freed
 
 
 @external
 def malloc(size: u64) -> u64:
-    """C's."""
+    """C's malloc."""
     raise NotImplementedError
 
 
 @external
 def calloc(count: u64, size: u64) -> u64:
-    """C's."""
+    """C's calloc."""
     raise NotImplementedError
 
 
 @external
 def free(block: u64) -> None:
-    """C's."""
+    """C's free."""
     raise NotImplementedError
 
 
 @kernel
 def allocate(memory: Memory, words: u64) -> u64:
-    """Return the address of so many words, or 0."""
+    """Return the address of that many words, or 0."""
     block = malloc(words * 8)
     if block != 0:
         memory.blocks += 1
@@ -74,7 +74,7 @@ def allocate(memory: Memory, words: u64) -> u64:
 
 @kernel
 def allocate_zeroed(memory: Memory, words: u64) -> u64:
-    """Return the address of so many words that are zero, or 0; large blocks take no memory before they are touched."""
+    """Return the address of that many zeroed words, or 0; large blocks take no memory before they are touched."""
     block = calloc(words, 8)
     if block != 0:
         memory.blocks += 1
@@ -91,7 +91,7 @@ def release(memory: Memory, block: u64) -> None:
 
 @kernel
 def reserve(memory: Memory, blocks: u64) -> bool:
-    """Make room for so many blocks to retire; say whether there is."""
+    """Make room to retire that many blocks; return whether there is."""
     if memory.open_count + blocks <= memory.open_capacity:
         return True
     capacity = (memory.open_count + blocks) * 2
@@ -109,7 +109,7 @@ def reserve(memory: Memory, blocks: u64) -> bool:
 
 @kernel
 def retire(memory: Memory, block: u64) -> None:
-    """Hand over a block that is unlinked; there must be room (`reserve`)."""
+    """Retire an unlinked block; there must be room (`reserve`)."""
     if block != 0:
         memory.open[memory.open_count] = block
         memory.open_count += 1
@@ -117,7 +117,7 @@ def retire(memory: Memory, block: u64) -> None:
 
 @kernel
 def readers_moved_on(memory: Memory) -> bool:
-    """Say whether no machine can hold what the closed batch contains."""
+    """Return whether no machine can hold what the closed batch contains."""
     for machine in range(memory.machines):
         seen = memory.seen[machine]
         if seen & 1 == 1:
@@ -129,7 +129,7 @@ def readers_moved_on(memory: Memory) -> bool:
 
 @kernel
 def close_batch(memory: Memory) -> None:
-    """Let the open batch wait for the readers that are inside a burst now; the one before must be freed."""
+    """Close the open batch, to wait for the readers now inside a burst; the previous one must be freed."""
     blocks = memory.open
     capacity = memory.open_capacity
     memory.closed_count = memory.open_count
@@ -139,7 +139,7 @@ def close_batch(memory: Memory) -> None:
     memory.closed = blocks
     memory.closed_capacity = capacity
     memory.batches += 1
-    fence()  # what was unlinked is unlinked for every burst that begins from here on
+    fence()  # unlinked blocks are invisible to every burst that begins from here on
     for machine in range(memory.machines):
         epoch = array_at(u64, memory.epochs[machine])
         memory.seen[machine] = load_acquire(epoch[0])
@@ -147,7 +147,7 @@ def close_batch(memory: Memory) -> None:
 
 @kernel
 def free_closed(memory: Memory) -> bool:
-    """Free the closed batch if no reader can hold it; say whether there is none left."""
+    """Free the closed batch if no reader can hold it; return whether there is none left."""
     if memory.freed != memory.batches:
         if not readers_moved_on(memory):
             return False
@@ -160,7 +160,7 @@ def free_closed(memory: Memory) -> bool:
 
 @kernel
 def collect(memory: Memory) -> u64:
-    """Free what can be freed at once; return how many blocks wait on."""
+    """Free what can be freed at once; return how many blocks still wait."""
     if free_closed(memory) and memory.open_count != 0:
         close_batch(memory)
         free_closed(memory)
@@ -169,7 +169,7 @@ def collect(memory: Memory) -> u64:
 
 @kernel
 def begin_write(memory: Memory) -> bool:
-    """Make room for what a write retires, and free what earlier ones did now and then; say whether there is room."""
+    """Make room for what a write retires, and occasionally free what earlier ones did; return whether there is room."""
     if memory.open_count >= BATCH:
         collect(memory)
     return reserve(memory, RESERVE)
@@ -177,7 +177,7 @@ def begin_write(memory: Memory) -> bool:
 
 @kernel
 def free_retired(memory: Memory) -> None:
-    """Free all that was retired, and the lists of it; no reader may be left."""
+    """Free everything that was retired, and the lists of it; no reader may be left."""
     for place in range(memory.open_count):
         release(memory, memory.open[place])
     for place in range(memory.closed_count):

@@ -1,4 +1,4 @@
-"""Meters in compiled code; `dataplane.switch.tables.meters` says what they compute, and is the reference."""
+"""Meters in compiled code; `dataplane.switch.tables.meters` defines them, and is the reference."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def charge(cell: MeterCell, now_us: u64, nbytes: u64) -> u32:
 
 @kernel(inline=True)
 def lock_cell(cell: MeterCell) -> None:
-    """Spin until the cell's lock is ours; it is held for some nanoseconds."""
+    """Spin until we hold the cell's lock; it is held for some nanoseconds."""
     while not compare_exchange(cell.lock, 0, 1):
         pause()
 
@@ -74,7 +74,7 @@ def execute_meter(cell: MeterCell, now_us: u64, nbytes: u64) -> u32:
 
 @kernel
 def write_meter(cell: MeterCell, words: Array[u64]) -> None:
-    """Exchange all of a cell but its lock for `words`, at once for all that charge packets to it."""
+    """Replace all of a cell except its lock by `words`, in one step for everything that charges packets to it."""
     lock_cell(cell)
     target = array_at(u64, address(cell))
     for word in range(1, CELL_WORDS):

@@ -1,4 +1,4 @@
-"""The native side of tables: each follows one table, in the layout of its kind of key."""
+"""The native side of tables: each mirror follows one table, in the layout of its kind of key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Head = tuple[int, int, int, int]
 
 
 class TableMirror:
-    """What all kinds have in common; `head` is the struct that compiled code is given."""
+    """Base of all mirrors; `head` is the struct passed to compiled code."""
 
     head: TableHead
 
@@ -38,7 +38,7 @@ class TableMirror:
         self._request = Request()
 
     def follow(self) -> None:
-        """Take over what the table holds, and every change from now on; the table's lock is held."""
+        """Copy the table's contents, and follow every change from now on; the table's lock is held."""
         self.set_default(self._table.default_entry)
         for entry in self._table:
             self.put(entry, None)
@@ -75,7 +75,7 @@ class TableMirror:
             self._heap.keep((entry.tally, entry.meter_cell))
 
     def set_default(self, entry: TableEntry) -> None:
-        """Follow the table; a meter that is not configured is left out, as packets that match nothing keep a colour."""
+        """Follow the table; an unconfigured meter is left out, since packets that match nothing keep their colour."""
         assert entry.call is not None
         action, arguments = self._actions.words(entry.call)
         tally = 0 if entry.tally is None else entry.tally.address
@@ -157,7 +157,7 @@ class TrieMirror(TableMirror):
 
 @dataclass(slots=True)
 class _Space:
-    """A space: its address, its number in the order of making, and the priorities of its entries."""
+    """A space: its address, its creation number, and the priorities of its entries."""
 
     address: int
     serial: int
@@ -166,7 +166,7 @@ class _Space:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Return what the rows are ordered by."""
+        """Return the sort key of the rows."""
         return -self.best, self.serial
 
 
@@ -208,7 +208,7 @@ class MaskSpaces:
             self._move(space, space.priorities.best)
 
     def drop(self, *, later: bool) -> None:
-        """Free everything, or have it freed once no packet looks at it."""
+        """Free everything now, or once no packet looks at it."""
         check_made(function(mask.drop_mask)(self._heap.address, self.address, later), self._where)
 
     def _write(self, parts: SplitMatch, priority: int, head: Head, arguments: tuple[int, ...]) -> int:
@@ -216,7 +216,7 @@ class MaskSpaces:
         return self._request.write(*head, len(arguments), *described, *parts.values, *parts.ranges, *arguments)
 
     def _space(self, parts: SplitMatch, priority: int) -> _Space:
-        """Return the space of a match, in a place where an entry of this priority is looked for in time."""
+        """Return the space of a match, positioned so that an entry of this priority is found in time."""
         key = (*parts.masks, *parts.places)
         space = self._spaces.get(key)
         if space is not None:
@@ -248,7 +248,7 @@ class MaskSpaces:
 
 
 class MaskMirror(TableMirror):
-    """Follows a table with priorities, or with lpm beside exact fields or of more than 32 bits."""
+    """Follows a table with priorities, or with lpm besides exact fields or of more than 32 bits."""
 
     def __init__(self, table: Table, profile: ProfileMirror | None, actions: ActionTable, heap: Heap) -> None:
         super().__init__(table, profile, actions, heap)
@@ -265,7 +265,7 @@ class MaskMirror(TableMirror):
         self._spaces.remove(entry.match, self._priority(entry))
 
     def _priority(self, entry: TableEntry) -> int:
-        """Return the priority, or where the longest prefix wins, the length."""
+        """Return the priority, or the length if the longest prefix wins."""
         if self._prefix is None:
             return entry.priority
         prefix = entry.match[self._prefix]
@@ -277,7 +277,7 @@ class MaskMirror(TableMirror):
 
 
 def mirror_kind(keys: tuple[KeyField, ...]) -> type[ExactMirror | TrieMirror | MaskMirror]:
-    """Return which kind of native table is right for a key, and quickest."""
+    """Return the suitable and fastest kind of native table for a key."""
     if needs_priority(keys):
         return MaskMirror
     if not any(key.kind is MatchKind.LPM for key in keys):

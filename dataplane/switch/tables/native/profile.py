@@ -33,7 +33,7 @@ class ProfileMirror:
         profile.observers += (self,)
 
     def choice(self, table: str, entry: TableEntry) -> int:
-        """Return the address that goes into the entry's `choice`; the set of a one-shot is made again."""
+        """Return the address for the entry's `choice`; the set of a one-shot is made again."""
         if entry.member is not None:
             return self._members[entry.member]
         if entry.group is not None:
@@ -54,7 +54,7 @@ class ProfileMirror:
             self._one_shots[table, entry.match, entry.priority] = handle, entry.action_set
 
     def retire(self, handle: int) -> None:
-        """Let go of a handle that no entry has any more."""
+        """Release a handle that no entry uses any more."""
         if handle:
             check(function(selection.retire_handle)(self._heap.address, handle), self._profile.spec.name)
 

@@ -1,4 +1,4 @@
-"""What is published by one store on its own: default actions, multicast groups and clone sessions, whole value sets."""
+"""Objects published by a single store: default actions, multicast groups and clone sessions, whole value sets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPLICAS_BYTES = sizeof(Replicas)
 
 @kernel
 def put_default(memory: Memory, table: TableHead, request: Array[u64]) -> u32:
-    """Exchange a table's default action; the arguments stand behind the request's head."""
+    """Replace a table's default action; the arguments follow the request's head."""
     if not begin_write(memory):
         return NO_MEMORY
     block = allocate(memory, ENTRY_BYTES // 8 + request[ARGUMENT_WORDS])
@@ -43,7 +43,7 @@ def put_default(memory: Memory, table: TableHead, request: Array[u64]) -> u32:
 
 @kernel
 def publish(memory: Memory, place: Array[u64], block: u64) -> u32:
-    """Let a word hold the address of another block, or 0; the one before is retired."""
+    """Store the address of another block, or 0, in a word; the previous one is retired."""
     if not begin_write(memory):
         return NO_MEMORY
     old = place[0]
@@ -54,13 +54,13 @@ def publish(memory: Memory, place: Array[u64], block: u64) -> u32:
 
 @kernel
 def store_word(place: Array[u64], value: u64) -> None:
-    """Let a word hold another value, with all that was written before."""
+    """Store another value in a word, ordered after all earlier writes."""
     store_release(place[0], value)
 
 
 @kernel
 def put_replicas(memory: Memory, place: Array[u64], request: Array[u64]) -> u32:
-    """Exchange a group or session; request: count, class of service, packet length, port and instance of each."""
+    """Replace a group or session; request: count, class of service, packet length, port and instance of each."""
     count = request[0]
     if not begin_write(memory):
         return NO_MEMORY

@@ -1,7 +1,7 @@
-"""What a write of a table gets from Python, and the records that it makes of it.
+"""Input of a table write from Python, and the records built from it.
 
-A request is an array of words: action, choice, tally, meter, how many argument words, then what the kind of table adds,
-then the arguments. Records are immutable once published, but for the link to the next one.
+A request is an array of words: action, choice, tally, meter, number of argument words, then the additions of the kind
+of table, then the arguments. Records are immutable once published, except for the link to the next one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ TALLY = 2
 METER = 3
 ARGUMENT_WORDS = 4
 HEAD_WORDS = 5
-"""Words before what the kind of table adds."""
+"""Words before the additions of the kind of table."""
 ENTRY_BYTES = sizeof(Entry)
 
 DONE = 0
 NO_MEMORY = 1
 MISSING = 2
-"""What a write returns."""
+"""Results of a write."""
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Words for the kernels that write: matches and actions as requests lay them out (see `records`)."""
+"""Words for the writing kernels: matches and actions in request layout (see `records`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataplane.switch.tables.match import FieldMatch, Match, all_ones, prefix_ma
 
 
 class Request:
-    """A piece of memory that words are written to, over and over."""
+    """A reusable piece of memory that words are written to."""
 
     def __init__(self) -> None:
         self._structs: dict[int, struct.Struct] = {}
@@ -24,7 +24,7 @@ class Request:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
 
     def write(self, *words: int) -> int:
-        """Write words; return where they begin, until the next call."""
+        """Write words; return their address, valid until the next call."""
         count = len(words)
         layout = self._structs.get(count)
         if layout is None:
@@ -36,12 +36,12 @@ class Request:
 
 
 def split_words(value: int, words: int) -> tuple[int, ...]:
-    """Return a value as so many words, the low one first."""
+    """Return a value as that many words, the low one first."""
     return tuple(value >> (WORD_BITS * word) & WORD_MASK for word in range(words))
 
 
 def words_of(values: Sequence[int], widths: Iterable[int]) -> tuple[int, ...]:
-    """Return values of these widths as words, each beginning a new word."""
+    """Return values of these widths as words, each starting a new word."""
     return tuple(
         word for value, width in zip(values, widths, strict=True) for word in split_words(value, word_count(width))
     )
@@ -49,7 +49,7 @@ def words_of(values: Sequence[int], widths: Iterable[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ActionWords:
-    """An action's number in the program, and how its arguments become words; `widths` is None where each is one."""
+    """An action's number in the program, and its arguments' conversion to words; `widths` is None if each is one."""
 
     number: int
     words: int
@@ -77,7 +77,7 @@ class ActionTable(dict[str, ActionWords]):
 
 
 def exact_words(keys: tuple[KeyField, ...]) -> Callable[[Match], tuple[int, ...]]:
-    """Return what turns a match of exact fields into key words."""
+    """Return a converter from a match of exact fields to key words."""
     widths = tuple(key.width for key in keys)
     if all(width <= WORD_BITS for width in widths):
         return lambda match: match  # type: ignore[return-value]  # exact fields have a value each: checked by Table
@@ -86,7 +86,7 @@ def exact_words(keys: tuple[KeyField, ...]) -> Callable[[Match], tuple[int, ...]
 
 @dataclass(slots=True)
 class SplitMatch:
-    """A match as a space and a record have it, in words: masks that are not 0, and the key words that they look at."""
+    """A match as a space and a record have it, in words: non-zero masks, and the key words under them."""
 
     masks: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
@@ -95,7 +95,7 @@ class SplitMatch:
     range_count: int = 0
 
     def add(self, place: int, masks: tuple[int, ...], values: tuple[int, ...]) -> None:
-        """Add what is looked at of a field whose first word is at `place`."""
+        """Add the masked part of a field whose first word is at `place`."""
         for number, (mask, value) in enumerate(zip(masks, values, strict=True)):
             if mask:
                 self.masks.append(mask)
@@ -137,7 +137,7 @@ class MatchSplitter:
 
 
 def _common_prefix(bounds: tuple[int, int], ones: int) -> tuple[int, int]:
-    """Return mask and value of the bits in which two bounds agree from the top on."""
+    """Return mask and value of the leading bits in which two bounds agree."""
     free = (bounds[0] ^ bounds[1]).bit_length()
     mask = ones >> free << free
     return mask, bounds[0] & mask

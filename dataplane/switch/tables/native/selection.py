@@ -1,7 +1,7 @@
-"""What an entry with a member, a group or an action set chooses from, and the choice by hash.
+"""Choices of an entry with a member, a group or an action set, and the selection by hash.
 
 `Entry.choice` is the address of a word that holds the address of the present choice: all entries of a group share that
-word, so that one store changes them all. A choice is never changed: it is replaced and retired.
+word, so that one store changes them all. A choice is immutable: it is replaced and retired.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataplane.switch.tables.native.records import DONE, ENTRY_BYTES, NO_MEMORY,
 
 
 class Choice(Struct):
-    """Actions by weight; behind it the running sums of their weights, then their entries, then all arguments."""
+    """Actions by weight; followed by the running sums of their weights, then their entries, then all arguments."""
 
     total: u64  # sum of weights
     count: u64
@@ -39,7 +39,7 @@ ENTRY_WORDS = ENTRY_BYTES // 8
 
 @kernel(inline=True)
 def select_member(entry: Entry, digest: u64) -> Entry:
-    """Return the action at place `digest` modulo the sum of weights; null where the group or action set is empty."""
+    """Return the action at place `digest` modulo the sum of weights; null if the group or action set is empty."""
     choice = view(Choice, load_acquire(array_at(u64, entry.choice)[0]))
     if choice.total == 0:
         return view(Entry, 0)
@@ -52,7 +52,7 @@ def select_member(entry: Entry, digest: u64) -> Entry:
 
 @kernel
 def first_above(ends: Array[u64], count: u64, value: u64) -> u64:
-    """Return the place of the first of ascending numbers that is above a value; the last one is."""
+    """Return the index of the first of ascending numbers above a value; the last one is."""
     low: u64 = 0
     high = count - 1
     while low < high:
@@ -99,7 +99,7 @@ def make_choice(memory: Memory, request: Array[u64]) -> u64:
 
 @kernel
 def put_choice(memory: Memory, handle: Array[u64], request: Array[u64]) -> u32:
-    """Make a choice and let a handle hold it in the place of the present one."""
+    """Make a choice and let a handle hold it in place of the present one."""
     if not begin_write(memory):
         return NO_MEMORY
     block = make_choice(memory, request)
@@ -126,7 +126,7 @@ def make_handle(memory: Memory, request: Array[u64]) -> u64:
 
 @kernel
 def retire_handle(memory: Memory, handle: Array[u64]) -> u32:
-    """Retire a handle that no entry has any more, and its choice."""
+    """Retire a handle that no entry uses any more, and its choice."""
     if not begin_write(memory):
         return NO_MEMORY
     retire(memory, handle[0])

@@ -2,9 +2,9 @@
 
 Open addressing, linear probing. A slot is 0 (never used), 1 (its record is gone: probe on) or a record's address with
 the top 16 bits of its hash above it, so that readers hardly ever look at a wrong record. A record never moves: a reader
-finds it whatever else is inserted or removed meanwhile. Growing builds new slots beside the old ones and exchanges
-them in one store. Behind the slots stands a filter, a byte a slot (Bloom, "Space/time trade-offs in hash coding", 1970,
-with one bit a key): where most lookups find nothing, as in a space of a mask table, they end there, in the cache.
+finds it whatever else is inserted or removed meanwhile. Growing builds new slots separately and replaces the old ones
+in one store. The slots are followed by a filter, a byte per slot (Bloom, "Space/time trade-offs in hash coding", 1970,
+with one bit per key): if most lookups find nothing, as in a space of a mask table, they end there, in the cache.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ class Slots(Struct):
 
     array: u64
     count: u64  # records
-    used: u64  # slots that are not 0
+    used: u64  # non-zero slots
 
 
 @kernel(inline=True)
 def slots_of(table: Slots) -> Array[u64]:
-    """Return the array as it is now."""
+    """Return the current array."""
     return array_at(u64, load_acquire(table.array))
 
 
 @kernel(inline=True)
 def is_record(slot: u64) -> bool:
-    """Say whether a slot holds a record."""
+    """Return whether a slot holds a record."""
     return slot & ADDRESS > GONE
 
 
 @kernel(inline=True)
 def may_be(slot: u64, digest: u64) -> bool:
-    """Say whether a slot holds a record whose hash may be `digest`."""
+    """Return whether a slot holds a record whose hash may be `digest`."""
     return slot & TAG == digest & TAG and is_record(slot)
 
 
@@ -70,13 +70,13 @@ def key_at(slot: u64, key_offset: u64) -> Array[u64]:
 
 @kernel(inline=True)
 def filter_bit(mask: u64, digest: u64) -> u64:
-    """Return which bit of the filter stands for a hash; its lowest bits choose the slot, its highest are the tag."""
+    """Return a hash's bit in the filter; its lowest bits choose the slot, its highest are the tag."""
     return (digest >> FILTER_SHIFT) & (mask * BITS_PER_SLOT + BITS_PER_SLOT - 1)
 
 
 @kernel(inline=True)
 def may_have(slots: Array[u64], digest: u64) -> bool:
-    """Say whether a record with this hash may be there; hardly ever wrongly."""
+    """Return whether a record with this hash may be there; false positives are rare."""
     mask = slots[0]
     bit = filter_bit(mask, digest)
     one: u64 = 1
@@ -85,7 +85,7 @@ def may_have(slots: Array[u64], digest: u64) -> bool:
 
 @kernel
 def find_slot(table: Slots, key: Array[u64], words: u64, key_offset: u64) -> u64:
-    """Return the place of the record with this key in the array, or NOWHERE."""
+    """Return the index of the record with this key in the array, or NOWHERE."""
     digest = hash_words(key, words)
     slots = slots_of(table)
     mask = slots[0]
@@ -102,13 +102,13 @@ def find_slot(table: Slots, key: Array[u64], words: u64, key_offset: u64) -> u64
 
 @kernel
 def put_slot(slots: Array[u64], slot: u64, digest: u64) -> bool:
-    """Publish a record in the first slot that has none; say whether that slot had never been used."""
+    """Publish a record in the first slot that has none; return whether that slot had never been used."""
     mask = slots[0]
     bit = filter_bit(mask, digest)
     one: u64 = 1
     store_relaxed(slots[mask + 2 + bit // WORD_BITS], slots[mask + 2 + bit // WORD_BITS] | one << bit % WORD_BITS)
     place = digest & mask
-    while is_record(slots[place + 1]):  # by hand: a slot whose record is gone is as good as an empty one
+    while is_record(slots[place + 1]):  # inlined by hand: a slot whose record is gone is as good as an empty one
         place = (place + 1) & mask
     fresh = slots[place + 1] == 0
     store_release(slots[place + 1], slot)
@@ -117,7 +117,7 @@ def put_slot(slots: Array[u64], slot: u64, digest: u64) -> bool:
 
 @kernel
 def rebuild(memory: Memory, table: Slots, words: u64, key_offset: u64) -> bool:
-    """Move to an array that is at most half full, without the slots of records that are gone; say if there was room."""
+    """Move to an array that is at most half full, without slots of removed records; return whether there was memory."""
     size: u64 = LEAST_SLOTS
     while size < (table.count + 1) * 2:
         size *= 2
@@ -139,7 +139,7 @@ def rebuild(memory: Memory, table: Slots, words: u64, key_offset: u64) -> bool:
 
 @kernel
 def make_slots(memory: Memory, table: Slots) -> bool:
-    """Begin an empty table; say whether there was memory."""
+    """Initialize an empty table; return whether there was memory."""
     block = allocate_zeroed(memory, 1 + LEAST_SLOTS + LEAST_SLOTS * BITS_PER_SLOT // WORD_BITS)
     if block == 0:
         return False
@@ -152,7 +152,7 @@ def make_slots(memory: Memory, table: Slots) -> bool:
 
 @kernel
 def add_record(memory: Memory, table: Slots, record: u64, words: u64, key_offset: u64) -> bool:
-    """Publish a record whose key is not there yet; say whether there was memory."""
+    """Publish a record whose key is not there yet; return whether there was memory."""
     size = slots_of(table)[0] + 1
     if (table.used + 1) * 4 > size * 3 and not rebuild(memory, table, words, key_offset):
         return False
@@ -165,7 +165,7 @@ def add_record(memory: Memory, table: Slots, record: u64, words: u64, key_offset
 
 @kernel
 def remove_slot(memory: Memory, table: Slots, place: u64, words: u64, key_offset: u64) -> None:
-    """Unlink the record at a place; its slot, and those of gone records before it, are free again if none follows."""
+    """Unlink the record at an index; its slot, and those of gone records before it, become free if none follows."""
     slots = slots_of(table)
     mask = slots[0]
     at = place - 1
@@ -177,4 +177,4 @@ def remove_slot(memory: Memory, table: Slots, place: u64, words: u64, key_offset
             table.used -= 1
             at = (at - 1) & mask
     if mask >= 64 and table.count * 8 < mask:
-        rebuild(memory, table, words, key_offset)  # where memory is short, the table stays large
+        rebuild(memory, table, words, key_offset)  # without memory, the table stays large

@@ -1,4 +1,4 @@
-"""A forwarding state in memory that compiled code reads without locks, and that follows every change of it."""
+"""A forwarding state in memory that compiled code reads without locks, kept in sync with the Python state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NativeState:
 
     What packets change (counters, registers, meters, tallies) is the state's own memory. Everything else is copied, and
     changed whenever the state is, by the same thread, under the state's lock. It must outlive every machine that it
-    filled; each is to be registered before its first burst.
+    filled; each must be registered before its first burst.
     """
 
     def __init__(self, state: ForwardingState) -> None:
@@ -59,7 +59,7 @@ class NativeState:
         return spaces
 
     def _lay_out(self) -> None:
-        """Lay down the arrays of addresses that all machines share."""
+        """Create the arrays of addresses that all machines share."""
         state = self._state
         self._table_addresses = array("Q", [mirror.head.address for mirror in self._tables])
         self._counter_addresses = _addresses([counter.cells for counter in state.counters.values()])
@@ -72,7 +72,7 @@ class NativeState:
         self._session_addresses = array("Q", bytes(8 * MAX_CLONE_SESSIONS))
 
     def _follow(self) -> None:
-        """Take over the present state, and every change from now on."""
+        """Copy the present state, and follow every change from now on."""
         state = self._state
         for place, value_set in enumerate(state.value_sets.values()):
             observer = partial(self._value_set_changed, place, value_set)
@@ -90,7 +90,7 @@ class NativeState:
             table.meter_writer = self._write_meter
 
     def fill(self, machine: Machine) -> None:
-        """Let a machine find everything that belongs to the state; its other fields are the caller's affair."""
+        """Point a machine to everything of the state; its other fields are the caller's."""
         for name, addresses in (
             ("tables", self._table_addresses),
             ("counters", self._counter_addresses),
@@ -104,7 +104,7 @@ class NativeState:
             setattr(machine, name, _address(addresses))
 
     def register_machine(self, machine: Machine) -> None:
-        """Free nothing that a burst of this machine may see."""
+        """Prevent freeing of anything that a burst of this machine may see."""
         with self._state.lock:
             self._heap.add_machine(machine)
 
@@ -114,7 +114,7 @@ class NativeState:
             self._heap.remove_machine(machine)
 
     def table_address(self, name: str) -> int:
-        """Return where a table's struct begins."""
+        """Return the address of a table's struct."""
         return self._table_addresses[list(self._state.tables).index(name)]
 
     @property
@@ -123,12 +123,12 @@ class NativeState:
         return self._heap.blocks
 
     def collect(self) -> int:
-        """Free what no packet can see any more; return how many blocks wait on. Writes do so now and then."""
+        """Free what no packet can see any more; return how many blocks still wait. Writes also do so occasionally."""
         with self._state.lock:
             return self._heap.collect()
 
     def release(self) -> None:
-        """Follow the state no more and free everything; no machine may use it any more. A second time, do nothing."""
+        """Stop following the state and free everything; no machine may use it any more. A second call does nothing."""
         with self._state.lock:
             self._stop_following()
             for mirror in self._tables:
@@ -159,7 +159,7 @@ class NativeState:
                 table.meter_writer = None
 
     def _value_set_changed(self, place: int, value_set: ValueSet, members: tuple[Match, ...]) -> None:
-        """Let packets see the new members in the place of the old ones, all at once."""
+        """Replace the members that packets see, all at once."""
         old, new = self._value_sets[place], self._value_set(value_set, members)
         self._value_sets[place] = new
         function(publish.store_word)(_address(self._value_set_addresses) + 8 * place, new.address)

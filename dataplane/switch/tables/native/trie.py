@@ -1,9 +1,9 @@
-"""Tables with one lpm field of at most 32 bits: a multibit trie with leaf pushing, at most three reads a lookup.
+"""Tables with one lpm field of at most 32 bits: a multibit trie with leaf pushing, at most three reads per lookup.
 
 (Srinivasan and Varghese, "Fast address lookups using controlled prefix expansion", TOCS 1999.) The root takes the bits
-that are left over by strides of 8, between 9 and 16 where the field has them. A cell is 0, a record, or the address of
-the 256 cells below it with its lowest bit set. Beside the trie, for writers only, stands a hash table of the prefixes
-(value, length), which says what comes back when a prefix goes.
+left over by strides of 8, between 9 and 16 if the field has them. A cell is 0, a record, or the address of the 256
+cells below it with its lowest bit set. Next to the trie, for writers only, is a hash table of the prefixes (value,
+length), which gives the covering prefix when one is removed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TrieTable(ExactTable):
 
     root: Array[u64]
     width: u64
-    root_shift: u64  # bits below those that the root takes
+    root_shift: u64  # bits below the root's
     lengths: Inline[u64, Literal[33]]  # prefixes of each length
 
 
@@ -67,7 +67,7 @@ def length_of(record: u64) -> u64:
 
 @kernel(inline=True)
 def gives_way(cell: u64, old: u64, length: u64) -> bool:
-    """Say whether a leaf is to be exchanged: `old` itself, or where that is 0, no longer prefix than `length`."""
+    """Return whether a leaf must be replaced: `old` itself or, if that is 0, a prefix no longer than `length`."""
     if old != 0:
         return cell == old
     return cell == 0 or length_of(cell) <= length
@@ -75,7 +75,7 @@ def gives_way(cell: u64, old: u64, length: u64) -> bool:
 
 @kernel
 def exchange_leaves(cells: Array[u64], count: u64, old: u64, new: u64, length: u64) -> None:
-    """Put `new` into the leaves that give way, in `count` cells and all that is below them."""
+    """Put `new` into the leaves that give way, in `count` cells and all below them."""
     for place in range(count):
         cell = cells[place]
         if cell & CHILD != 0:
@@ -97,7 +97,7 @@ def make_node(memory: Memory, leaf: u64) -> u64:
 
 @kernel
 def descend(memory: Memory, table: TrieTable, value: u64, length: u64) -> bool:
-    """Make the nodes down to the one in which a prefix of this length ends; say whether there was memory."""
+    """Make the nodes down to the one in which a prefix of this length ends; return whether there was memory."""
     shift = table.root_shift
     cells = table.root
     place = value >> shift
@@ -115,7 +115,7 @@ def descend(memory: Memory, table: TrieTable, value: u64, length: u64) -> bool:
 
 @kernel
 def spread(table: TrieTable, value: u64, length: u64, old: u64, new: u64) -> None:
-    """Exchange the leaves that a prefix covers; the nodes on the way to them exist."""
+    """Replace the leaves that a prefix covers; the nodes on the way to them exist."""
     shift = table.root_shift
     cells = table.root
     place = value >> shift
@@ -129,14 +129,14 @@ def spread(table: TrieTable, value: u64, length: u64, old: u64, new: u64) -> Non
 
 @kernel(inline=True)
 def as_count(bits: u64) -> u64:
-    """Return how many cells so many free bits stand for."""
+    """Return the number of cells for that many free bits."""
     one: u64 = 1
     return one << bits
 
 
 @kernel
 def only_leaf(node: Array[u64]) -> bool:
-    """Say whether all cells of a node hold the same leaf."""
+    """Return whether all cells of a node hold the same leaf."""
     if node[0] & CHILD != 0:
         return False
     for place in range(1, FANOUT):  # noqa: SIM110 (kernels have no generators)
@@ -147,7 +147,7 @@ def only_leaf(node: Array[u64]) -> bool:
 
 @kernel
 def shrink(memory: Memory, table: TrieTable, value: u64, length: u64) -> None:
-    """Put a leaf in the place of each node on the way to a prefix that holds but one leaf, the lowest node first."""
+    """Replace each node on the way to a prefix that holds only one leaf by that leaf, lowest node first."""
     path = stack_array(u64, 4)
     depth: u64 = 0
     shift = table.root_shift
@@ -189,7 +189,7 @@ def covering(table: TrieTable, value: u64, length: u64) -> u64:
 
 @kernel
 def put_trie(memory: Memory, table: TrieTable, request: Array[u64]) -> u32:
-    """Insert an entry, or put it in the place of the one with its prefix (value, length)."""
+    """Insert an entry, or replace the one with its prefix (value, length)."""
     key = offset(request, HEAD_WORDS)
     if not begin_write(memory):
         return NO_MEMORY
@@ -234,7 +234,7 @@ def remove_trie(memory: Memory, table: TrieTable, request: Array[u64]) -> u32:
 
 @kernel
 def make_trie(memory: Memory, table: TrieTable) -> bool:
-    """Begin an empty trie; width and root_shift are set; say whether there was memory."""
+    """Initialize an empty trie; width and root_shift are set; return whether there was memory."""
     root = allocate_zeroed(memory, as_count(table.width - table.root_shift))
     table.root = array_at(u64, root)
     return root != 0 and make_exact(memory, table)
@@ -251,6 +251,6 @@ def free_nodes(memory: Memory, cells: Array[u64], count: u64) -> None:
 
 @kernel
 def free_trie(memory: Memory, table: TrieTable) -> None:
-    """Free all that a table holds; no reader may be left."""
+    """Free everything that a table holds; no reader may be left."""
     free_nodes(memory, table.root, as_count(table.width - table.root_shift))
     free_exact(memory, table)

@@ -1,1 +1,1 @@
-"""Tables in plain Python that is right by inspection: what indices are compared with."""
+"""Tables in plain Python, correct by inspection: the reference for the indices."""

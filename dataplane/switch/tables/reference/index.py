@@ -1,4 +1,4 @@
-"""The reference index: a list, searched from end to end. Slow, and right by inspection."""
+"""The reference index: a list, searched from end to end. Slow, and correct by inspection."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataplane.switch.tables.match import Match, field_matches, needs_priority
 
 
 class LinearIndex:
-    """Every entry in one list; the best of those that match wins.
+    """Every entry in one list; the best matching one wins.
 
-    Best: the largest priority where keys can overlap at will, else the longest prefix; among equals the oldest.
+    Best: the largest priority if keys can overlap arbitrarily, else the longest prefix; among equals the oldest.
     """
 
     def __init__(self, keys: tuple[KeyField, ...]) -> None:
@@ -34,7 +34,7 @@ class LinearIndex:
         return None
 
     def put(self, entry: TableEntry) -> None:
-        """Insert `entry`, or put it in the place of the one with the same match and priority."""
+        """Insert `entry`, or replace the one with the same match and priority."""
         for position, present in enumerate(self._entries):
             if present.match == entry.match and present.priority == entry.priority:
                 self._entries[position] = entry

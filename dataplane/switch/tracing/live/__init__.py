@@ -1,1 +1,1 @@
-"""Packets of live traffic that are explained beside it: which, how many, where that is written."""
+"""Tracing of live packets, off the forwarding path: selection, limits and output."""

@@ -1,4 +1,4 @@
-"""What a switch's command line says of packets that are to be explained."""
+"""A switch's command line options for tracing packets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DEFAULT_PACKETS, DEFAULT_PER_SECOND = 1_000, 10
 
 @dataclass(frozen=True, slots=True)
 class TraceSettings:
-    """Which packets of live traffic are explained, how many in all and in a second, and where that is written.
+    """Selection of live packets to explain, limits in total and per second, and output.
 
-    An empty `filter` is true of all packets; without a `file` they are explained in the log.
+    An empty `filter` matches all packets; without a `file` traces go to the log.
     """
 
     filter: str = ""
@@ -26,7 +26,7 @@ class TraceSettings:
 
 
 def add_trace_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options; any of them, or the log level trace, has packets explained."""
+    """Add the options; any of them, or the log level trace, turns tracing on."""
     add = parser.add_argument_group("explaining packets").add_argument
     add(FILTER, metavar="EXPRESSION", help="explain packets like: ipv4.dst_addr==10.0.0.2 && ingress_port==1")
     add("--trace-file", type=Path, metavar="FILE", help="write them there, *.jsonl: as JSON lines; default: the log")
@@ -35,7 +35,7 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
 
 
 def trace_settings(found: argparse.Namespace) -> TraceSettings | None:
-    """Return what a command line asks for; None if nothing is to be explained. Raises ConfigError."""
+    """Return the settings of a command line; None if nothing is to be explained. Raises ConfigError."""
     given = (found.trace_filter, found.trace_file, found.trace_limit, found.trace_rate)
     if all(value is None for value in given):
         return None
@@ -50,7 +50,7 @@ def trace_settings(found: argparse.Namespace) -> TraceSettings | None:
 
 
 def trace_words(settings: TraceSettings | None) -> list[str]:
-    """Return the command line that says the same."""
+    """Return the equivalent command line."""
     if settings is None:
         return []
     words = ["--trace-limit", str(settings.packets), "--trace-rate", str(settings.per_second)]

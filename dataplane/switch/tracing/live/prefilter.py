@@ -1,9 +1,9 @@
-"""What a filter says of a frame's bytes before anything is parsed: the few comparisons that machine code can make.
+"""Derives from a filter a few comparisons of a frame's raw bytes, which machine code can make before parsing.
 
-A program's parser is walked from its start: as long as headers have fixed lengths, each field lies at a known place,
-and each case of a select is a comparison of bytes, too. So a filter becomes alternatives, each a port or any, and bytes
-with masks and values. Frames that none of them fits cannot satisfy the filter; those that one fits may: who asks then
-parses them and looks again.
+A program's parser is walked from its start: while headers have fixed lengths, each field lies at a known position, and
+each case of a select is a comparison of bytes, too. So a filter becomes alternatives, each a port or any, and bytes
+with masks and values. Frames that fit none of them cannot satisfy the filter; those that fit one may: the caller then
+parses them and checks again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from dataplane.program.operations import Constant, FieldRef, HeaderRef, LastFiel
 from dataplane.switch.tracing.filters import All, Any, Comparison, Condition, Named, Not, find_ref, header_name
 
 MOST_PATHS, MOST_ALTERNATIVES, MOST_STATES = 2_048, 64, 64
-"""Beyond these less is known: of ways through the parser, of alternatives in all, of states on a way."""
+"""Limits on paths through the parser, alternatives in total, and states per path; beyond them less is known."""
 
 ByteCheck: TypeAlias = tuple[int, int, int, bool]
-"""Offset, mask and value of a byte of the frame, and whether it has to be so or must not; one behind the end is not."""
+"""Offset, mask and value of a byte of the frame, and whether it must match or must not; bytes past the end do not."""
 _INGRESS_PORT = FieldRef("standard_metadata", "ingress_port")
 
 
@@ -42,13 +42,13 @@ class Alternative:
     checks: frozenset[ByteCheck] = frozenset()
 
     def joined(self, other: Alternative) -> Alternative | None:
-        """Return what satisfies both; None where they contradict each other by the port."""
+        """Return the conjunction; None if the ports contradict each other."""
         if None not in {self.port, other.port} and self.port != other.port:
             return None
         return Alternative(other.port if self.port is None else self.port, self.checks | other.checks)
 
     def covers(self, other: Alternative) -> bool:
-        """Say whether all that fits the other fits this one."""
+        """Return whether everything that fits the other fits this one."""
         return self.port in {None, other.port} and self.checks <= other.checks
 
 
@@ -57,9 +57,9 @@ ANYTHING = (Alternative(),)
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """The parser on its way: where it is, what it has extracted where (in bits), what selects have asked for.
+    """The parser on its way: its position, the headers extracted so far (in bits), and the conditions of selects.
 
-    `cursor` is None once a length depends on the packet: then nothing more is known of what comes.
+    `cursor` is None once a length depends on the packet: then nothing is known about what follows.
     """
 
     state: str | None
@@ -71,12 +71,12 @@ class _Path:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Return all that matters of what comes behind, and of what was needed to come here."""
+        """Return everything relevant to the rest of the path, and the conditions for getting here."""
         return self.state, self.cursor, frozenset(self.places.items()), frozenset(self.elements.items()), self.needed
 
     @property
     def is_open(self) -> bool:
-        """Say whether headers may follow of which nothing is known."""
+        """Return whether unknown headers may follow."""
         return self.state is not None or self.cursor is None
 
 
@@ -97,7 +97,7 @@ def prefilter(condition: Condition, program: Program) -> tuple[Alternative, ...]
 
 
 def _only_reads(program: Program) -> bool:
-    """Say whether headers are in the parser what they were in the frame: it sets only metadata."""
+    """Return whether the parser leaves headers as they were in the frame: it sets only metadata."""
     operations = [operation for state in program.parser.states.values() for operation in state.operations]
     for operation in operations:
         match operation:
@@ -123,7 +123,7 @@ def _headers(condition: Condition, program: Program) -> Iterator[str]:
                 yield from _headers(part, program)
 
 
-# ---- what a condition says of a path
+# ---- conditions along a path
 
 
 def _alternatives(condition: Condition, program: Program, path: _Path) -> tuple[Alternative, ...]:
@@ -167,7 +167,7 @@ def _compared(comparison: Comparison, program: Program, path: _Path) -> tuple[Al
 
 
 def _offset(header: HeaderType, name: str) -> tuple[int | None, int | None]:
-    """Return a field's place in its header and its width in bits; None where that depends on the packet."""
+    """Return a field's position in its header and its width in bits; None if that depends on the packet."""
     offset = 0
     for spec in header.fields:
         if spec.variable:
@@ -179,7 +179,7 @@ def _offset(header: HeaderType, name: str) -> tuple[int | None, int | None]:
 
 
 def _bytes(offset: int, width: int, value: int, mask: int | None = None) -> Iterator[ByteCheck]:
-    """Yield the comparisons of bytes that are one of `width` bits at a place in bits; `mask` leaves bits out."""
+    """Yield the comparisons of bytes for a value of `width` bits at a bit position; `mask` excludes bits."""
     end = offset + width
     mask = (1 << width) - 1 if mask is None else mask
     padding = -end % 8
@@ -195,9 +195,9 @@ def _bytes(offset: int, width: int, value: int, mask: int | None = None) -> Iter
 
 
 def _paths(program: Program, wanted: frozenset[str]) -> Iterator[_Path]:
-    """Yield the ways through the parser, as far as they can lead to what a filter wants and has not found yet.
+    """Yield the paths through the parser, as far as they can lead to headers that a filter needs and has not found yet.
 
-    Ways that are alike in all that matters from there on are followed once; beyond so many, they are left open.
+    Paths that are alike in everything relevant from there on are followed once; beyond a limit, they are left open.
     """
     reachable = _reachable(program)
     waiting, seen = deque([_Path(program.parser.initial)]), set()
@@ -225,7 +225,7 @@ def _paths(program: Program, wanted: frozenset[str]) -> Iterator[_Path]:
 
 
 def _reachable(program: Program) -> dict[str, frozenset[str]]:
-    """Return, by state, the headers that it and those behind it extract."""
+    """Return, by state, the headers that it and its successors extract."""
     states = program.parser.states
     found = {name: frozenset(_headers_of(state, program)) for name, state in states.items()}
     changed = True
@@ -249,7 +249,7 @@ def _headers_of(state: ParserState, program: Program) -> Iterator[str]:
 
 
 def _extracted(path: _Path, state: ParserState, program: Program) -> _Path | None:
-    """Return the path behind a state's operations."""
+    """Return the path after a state's operations."""
     cursor, places, elements = path.cursor, dict(path.places), dict(path.elements)
     for operation in state.operations:
         if cursor is None:
@@ -273,7 +273,7 @@ def _extracted(path: _Path, state: ParserState, program: Program) -> _Path | Non
 
 
 def _following(path: _Path, state: ParserState, program: Program) -> Iterator[_Path]:
-    """Yield a way for each case of a select, and one for none; those behind a case know that it did not fit."""
+    """Yield a path for each case of a select, and one for none; those after a case know that it did not match."""
     for case in state.transitions:
         needed: Alternative | None = path.needed
         if isinstance(case, Transition) and path.cursor is not None:
@@ -289,7 +289,7 @@ def _following(path: _Path, state: ParserState, program: Program) -> Iterator[_P
 
 
 def _selected(path: _Path, state: ParserState, case: Transition, program: Program) -> tuple[Alternative, bool]:
-    """Return what a case of a select asks of bytes and port, and whether that is all that it asks."""
+    """Return a select case's conditions on bytes and port, and whether those are all its conditions."""
     checks: set[ByteCheck] = set()
     port: int | None = None
     is_all = True
@@ -310,7 +310,7 @@ def _selected(path: _Path, state: ParserState, case: Transition, program: Progra
 
 
 def _key_offset(path: _Path, source: object, program: Program) -> int | None:
-    """Return where in the frame a part of a select's key lies, in bits; None where it is not there, or not known."""
+    """Return the position in the frame of a part of a select's key, in bits; None if it is not there, or not known."""
     match source:
         case Lookahead(offset) if path.cursor is not None:
             return path.cursor + offset

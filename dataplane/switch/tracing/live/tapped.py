@@ -1,4 +1,4 @@
-"""A pipeline in Python beside which chosen packets are explained, each right before it goes through."""
+"""A Python pipeline that explains chosen packets, each right before it goes through."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dataplane.switch.tracing.live.tracer import LiveTracer
 
 Follow = Callable[[], object]
 Clock = Callable[[], int]
-"""Nanoseconds, on any clock that does not stand."""
+"""Nanoseconds, on any clock that keeps advancing."""
 
 
 class TappedPipeline:
-    """A `Pipeline` that is another one, whose frames a tracer looks at first."""
+    """A wrapper of another `Pipeline` whose frames a tracer sees first."""
 
     def __init__(self, pipeline: Pipeline, tracer: LiveTracer, rng: SplitMix, now_ns: Clock, follow: Follow) -> None:
         self._pipeline, self._tracer, self._rng, self._now_ns = pipeline, tracer, rng, now_ns
@@ -35,8 +35,8 @@ class TappedPipeline:
         return self._pipeline.parser_errors
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
-        """Take frames through ingress one after the other while some are looked at, or else together."""
-        if self._follow is not None:  # not before the first frame: a program may be prepared and never run
+        """Take frames through ingress one at a time while some are traced, else together."""
+        if self._follow is not None:  # not before the first frame: a prepared program may never run
             self._follow()
             self._follow = None
         if not self._tracer.room(self._now_ns()):
@@ -53,7 +53,7 @@ class TappedPipeline:
         return self._pipeline.egress(packets, now_us)
 
     def deflect(self, refused: Placement, session: int) -> list[Placement]:
-        """Return what is to be queued of what a queue had no room for."""
+        """Return placements for a packet that a queue refused."""
         return self._pipeline.deflect(refused, session)
 
     def take_digests(self) -> list[DigestMessage]:
@@ -64,7 +64,7 @@ class TappedPipeline:
 def tapped_factory(
     tracer: LiveTracer, depth: Depth, now_ns: Clock
 ) -> Callable[[Program, ForwardingState, SplitMix], Pipeline]:
-    """Return what makes interpreters that a tracer looks into."""
+    """Return a factory of interpreters with a tracer."""
 
     def make(program: Program, state: ForwardingState, rng: SplitMix) -> Pipeline:
         pipeline = InterpretedPipeline(program, state, rng=rng)

@@ -1,7 +1,7 @@
-"""Packets of live traffic, explained beside it: which of them, how many, and where that is written.
+"""Explains packets of live traffic, off the forwarding path: selection, limits and output.
 
-A packet that is chosen is copied; the interpreter explains the copy over a shadow of the state, in which nothing that
-it does is counted twice. Nothing waits for it: packets beyond the limits are passed over, and their number is noted.
+A chosen packet is copied; the interpreter explains the copy over a shadow of the state, in which nothing that it does
+is counted twice. Nothing waits for it: packets beyond the limits are skipped, and their number is recorded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataplane.switch.tracing.steps import PacketTrace, Queued, Ran, TableApplie
 
 SECOND_NS = 1_000_000_000
 LOOKS_PER_SECOND = 2_000
-"""Frames that are parsed to see whether the filter is true of them, where their first bytes do not say enough."""
+"""Frames parsed to check the filter, if their first bytes do not decide it."""
 _JSON_ENDINGS = (".json", ".jsonl")
 
 log = logging.getLogger("millrace.trace")
@@ -39,7 +39,7 @@ log = logging.getLogger("millrace.trace")
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What explains packets of one program over its running state."""
+    """Explainer of one program's packets over its running state."""
 
     program: Program
     state: ForwardingState
@@ -49,9 +49,9 @@ class _Bound:
 
 
 class LiveTracer:
-    """Explains chosen packets of a switch; `follow` names the program that runs, everything else belongs to one thread.
+    """Explains chosen packets of a switch; `follow` names the running program, the rest belongs to one thread.
 
-    `exact` is for who calls `look` before the packet itself meets the state.
+    `exact` is for callers of `look` before the packet itself reaches the state.
     """
 
     def __init__(self, settings: TraceSettings, *, exact: bool) -> None:
@@ -77,9 +77,9 @@ class LiveTracer:
         bind_filter(self._condition, program, FILTER)
 
     def follow(self, program: Program, state: ForwardingState, depth: Depth) -> Sequence[Alternative]:
-        """Explain packets of this program from now on; return what those that may be meant have in common.
+        """Explain packets of this program from now on; return what matching packets have in common.
 
-        Where the filter is none for the program, that is noted, and no packet is explained.
+        If the filter does not suit the program, that is logged, and no packet is explained.
         """
         try:
             self.check(program)
@@ -93,7 +93,7 @@ class LiveTracer:
         return prefilter(self._condition, program)
 
     def room(self, now_ns: int) -> int:
-        """Return how many frames may be looked at now."""
+        """Return how many frames may be inspected now."""
         if now_ns - self._window_ns >= SECOND_NS:
             self._note_passed_over()
             self._window_ns, self._explained, self._looks = now_ns, 0, 0
@@ -108,7 +108,7 @@ class LiveTracer:
         return self._window_ns + SECOND_NS
 
     def look(self, frame: Frame, now_us: int, rng: SplitMix | None = None) -> PacketTrace | None:
-        """Explain a frame if it is meant and the limits allow it; `rng` is what the packet itself will draw from."""
+        """Explain a frame if it matches and the limits allow it; `rng` is what the packet itself will draw from."""
         bound = self._bound
         if bound is None or self._left == 0:
             return None
@@ -133,7 +133,7 @@ class LiveTracer:
         return trace
 
     def pass_over(self, frames: int) -> None:
-        """Note that frames that might have been meant were not looked at."""
+        """Record that possibly matching frames were not inspected."""
         self._passed_over += frames
 
     def _note_passed_over(self) -> None:
@@ -144,7 +144,7 @@ class LiveTracer:
 
 
 def _unknown(trace: PacketTrace) -> Iterator[str]:
-    """Yield what is not known exactly of a packet that was explained beside the traffic."""
+    """Yield what is not exactly known about a packet that was explained off the forwarding path."""
     steps = trace.steps()
     if any(
         (isinstance(step, Ran) and not step.exact) or (isinstance(step, TableApplied) and step.colour) for step in steps
@@ -155,7 +155,7 @@ def _unknown(trace: PacketTrace) -> Iterator[str]:
 
 
 class _Sink:
-    """Where traces are written: a file of the settings, JSON lines if its name says so, or else the log."""
+    """Destination of traces: a file of the settings, JSON lines if its name says so, or else the log."""
 
     def __init__(self, settings: TraceSettings) -> None:
         self._path = settings.file

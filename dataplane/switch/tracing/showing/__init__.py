@@ -1,1 +1,1 @@
-"""Traces in their forms: text for people, JSON for tools."""
+"""Output formats of traces: text for people, JSON for tools."""

@@ -1,7 +1,7 @@
-"""A trace as JSON: one object a packet, with the keys that docs/network/trace.md lists.
+"""A trace as JSON: one object per packet, with the keys that docs/network/trace.md lists.
 
-Values of fields are hexadecimal texts of as many digits as the field has bits for, so that no reader loses digits of a
-wide one; frames are hexadecimal, too. A source is an object with file, line and text, or null.
+Values of fields are hexadecimal strings with as many digits as the field has bits for, so that no reader loses digits
+of a wide one; frames are hexadecimal, too. A source is an object with file, line and text, or null.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dataplane.switch.tracing.steps import (
 
 _VALUES = (Change, HeaderValue, KeyPart, QueueReading, Source, Value)
 _NAMES = {kind: tuple(item.name for item in fields(kind)) for kind in (*get_args(Step), *_VALUES)}
-"""The fields of each class that traces consist of, in order."""
+"""The fields of each class in traces, in order."""
 VERSION = 1
-"""Of the keys: raised when one changes its meaning or goes."""
+"""Version of the keys; raised when one changes its meaning or is removed."""
 
 
 def trace_json(trace: PacketTrace) -> str:
@@ -36,7 +36,7 @@ def trace_json(trace: PacketTrace) -> str:
 
 
 def trace_object(trace: PacketTrace) -> dict[str, object]:
-    """Return a trace as what JSON is made of."""
+    """Return a trace as JSON-ready values."""
     return {
         "version": VERSION,
         "packet": trace.number,
@@ -63,7 +63,7 @@ def _passage(passage: Passage) -> dict[str, object]:
 
 
 def _fields(value: object) -> dict[str, object]:
-    """Return the fields of one of our values by name; its numbers that are fields of packets as hexadecimal texts."""
+    """Return the fields of one of our values by name; numbers that are packet fields as hexadecimal strings."""
     found = {name: _plain(getattr(value, name)) for name in _NAMES[type(value)]}
     if isinstance(value, Value | Change | KeyPart | Verified):
         for name in ("value", "before", "computed"):
@@ -83,6 +83,6 @@ def _plain(value: object) -> object:
 
 
 def _hexadecimal(value: int, width_bits: int) -> str:
-    """Return a number as text, a negative one as two's complement."""
+    """Return a number as a string, a negative one as two's complement."""
     digits = max(1, (width_bits + 3) // 4)
     return f"0x{value & ((1 << max(width_bits, value.bit_length())) - 1):0{digits}x}"

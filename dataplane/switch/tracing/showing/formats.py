@@ -1,4 +1,4 @@
-"""The forms that a trace may have; here, and not beside what makes them, so that asking for help is quick."""
+"""The trace formats; separate from what produces them, so that asking for help is fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class TraceFormat(StrEnum):
-    """How a packet is explained: for people, or one JSON object a line."""
+    """Format of an explanation: for people, or one JSON object per line."""
 
     TEXT = "text"
     JSON = "json"

@@ -9,5 +9,5 @@ from dataplane.switch.tracing.steps import PacketTrace
 
 
 def shown(trace: PacketTrace, form: TraceFormat) -> str:
-    """Return a trace as text, without an end of line behind the last."""
+    """Return a trace as text, without a final newline."""
     return trace_json(trace) if form is TraceFormat.JSON else trace_text(trace)

@@ -1,4 +1,4 @@
-"""A trace as text for people: what happened from top to bottom, where it stands in the P4 source at the right."""
+"""A trace as text for people: events from top to bottom, with their place in the P4 source on the right."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TEXT_CHARACTERS = 60
 
 
 def trace_text(trace: PacketTrace) -> str:
-    """Return a trace as lines of text, without an end of line behind the last."""
+    """Return a trace as lines of text, without a final newline."""
     head = f"packet {trace.number}: {len(trace.data)} bytes by port {trace.port} at {trace.time_us / 1e6:.6f} s"
     lines = [f"{head}, program {trace.program}"]
     for passage in trace.passages:
@@ -74,7 +74,7 @@ def _steps(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _is_inner(step: Step) -> bool:
-    """Say whether a step is told one level below what it belongs to: a parser's state, or an action."""
+    """Return whether a step is shown one level below what it belongs to: a parser's state, or an action."""
     return isinstance(step, Extracted | NotExtracted | Selected | Ran) or (
         isinstance(step, Decided) and step.within != "control"
     )

@@ -1,4 +1,4 @@
-"""What a calibration says of operators, and of those that nobody has measured."""
+"""Figures that a calibration gives for operators, including those that nobody has measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured computes what it says: tables by torch and by DuckDB; files read back as they were."""
+"""Measured kernels compute what they claim to: tables by torch and by DuckDB; files read back unchanged."""
 
 from __future__ import annotations
 

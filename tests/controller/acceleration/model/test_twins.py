@@ -122,7 +122,7 @@ def test_a_tree_has_the_rounds_of_the_logarithm_rounded_up(shared: Machines) -> 
 def test_a_slower_network_moves_the_ratio_towards_1(
     work: Work, shared: Machines, accelerator: Accelerator, slower: float
 ) -> None:
-    """What both take alike hides what they differ in: why a query leaves the GPU on a loaded network."""
+    """Costs common to both hide their difference, which is why a query leaves the GPU on a loaded network."""
     if math.isinf(shared.network.rate_gbit_per_s) or shared.network.rounds:
         return
     plain = replace(accelerator, compression=None)

@@ -1,4 +1,4 @@
-"""Who sends to whom in which round of a reduction tree."""
+"""Senders and receivers in each round of a reduction tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model says of a run: rows that grow on their way, the processor's part of the network, workers' hosts."""
+"""The model applied to a run: rows that grow on the way, the processor's share of the network, workers' hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script takes, given what is there."""
+"""Changes that a manifest requires, given what exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the storage in a file has to withstand: its process killed, its disk full, another process at it."""
+"""Failures that only file storage must withstand: a killed process, a full disk, another process using it."""
 
 from __future__ import annotations
 

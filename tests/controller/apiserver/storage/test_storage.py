@@ -1,4 +1,4 @@
-"""What every storage does, whichever keeps the keys."""
+"""Behaviour common to all storages, whichever backend keeps the keys."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from tests.waiting import HANG_S
 MS = 1_000_000
 FLOW = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 5000, 6000)
 READY: list[str] = []
-"""What path servers said when they were ready."""
+"""Ready messages of path servers."""
 runner = CliRunner()
 
 

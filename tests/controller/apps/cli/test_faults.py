@@ -1,4 +1,4 @@
-"""What goes wrong around a command is one line that names it: outputs, limits, rights, other programs."""
+"""Failures around a command, each reported in one line: outputs, limits, permissions, other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What daemons log and in which form, and what the command says of itself."""
+"""Log lines of daemons, their format, and what the command says about itself."""
 
 from __future__ import annotations
 

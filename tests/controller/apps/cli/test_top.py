@@ -15,7 +15,7 @@ from tests.waiting import finish_within
 
 
 class Screen(io.StringIO):
-    """What is printed, and word of when silence was."""
+    """Printed text, with an event that is set once silence is reported."""
 
     def __init__(self) -> None:
         super().__init__()

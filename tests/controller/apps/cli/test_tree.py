@@ -1,4 +1,4 @@
-"""What holds for every command: what it reads can be had as a table, CSV or JSON; its numbers may say their unit."""
+"""Rules for every command: one that reads offers a table, CSV and JSON; numbers may carry their unit."""
 
 from __future__ import annotations
 

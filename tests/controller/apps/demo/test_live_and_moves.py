@@ -1,4 +1,4 @@
-"""What the demo tells: the live view in terminals of every size, phases, and moves that answer the surge."""
+"""Output of the demo: the live view in terminals of every size, phases, and moves that answer the surge."""
 
 from __future__ import annotations
 

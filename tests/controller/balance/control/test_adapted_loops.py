@@ -1,4 +1,4 @@
-"""What frozen gains cannot say: loops whose gains change with each sample settle, and nothing breaks them."""
+"""Loops whose gains change with each sample settle, and nothing breaks them; frozen gains cannot show that."""
 
 from __future__ import annotations
 

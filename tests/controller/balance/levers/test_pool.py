@@ -50,7 +50,7 @@ class Books:
 
     @property
     def reported(self) -> HolderStatus:
-        """What `gpu0` said last."""
+        """Return the last status of `gpu0`."""
         return next(one for one in self.pool.status.holders if one.holder == "gpu0")
 
 

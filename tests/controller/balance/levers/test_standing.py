@@ -1,4 +1,4 @@
-"""Where a lever can stand: never further than is wanted, never beyond its ends, only where it has a step."""
+"""Allowed positions of a lever: never further than wanted, never beyond its ends, only at a step."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def tried(
 
 @pytest.mark.parametrize("delay", [0, 3])
 def test_effects_of_levers_and_the_delay_are_found(delay: int) -> None:
-    """Of intervals that hold the truth in 19 of 20 cases, at least 8 in 10 do."""
+    """At least 80 % of the 95 % intervals contain the true value."""
     a_step = math.log(2) + math.log(1 - SENT / 2)  # twice the speed, and a tenth of the bytes is saved
     truth = {LeverKind.SUB_UNITS: 1.0, LeverKind.FREQUENCY: 1.0, LeverKind.PRECISION: a_step}
     off = []

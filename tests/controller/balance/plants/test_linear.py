@@ -1,4 +1,4 @@
-"""What a controller's margin is told of a plant: the steepest step of the table, and the delay of reports."""
+"""Plant figures for a controller's margin: the steepest step of the table, and the delay of reports."""
 
 from __future__ import annotations
 

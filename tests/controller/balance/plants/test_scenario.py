@@ -1,4 +1,4 @@
-"""What-if: loads as points, scenarios from files, what they come to against the open loop, and wrong ones."""
+"""Hypothetical scenarios: loads as points, files, results against the open loop, and invalid input."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_load_is_held_or_goes_in_lines_and_begins_anew() -> None:
 
 
 def test_the_worked_example_as_a_scenario() -> None:
-    """What the clusters do once their levers have come to rest, in steps of virtual time, against the open loop."""
+    """Compare the clusters, once their levers have settled, with the open loop, in steps of virtual time."""
     found = answer(loads(CLUSTERS, Scenario))
     first, second = found.trajectories
     assert (first.sub_units[-1], second.sub_units[-1], second.frequency_mhz[-1]) == (50, 150, 1100)

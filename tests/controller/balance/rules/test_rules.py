@@ -58,7 +58,7 @@ def test_levers_that_are_none_are_refused(text: str, problem: str) -> None:
 
 
 def test_a_step_that_would_swing_past_the_band_is_left_out() -> None:
-    """Of 4 units, of which 3.5 have work, one is neither too many nor too few."""
+    """With work for 3.5 of 4 units, there is neither one unit too many nor one too few."""
     few, many = sample(1.0, 0.875), sample(3 / 3.5, 1.0)
     loose = IntervalRule(levers=(LeverKind.SUB_UNITS,), guarded=False)
     assert loose.change(few.error, few, unit(4)) == Change(sub_units=-1)

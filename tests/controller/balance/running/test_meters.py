@@ -1,4 +1,4 @@
-"""What meters say of an interval, on trees of files; and why they say nothing."""
+"""Meter readings over an interval, on trees of files, and the reasons for missing ones."""
 
 from __future__ import annotations
 

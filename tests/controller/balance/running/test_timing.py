@@ -1,4 +1,4 @@
-"""How long a program moves data and computes, as it says itself; and a loop inside it over batch size and autocast."""
+"""Time a program spends moving data and computing, by its own account; a loop in it over batch size and autocast."""
 
 from __future__ import annotations
 

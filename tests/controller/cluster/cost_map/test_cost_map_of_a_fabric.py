@@ -118,7 +118,7 @@ def test_a_dead_link_is_gone_around(run: Run) -> None:
 
 
 def test_load_is_where_its_packets_are(run: Run) -> None:
-    """What is free on the way is what a running flow leaves, within what telemetry can tell of it."""
+    """The free rate on the path is what a running flow leaves, within the precision of telemetry."""
     run.settle(RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)))
     flow = flow_between(run.fabric.topology, 1, "ha", "hd", 40_000_000)
     run.fabric.start_flow("ha", replace(flow, start_ns=run.now_ns))

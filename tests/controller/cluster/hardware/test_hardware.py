@@ -195,7 +195,7 @@ def test_what_cannot_be_is_refused(make: object) -> None:
 
 
 def serves(node: Node, held: Shares, wanted: DeviceRequest) -> bool:
-    """Whether any choice of devices would do, by trying all."""
+    """Try all choices of devices and return whether any would do."""
     able = [
         device.number
         for device in node.devices

@@ -1,4 +1,4 @@
-"""What decides is held against the modules that train: the same values for the same weights."""
+"""Inference compared with the modules that train: the same values for the same weights."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ REPLAY = TrainingSettings(
 )
 STATES = 3
 VALUES = [[0.81, 0.5], [0.9, 0.5], [1.0, 0.5]]
-"""Of going on and of leaving, with a discount of 0.9: only the last state pays for going on, with 1; leaving 0.5."""
+"""Values of continuing and of leaving, discount 0.9: continuing pays 1, in the last state only; leaving pays 0.5."""
 
 
 def _seen(state: int) -> Observation:

@@ -1,4 +1,4 @@
-"""What a decision does, with figures that one works out by hand; both twins."""
+"""Effects of a decision, with figures worked out by hand; both twins."""
 
 from __future__ import annotations
 

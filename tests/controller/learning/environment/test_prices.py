@@ -1,4 +1,4 @@
-"""What a decision is rewarded by beside the specification's, and what it is foretold to cost; both twins."""
+"""Reward terms beyond the specification's, and the predicted cost of a decision; both twins."""
 
 from __future__ import annotations
 

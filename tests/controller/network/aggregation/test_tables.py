@@ -1,4 +1,4 @@
-"""What switches hold for the sake of sums beside jobs: marks of congestion, reports, and settings that cannot be."""
+"""Switch entries for aggregation besides those of jobs: congestion marks, reports, and invalid settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names a switch holds."""
+"""Choice of the names that a switch caches."""
 
 from __future__ import annotations
 

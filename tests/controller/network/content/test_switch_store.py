@@ -1,4 +1,4 @@
-"""What a switch is to hold, whatever it loses, and whenever the controller starts again."""
+"""Desired contents of a switch, whatever it loses, and whenever the controller restarts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEPS = st.one_of(
 
 @dataclass
 class Switch:
-    """What a switch has; every generation that came with a name for a cell is noted, and must be new."""
+    """Contents of a switch; every generation written with a name for a cell is recorded, and must be new."""
 
     entities: dict[EntityKey, Entity] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)

@@ -32,7 +32,7 @@ QUICK = HelloSettings(10_000_000, 4)
 
 
 class Notes:
-    """What an observer is told, in order, as text."""
+    """Notifications to an observer, in order, as text."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

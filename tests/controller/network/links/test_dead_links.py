@@ -35,7 +35,7 @@ GAP_NS = 2 * MS
 DELAYS = WriteDelays(write_delay_ns=WRITE_NS)
 DECIDE = DecideSettings(hold_down_ns=300 * MS, settle_ns=0, confirm_rounds=1)
 IN_FLIGHT_NS = 3 * MS
-"""What was on its way to the broken cable."""
+"""Traffic in flight to the broken cable, as a duration."""
 
 
 class Circle:

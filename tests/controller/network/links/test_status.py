@@ -1,4 +1,4 @@
-"""Which links are dead, by what their ends say: every kind of word, silence, and the hold time."""
+"""Detection of dead links from the reports of their ends: every kind of report, silence, and the hold time."""
 
 from __future__ import annotations
 

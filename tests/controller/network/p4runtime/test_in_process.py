@@ -79,7 +79,7 @@ class Fabric:
         )
 
     def is_right(self) -> bool:
-        """Whether every switch holds exactly what it should."""
+        """Return whether every switch holds exactly what it should."""
         for name, session in self.sessions.items():
             held = session.read()
             believed = self.controller.coordinator.held(name)

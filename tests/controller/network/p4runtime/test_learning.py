@@ -1,4 +1,4 @@
-"""What bmv2 counts by entry, and what it tells by digests; the built-in switch does so beneath the store's keeper."""
+"""Per-entry counters and digests of bmv2; the built-in switch does the same beneath the store's keeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What telemetry says that a flow sends, and how uncertain that is."""
+"""Sending rate of a flow as measured by telemetry, and its uncertainty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What INT itself loads, end to end: programs, collector, path server and controller on one virtual clock."""
+"""INT's own load, end to end: programs, collector, path server and controller on one virtual clock."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def topology(tmp_path: Path) -> Topology:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of the large flow."""
+    """Outcome for the large flow."""
 
     moves: list[tuple[FlowSpec, tuple[str, ...]]]
     last_seconds: FlowMeasurement

@@ -1,4 +1,4 @@
-"""What telemetry itself puts on links is part of what a move is thought to do."""
+"""Telemetry's own load on links, as part of the predicted effect of a move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of controller, path server and job service, and the rules that alert on it."""
+"""Metrics that Prometheus scrapes from controller, path server and job service, and their alerting rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a topology implies for each switch."""
+"""Configuration that a topology implies for each switch."""
 
 from __future__ import annotations
 

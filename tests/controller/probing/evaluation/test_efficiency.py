@@ -33,7 +33,7 @@ def universal(contention: float, coherence: float) -> Curve:
 
 
 def gustafson(serial: float) -> Curve:
-    """What grows with the units: the same work's part of it takes ever less."""
+    """Work that grows with the units: the time for a fixed part of it keeps falling."""
     return lambda units: 1 / (serial + (1 - serial) * units)
 
 

@@ -69,7 +69,7 @@ SMALL: dict[str, dict[str, int]] = {
 }
 """Sizes that run at once, none of them round."""
 OF_ALL_ROWS = {"aggregate", "hash-join"}
-"""Whose answer is of all rows, in whatever order the seed has put them."""
+"""Kernels whose answer covers all rows, in whatever order the seed has put them."""
 CASES = [
     pytest.param(kernel, one, id=f"{kernel.identifier}-{one.device.value}-{one.library.value}")
     for kernel in KernelLibrary().kernels()

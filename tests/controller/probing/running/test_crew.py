@@ -1,4 +1,4 @@
-"""How the work of a kernel is divided over processes."""
+"""Division of a kernel's work among processes."""
 
 from __future__ import annotations
 

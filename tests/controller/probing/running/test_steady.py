@@ -1,4 +1,4 @@
-"""What a fraction of a second says of a program that runs for long, with and without a quota of CPU time."""
+"""Estimates for a long-running program from a fraction of a second, with and without a CPU quota."""
 
 from __future__ import annotations
 

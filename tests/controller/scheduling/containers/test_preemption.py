@@ -1,4 +1,4 @@
-"""Who has to go for a pod of a higher priority: against every set of pods, on small clusters."""
+"""Victims of a pod of a higher priority, checked against every set of pods on small clusters."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_bandwidth_is_freed_by_a_pod_elsewhere() -> None:
 )
 @settings(max_examples=150)
 def test_no_better_set_exists(held: list[tuple[int, int, int, str]], wanted: int, priority: int) -> None:
-    """Of all sets of whole units of lower priority that make room on one node, none costs less."""
+    """No other set of whole units of lower priority that makes room on one node costs less."""
     machines = Machines.of([node(name, cores=4) for name in "abc"])
     pods = []
     for number, (where, size, of, group) in enumerate(held[:7]):

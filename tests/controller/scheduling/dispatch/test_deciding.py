@@ -1,4 +1,4 @@
-"""Which option a task gets: by filters, by upper bounds, by when units are free and the network is good."""
+"""Choice of a task's option: by filters, by upper bounds, by when units are free and the network is good."""
 
 from __future__ import annotations
 

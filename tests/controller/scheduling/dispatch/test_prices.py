@@ -1,4 +1,4 @@
-"""What a task costs: units times seconds times the price of the measured score."""
+"""Price of a task: units times seconds times the price of the measured score."""
 
 from __future__ import annotations
 

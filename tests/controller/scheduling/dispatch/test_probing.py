@@ -1,4 +1,4 @@
-"""When to probe: on first sight, on a period, after a finished task, when a centre asks; bounded, and never twice."""
+"""Probe triggers: first sight, a period, a finished task, a centre's request; bounded, and never twice."""
 
 from __future__ import annotations
 

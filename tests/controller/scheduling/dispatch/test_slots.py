@@ -1,4 +1,4 @@
-"""When units are free: the books of a plan, against one that keeps each unit by itself."""
+"""Times at which units are free: a plan's bookkeeping, checked against one that tracks each unit separately."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_idles_before_a_task_that_waits_is_lent_to_shorter_ones() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_never_give_more_units_than_there_are(seed: int) -> None:
-    """What was planned, laid side by side, holds at no time more units than the offer has."""
+    """Planned tasks together never hold more units than the offer has."""
     rng = random.Random(seed)
     count = rng.randrange(1, 9)
     held = [(rng.randrange(1, 3), rng.choice([1.0, 5.0, 30.0])) for _ in range(rng.randrange(4))]

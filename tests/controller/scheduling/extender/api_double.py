@@ -43,7 +43,7 @@ class Told:
 
 @dataclass
 class KubeDouble:
-    """What is there, and what happened to it; any thread may change it."""
+    """State of the API double, and a record of what happened to it; any thread may change it."""
 
     token: str = ""
     objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What pods say by annotations."""
+"""Settings that pods state by annotations."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_the_command_is_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def test_rights_are_those_that_are_used() -> None:
-    """What KubernetesApi asks for, and nothing else."""
+    """The role grants what KubernetesApi asks for, and nothing else."""
     rules = {(tuple(rule.resources), tuple(rule.verbs)) for rule in of_kind("ClusterRole").rules}
     assert rules == {
         (("nodes",), ("list", "watch")),

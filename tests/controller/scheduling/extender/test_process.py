@@ -171,7 +171,7 @@ def test_whoever_shows_no_certificate_of_the_authority_is_not_heard(tmp_path: Pa
 
 
 def test_a_certificate_that_was_renewed_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What is there in its place first is none: that which was in use stays."""
+    """The first replacement is not a certificate: the one in use stays."""
     authority = Authority(tmp_path)
     certificate, key = authority.sign("server", 90 * DAY)
     tls = TlsSettings(certificate=str(certificate), private_key=str(key), client_ca=str(authority.file))

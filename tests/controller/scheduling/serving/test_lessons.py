@@ -1,4 +1,4 @@
-"""What comes of decisions is told to whoever learns, once; policies are opened, saved and closed in order."""
+"""Outcomes of decisions are reported to the learner once; policies are opened, saved and closed in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent does next, from what the API and the engine say."""
+"""Next actions of an agent, given the states in the API and in the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine has, divided into units as the settings say."""
+"""Resources of a machine, divided into units as the settings specify."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ from tests.waiting import HANG_S
 
 @dataclass(frozen=True, slots=True)
 class PodmanStorage:
-    """Where a test's podman keeps its things; `environment` names its settings; `image` is one that may be pulled.
+    """Storage of a test's podman; `environment` names its settings; `image` is one that may be pulled.
 
-    `socket` is that of a service that runs, None where each runtime is to start its own.
+    `socket` is that of a running service, or None if each runtime must start its own.
     """
 
     folder: Path
@@ -37,7 +37,7 @@ class PodmanStorage:
 
     @property
     def image_folders(self) -> tuple[Path, ...]:
-        """Where a test puts image files: the image, and its own."""
+        """Return the folder for image files: the image, and the test's own."""
         return (self.folder.parent,)
 
 

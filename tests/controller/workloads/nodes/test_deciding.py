@@ -1,4 +1,4 @@
-"""What is decided about pods, as properties over whatever happens to a node, and in single cases."""
+"""Decisions about pods, as properties over whatever happens to a node, and in single cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as idle, and how long who may be so."""
+"""Criteria for idle containers, and how long they may stay idle."""
 
 from __future__ import annotations
 

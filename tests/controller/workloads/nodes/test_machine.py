@@ -1,4 +1,4 @@
-"""What a node has, and what its network namespace's counters say."""
+"""Resources of a node, and the counters of its network namespace."""
 
 from __future__ import annotations
 

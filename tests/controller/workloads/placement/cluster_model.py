@@ -122,7 +122,7 @@ class Machine:
 
     name: str
     rate: float = 1.0
-    """Of its clock, of true time."""
+    """Rate of its clock relative to true time."""
     lease_s: float = 40.0
     is_dead: bool = False
     is_cut_off: bool = False

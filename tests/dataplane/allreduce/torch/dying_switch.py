@@ -16,7 +16,7 @@ Address = tuple[str, int]
 
 @dataclass
 class Plan:
-    """What happens to a job: how much is lost, and after how many results the switch dies, the last reaching one."""
+    """Faults of a job: packet loss, and the number of results until the switch dies, the last reaching one child."""
 
     loss: float = 0.0
     dies_after: int | None = None

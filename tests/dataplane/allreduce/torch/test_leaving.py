@@ -27,7 +27,7 @@ SATURATED = SaturatedError("left int32")
 
 
 class Sum:
-    """What the ring has added up."""
+    """Sum computed by the ring."""
 
     def __init__(self, ring: Ring, tensor: torch.Tensor) -> None:
         self._ring, self._tensor = ring, tensor

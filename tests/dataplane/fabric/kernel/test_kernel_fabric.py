@@ -67,7 +67,7 @@ def fabric(topology: Topology, settings: KernelSettings) -> Iterator[KernelFabri
 
 
 def traces(fabric_id: str) -> list[str]:
-    """What a fabric has left: namespaces and processes whose environment or arguments name it."""
+    """Return what a fabric left behind: namespaces, and processes whose environment or arguments name it."""
     namespaces = [path.name for path in RUN_NETNS.glob(f"mr-{fabric_id}-*")]
     found = []
     for entry in Path("/proc").iterdir():

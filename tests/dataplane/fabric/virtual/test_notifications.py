@@ -1,4 +1,4 @@
-"""What a switch's P4Runtime service has to send at a time is sent at that time of the fabric's clock."""
+"""Timed notifications of a switch's P4Runtime service are sent on time by the fabric's clock."""
 
 from __future__ import annotations
 

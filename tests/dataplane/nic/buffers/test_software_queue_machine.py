@@ -42,7 +42,7 @@ class Sent:
 
 @dataclass
 class ModelQueue:
-    """What joins a thread and a consumer, in the model."""
+    """Link between a thread and a consumer, in the model."""
 
     free: dict[int, int] = field(default_factory=lambda: dict(SIZES))
     unpublished: deque[Sent] = field(default_factory=deque)

@@ -1,4 +1,4 @@
-"""Who takes frames at the other end of a cable: each kind of reader is seen, a host's stack alone is none."""
+"""Readers at the other end of a cable: each kind is detected; a host's stack alone does not count as one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cable() -> Iterator[LongCable]:
 
 @pytest.fixture
 def found(cable: LongCable) -> Iterator[FarEnd]:
-    """What looks from `here`."""
+    """Far end as observed from `here`."""
     made = cable.here(lambda: FarEnd(socket.if_nametoindex(HERE), (), NamespacePaths()))
     yield made
     made.close()

@@ -46,7 +46,7 @@ def flow_hash(frame: bytes) -> int:
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[tuple[int, int]]:
-    """Where a readable page begins and ends whose neighbours nobody may touch."""
+    """Start and end of a readable page whose neighbours are inaccessible."""
     memory = mmap.mmap(-1, 3 * PAGE)
     place = ctypes.c_char.from_buffer(memory)
     start = ctypes.addressof(place)

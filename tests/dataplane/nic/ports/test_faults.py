@@ -1,4 +1,4 @@
-"""What goes wrong with devices, each against the real thing: an error in one line at open, a counter afterwards."""
+"""Device faults, each against the real thing: a one-line error at open, a counter afterwards."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BURST = [
     for n in range(8)
 ]
 FRAMES = [each.encode() for each in BURST]
-"""What may leave as one packet."""
+"""Frames that may leave as one packet."""
 
 
 @dataclass(slots=True)

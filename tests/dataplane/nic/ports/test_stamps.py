@@ -24,7 +24,7 @@ PAUSE_NS = 2_000_000
 
 
 class Stamps:
-    """Where a port's first queue writes times to."""
+    """Buffers that a port's first queue writes times to."""
 
     def __init__(self, port: NicPort) -> None:
         self.times_ns = np.zeros(ROOM, np.uint64)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.root
 FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(46)
 LONG_FRAME = FRAME + bytes(8000)
 PAGES = 1 << 14
-"""What the port of the child that is killed pins; more than anybody beside it."""
+"""Pages pinned by the port of the child that is killed; nothing else pins as many meanwhile."""
 
 
 def queue_of(port: NicPort) -> XdpQueue:

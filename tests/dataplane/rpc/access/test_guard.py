@@ -1,4 +1,4 @@
-"""Who may call a server over TLS: by certificate, by token, by neither; and what is told to whom may not."""
+"""Access to a server over TLS: by certificate, by token, by neither; and the answers to callers without the right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOUND_S = 60.0
 EOF: object = vars(grpc.aio)["EOF"]
 WORD = Word(text="a").SerializeToString()
 SAY, REPEAT, TALK = "Say", "Repeat", "Talk"
-"""Which need to read, to change and to operate."""
+"""Methods that need the right to read, to change and to operate, in this order."""
 Ask = Callable[[TlsSettings | None, str], Awaitable[str]]
 
 

@@ -50,7 +50,7 @@ def _forbid(page: int) -> None:
 
 
 class Note:
-    """What a process does just now, in a file that another one reads once it has died."""
+    """Current activity of a process, in a file that another one reads once the first has died."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(NOTE_BYTES))

@@ -27,7 +27,7 @@ from tests.dataplane.switch.scenario_events import Arrival, Event, refused
 from tests.dataplane.switch.scenarios import PORTS, PROGRAMS, load, scenarios, templates
 
 LENGTHS, SHORT_LENGTHS = range(201), range(101)
-"""Of frames: for most programs, and for those whose headers are short."""
+"""Frame lengths: for most programs, and for those with short headers."""
 SHORT = PROGRAMS.keys() - {"fabric", "fabric_aggregation"}
 OBJECTS: dict[str, Any] = {
     "counters": {"c": CounterSpec("c", 5)},

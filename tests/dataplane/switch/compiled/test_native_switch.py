@@ -361,7 +361,7 @@ def test_a_receiver_that_fails_is_called_again(bench: Bench, caplog: pytest.LogC
 
 
 def test_the_deparser_runs_once_where_a_slot_of_the_device_is_too_short() -> None:
-    """What it counts it counts once, and the frame is dropped by the device."""
+    """The deparser counts each frame once, and the device drops the one that is too long."""
     cell = FieldRef("own", "u13")
     primitives = (
         RegisterRead(cell, "r", Constant(0)),

@@ -36,14 +36,14 @@ SEED = 77
 RING_WORDS = 1 << 10
 GUARD_BYTES = 64
 FILL = 0xA5
-"""What memory around a frame and behind what is written holds: nobody may touch it."""
+"""Content of the memory around a frame and behind written data, which nobody may touch."""
 
 State = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a packet: states at each step, then the bytes that leave; or the fault that ended it."""
+    """Outcome of a packet: states at each step, then the bytes sent, or the fault that ended it."""
 
     steps: tuple[State, ...]
     sent: bytes | None

@@ -1,4 +1,4 @@
-"""How tests ask a core without a transport: requests as text, answers as values."""
+"""Query a core without a transport: requests as text, answers as values."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _interpreted(program: Program, state: ForwardingState, rng: SplitMix) -> Pip
 
 
 PIPELINES: dict[str, MakePipeline] = {"interpreter": _interpreted, "compiled": compiled_pipeline}
-"""What the tests of this folder run on, by name."""
+"""Pipelines that the tests of this folder run on, by name."""
 
 
 class MakeBench(Protocol):

@@ -29,7 +29,7 @@ CASTAGNOLI = CrcParameters(32, 0x1EDC6F41, 0xFFFF_FFFF, 0xFFFF_FFFF, reflect_in=
 
 @dataclass(frozen=True)
 class Result:
-    """What the program computed."""
+    """Values that the program computed."""
 
     crc16: int
     crc32: int

@@ -12,7 +12,7 @@ from tests.dataplane.switch.interpreter.harness import Bench, MakeBench
 
 @dataclass(frozen=True)
 class Trace:
-    """What the packet met."""
+    """Branches that the packet took."""
 
     parsed: int
     sets: int

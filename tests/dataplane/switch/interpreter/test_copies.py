@@ -18,7 +18,7 @@ PAYLOAD = bytes(range(100, 130))
 
 @dataclass(frozen=True)
 class Seen:
-    """What a passage of egress wrote."""
+    """Values that one pass through egress wrote."""
 
     instance_type: int
     egress_port: int

@@ -14,7 +14,7 @@ NONE, TOO_SHORT, OUT_OF_BOUNDS, _NO_MATCH, HEADER_TOO_SHORT, BAD_KIND = range(6)
 
 @dataclass(frozen=True)
 class Report:
-    """What ingress saw."""
+    """Values that ingress saw."""
 
     error: int
     labels: int

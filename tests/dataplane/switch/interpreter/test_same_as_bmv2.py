@@ -27,7 +27,7 @@ pytestmark = [
 
 FRAMES = 120
 SHORTEST_FRAME = 14
-"""What a packet socket can take."""
+"""Minimum frame length that a packet socket accepts."""
 
 PORTS = (1, 2, 3, 4, 10, 11, 15, 16, 20, 21)
 SESSIONS = {1: ((11, 0),), 5: ((15, 1), (16, 2), (15, 3)), 9: ((10, 0),)}

@@ -1,4 +1,4 @@
-"""What a P4Info may declare beside the bmv2 JSON: translated types, externs, platform properties."""
+"""Declarations of a P4Info in addition to the bmv2 JSON: translated types, externs, platform properties."""
 
 from __future__ import annotations
 

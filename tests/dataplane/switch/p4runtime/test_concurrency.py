@@ -1,4 +1,4 @@
-"""What goes on while something else takes long: a program that is compiled, a batch of many updates."""
+"""Calls served during a long operation: compiling a program, a batch of many updates."""
 
 from __future__ import annotations
 

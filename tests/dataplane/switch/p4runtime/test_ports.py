@@ -1,4 +1,4 @@
-"""What follows a port's status: members that watch it, and copies of packets with backups (sections 9.2 and 9.5)."""
+"""Dependents of a port's status: members that watch it, and copies of packets with backups (sections 9.2 and 9.5)."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ async def end_of(channel: grpc.aio.Channel, method: str) -> str:
 
 
 _OVERTAKEN = "Internal error from Core"
-"""What gRPC says where a message meets a stream that is refused at that moment, instead of why it was."""
+"""gRPC's error text, in place of the reason, when a message meets a stream that is being refused."""
 _HELLO = p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate(device_id=1, election_id=p4r.Uint128(low=1)))
 
 

@@ -1,4 +1,4 @@
-"""What each call does to the tables, and what it is refused with: the codes are bmv2's."""
+"""Effects of each call on the tables, and its refusals: the codes are bmv2's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a packet: golden texts of a small program, and that the shadow of a state changes nothing."""
+"""Explanations of a packet: golden texts of a small program, and that the shadow of a state changes nothing."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def serve(
     ] = 600.0,
     most_bytes: Annotated[int, typer.Option(parser=in_bytes(1, 1 << 40), help="To one connection.")] = 1 << 30,
 ) -> None:
-    """Serve bytes to whoever has the secret of a new file, until interrupted or the time is over."""
+    """Serve bytes to clients with the secret from a new file, until interrupted or out of time."""
     import os  # noqa: PLC0415
     import secrets  # noqa: PLC0415
     import threading  # noqa: PLC0415

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """How a kernel is written: for people, or as a file of its own."""
+    """Output format of a kernel: for people, or as a standalone file."""
 
     TABLE = "table"
     YAML = "yaml"

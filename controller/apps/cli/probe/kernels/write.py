@@ -1,4 +1,4 @@
-"""`millrace probe kernels add|change|delete`: what the store has; the built-in kernels stay as they are."""
+"""`millrace probe kernels add|change|delete`: change the store's kernels; the built-in ones stay unchanged."""
 
 from __future__ import annotations
 

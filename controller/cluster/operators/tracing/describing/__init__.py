@@ -1,1 +1,1 @@
-"""What calls of numpy, scipy and torch compute, as kinds of operators with sizes: pure functions of a call."""
+"""Descriptions of numpy, scipy and torch calls as operator kinds with sizes: pure functions of a call."""

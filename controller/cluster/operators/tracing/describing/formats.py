@@ -1,4 +1,4 @@
-"""Number formats of arrays, and operators made of them."""
+"""Number formats of arrays, and operators on them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _BY_CODE: Final = {
 
 
 def format_of(dtype: np.dtype[Any]) -> NumberFormat | None:
-    """Return what numbers of a type are in memory, None for texts, objects, and widths that no format has.
+    """Return the number format of a type in memory, None for strings, objects, and widths without a format.
 
-    Complex numbers are two of their parts' format; booleans are bytes.
+    Complex numbers count as two numbers of their parts' format; booleans are bytes.
     """
     return _BY_CODE.get(f"{dtype.kind}{dtype.itemsize}")
 
 
 def word(name: str) -> str:
-    """Return a name as a kind of operator: a-z, 0-9, - and _."""
+    """Return a name as a valid operator kind: a-z, 0-9, - and _."""
     found = re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-_")
     return found[:64] if found[:1].isalpha() else f"x-{found}"[:64]
 
 
 def described(kind: str, dtype: np.dtype[Any], count: int = 1, **sizes: int) -> Described:
-    """Return an operator on numbers of a type; on those that have no format of ours its kind says so, too."""
+    """Return an operator on numbers of a type; if the type has no number format, the kind's name includes it."""
     number_format = format_of(dtype)
     shape = tuple(sorted(sizes.items()))
     if number_format is None:
@@ -47,7 +47,7 @@ def described(kind: str, dtype: np.dtype[Any], count: int = 1, **sizes: int) -> 
 
 
 def numbers(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Return how many real numbers an array has."""
+    """Return the number of real numbers in an array."""
     found = 2 if dtype.kind == "c" else 1
     for size in shape:
         found *= size

@@ -1,4 +1,4 @@
-"""What numpy's functions, methods and operators compute, as kinds of operators with sizes."""
+"""Descriptions of numpy's functions, methods and operators as operator kinds with sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BINARY: Final = (
 )
 COMPARING: Final = ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert")
 CHANGING: Final = frozenset({"sort", "fill", "put", "partition", "itemset"})
-"""Methods that change their own array and return nothing."""
+"""Methods that change their array in place and return nothing."""
 _REDUCING: Final = (
     *("sum", "prod", "mean", "std", "var", "min", "max", "argmin", "argmax", "any", "all", "trace", "ptp"),
     *("median", "nansum", "nanmean", "nanmin", "nanmax", "nanstd", "nanvar", "average", "count_nonzero", "norm"),
@@ -67,12 +67,12 @@ _OPERATORS: Final = {
 }
 _PRODUCTS: Final = frozenset({"matmul", "dot", "vdot", "inner", "vecdot", "matvec", "vecmat"})
 _EASY_POWERS: Final = frozenset({-1, 0, 0.5, 1, 2})
-"""Numpy has short cuts for these; others are logarithms and exponentials."""
+"""Exponents with short cuts in numpy; others are logarithms and exponentials."""
 
 
 @cache
 def of_ufunc(ufunc: np.ufunc, method: str) -> Describe:
-    """Return what describes calls of a universal function."""
+    """Return a function that describes calls of a universal function."""
     name = ufunc.__name__
     if name in _PRODUCTS and method == "__call__":
         return lambda args, _, result: product(name, args[0], args[1], result)
@@ -88,13 +88,13 @@ def of_ufunc(ufunc: np.ufunc, method: str) -> Describe:
 
 
 def _is_special(ufunc: np.ufunc) -> bool:
-    """Return whether a universal function is not numpy's: those of scipy.special are series and fractions."""
+    """Return whether a universal function comes from scipy.special: those are series and fractions."""
     return getattr(np, ufunc.__name__, None) is not ufunc
 
 
 @cache
 def of_operator(name: str) -> Describe:
-    """Return what describes calls of an operator such as `__iadd__`."""
+    """Return a function that describes calls of an operator such as `__iadd__`."""
     short = name.strip("_")
     if short[:1] == "i" and short[1:] in BINARY:
         short = short[1:]
@@ -106,13 +106,13 @@ def of_operator(name: str) -> Describe:
 
 @cache
 def of_method(name: str) -> Describe:
-    """Return what describes calls of an array's method."""
+    """Return a function that describes calls of an array method."""
     return _by_name(name)
 
 
 @cache
 def of_function(function: Callable[..., Any]) -> Describe:
-    """Return what describes calls of one of numpy's functions."""
+    """Return a function that describes calls of a numpy function."""
     module = getattr(function, "__module__", "") or ""
     name = getattr(function, "__name__", "function")
     if module.startswith("numpy.fft"):
@@ -139,20 +139,20 @@ def _by_name(name: str) -> Describe:
 
 
 def is_basic(key: Any) -> bool:  # noqa: ANN401
-    """Return whether an index selects a view: numbers, slices, ... and new axes alone."""
+    """Return whether an index selects a view: only numbers, slices, ... and new axes."""
     parts = key if type(key) is tuple else (key,)
     return all(part is None or part is Ellipsis or isinstance(part, int | np.integer | slice) for part in parts)
 
 
 def of_gather(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-    """Describe numbers read at places that an array of indices, or of truth values, says."""
+    """Describe reads of numbers at places given by an array of indices or booleans."""
     if is_basic(args[1]) or not isinstance(result, np.ndarray):
         return None
     return described("random-access", _WORDS, words=_words(args[0]), updates=_words(result))
 
 
 def of_scatter(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Described | None:  # noqa: ANN401
-    """Describe numbers written: at places that indices say, or one after the other."""
+    """Describe writes of numbers at indexed places, or one after the other."""
     array, key = args[0], args[1]
     if is_basic(key):
         written = array[key]
@@ -239,7 +239,7 @@ def _putting(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Described | N
 
 
 def _nothing(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> None:  # noqa: ANN401
-    """Say that a call computes nothing to speak of."""
+    """Describe a call without notable computation."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Products of matrices and vectors, by whatever function a program asks for them."""
+"""Products of matrices and vectors, by any function."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def product(name: str, one: Any, other: Any, result: Any) -> Described | None:  
 
 
 def matrices(m: int, n: int, k: int, dtype: np.dtype[Any], count: int = 1) -> Described | None:
-    """Describe `count` products of m x k and k x n: of vectors where a side is 1."""
+    """Describe `count` products of m x k and k x n, or of vectors if a side is 1."""
     if 0 in {m, n, k, count}:
         return None
     prefix = "complex-" if dtype.kind == "c" else ""
@@ -51,7 +51,7 @@ def _sums(n: int, count: int, dtype: np.dtype[Any]) -> Described | None:
 
 
 def tensordot(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-    """Describe a tensor product: a product of matrices, after moving axes."""
+    """Describe a tensor product: a matrix product after moving axes."""
     one, other, size = np.size(args[0]), np.size(args[1]), np.size(result)
     if 0 in {one, other, size}:
         return None
@@ -60,7 +60,7 @@ def tensordot(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Describe
 
 
 def einsum(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-    """Describe a sum of products of two operands by subscripts; None for other ones."""
+    """Describe an einsum of two operands; None for others."""
     if len(args) != 3 or not isinstance(args[0], str) or "." in args[0]:
         return None
     text = args[0].replace(" ", "")

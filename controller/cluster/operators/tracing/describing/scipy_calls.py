@@ -1,4 +1,4 @@
-"""What scipy's functions compute, as kinds of operators with sizes."""
+"""Descriptions of scipy's functions as operator kinds with sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]
 
 
 def _other(name: str) -> Describe:
-    """Return what describes a function that no kind of ours stands for: a word of its own, and how many numbers."""
+    """Return a function that describes calls without a known kind: a kind named after the function, and the size."""
 
     def describe(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
         arrays = [one for one in (*args, result) if isinstance(one, np.ndarray)]
@@ -30,14 +30,14 @@ def _other(name: str) -> Describe:
 
 
 def linalg(name: str) -> Describe:
-    """Return what describes a function of scipy.linalg."""
+    """Return a function that describes calls of a function in scipy.linalg."""
     if name in {"lu_solve", "cho_solve"}:
         return _factored
     return LINALG.get(name) or _other(f"scipy-linalg-{name}")
 
 
 def _factored(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-    """Describe a solution by factors: two triangular ones."""
+    """Describe a solution from factors: two triangular ones."""
     return solving("triangular-solve")((args[0][0], *args[1:]), kwargs, result) and _doubled(
         solving("triangular-solve")((args[0][0], *args[1:]), kwargs, result)
     )
@@ -48,14 +48,14 @@ def _doubled(what: Described | None) -> Described | None:
 
 
 def fft(name: str) -> Describe | None:
-    """Return what describes a function of scipy.fft, None for those that compute nothing."""
+    """Return a function that describes calls of a function in scipy.fft, None for those that compute nothing."""
     if name in {"set_workers", "get_workers", "set_global_backend", "register_backend", "next_fast_len"}:
         return None
     return lambda args, kwargs, result: fourier(name, args, kwargs, result)
 
 
 def signal(name: str) -> Describe:
-    """Return what describes a function of scipy.signal."""
+    """Return a function that describes calls of a function in scipy.signal."""
     if name in {"convolve2d", "correlate2d"}:
         return _planes
     if name in {"convolve", "correlate"}:
@@ -81,7 +81,7 @@ def _convolved(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Describ
 
 
 def _by_transforms(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-    """Describe a convolution by transforms: two forwards and one back, of real numbers as half as many complex ones."""
+    """Describe a convolution by transforms: two forward and one back; real ones as half as many complex numbers."""
     n = np.size(args[0]) + np.size(args[1]) - 1
     dtype = np.asarray(result).dtype
     return described("fft", dtype, 3, n=max(n if dtype.kind == "c" else n // 2, 1), batch=1)
@@ -96,7 +96,7 @@ _SWEEPS: Final = frozenset({
 
 
 def ndimage(name: str) -> Describe:
-    """Return what describes a function of scipy.ndimage."""
+    """Return a function that describes calls of a function in scipy.ndimage."""
     if name not in _SWEEPS:
         return _other(f"scipy-ndimage-{name}")
 
@@ -110,7 +110,7 @@ def ndimage(name: str) -> Describe:
 
 
 def stencil(shape: tuple[int, ...], dtype: np.dtype[Any], neighbours: int) -> Described:
-    """Return a sweep over a grid: lines are one row, spaces are planes."""
+    """Return a sweep over a grid: lines are one row, volumes are planes."""
     *planes, rows, columns = (1, *shape) if len(shape) == 1 else shape
     sizes = {"rows": rows, "columns": columns}
     if (many := math.prod(planes)) > 1:
@@ -127,20 +127,20 @@ def _neighbours(name: str, ndim: int, args: tuple[Any, ...], kwargs: dict[str, A
     if name in {"laplace", "generic_laplace"}:
         return 2 * ndim + 1
     if isinstance(given, int) and "gaussian" not in name:
-        # Filters by mean are one dimension after the other, all others look at the whole neighbourhood.
+        # Mean filters work dimension by dimension, all others on the whole neighbourhood.
         return given * ndim if name.startswith("uniform") else given if name.endswith("1d") else given**ndim
     return 3 * ndim if given is None else max(2 * math.ceil(4 * float(np.max(given))) + 1, 1) * ndim
 
 
 def sparse_solving(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Described | None:  # noqa: ANN401
-    """Describe a solution by sparse factors."""
+    """Describe a solution from sparse factors."""
     matrix = args[0]
     dtype = matrix.dtype if matrix.dtype.kind in "fc" else np.dtype(np.float64)
     return described("sparse-solve", dtype, rows=matrix.shape[0], nonzeros=max(matrix.nnz, 1))
 
 
 def sparse_product(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-    """Describe a product of which one side is a sparse matrix."""
+    """Describe a product with a sparse matrix on one side."""
     one, other = args[0], args[1]
     if result is NotImplemented:
         return None
@@ -161,7 +161,7 @@ def sparse_product(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Des
 
 
 def by_operator(name: str) -> Describe:
-    """Return what describes `x @ A`, or `A * x`, which is a product for matrices and one of each number for arrays."""
+    """Return a function that describes `x @ A`, or `A * x`: a product for matrices, elementwise for arrays."""
 
     def describe(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
         one, other = args[:2]
@@ -175,12 +175,12 @@ def by_operator(name: str) -> Describe:
 
 
 def _is_matrix(value: Any) -> bool:  # noqa: ANN401
-    """Return whether `*` is the product of matrices for it."""
+    """Return whether `*` is the matrix product for this type."""
     return any(base.__name__ == "spmatrix" for base in type(value).__mro__)
 
 
 def blas(name: str) -> Describe | None:
-    """Return what describes one of the routines of BLAS, None for those that are not known."""
+    """Return a function that describes calls of a BLAS routine, None for unknown ones."""
     if name[1:] in {"gemm", "gemv"}:
         return lambda args, _, result: product("matmul", args[1], args[2], result)
     if name[1:] in {"dot", "dotu", "dotc"}:

@@ -1,4 +1,4 @@
-"""What torch's operations compute, as kinds of operators with sizes."""
+"""Descriptions of torch's operations as operator kinds with sizes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _SOLVING: Final = {
 
 
 def described(kind: str, tensor: Any, count: int = 1, **sizes: int) -> Described | None:  # noqa: ANN401
-    """Return an operator on numbers of a tensor's type, None where it is of no size."""
+    """Return an operator on numbers of a tensor's type, None for an empty one."""
     if count == 0 or 0 in sizes.values():
         return None
     name = str(tensor.dtype).removeprefix("torch.")
@@ -97,9 +97,9 @@ def describe(
     *,
     is_each: bool,
 ) -> Described | None:
-    """Describe an operation by its name in torch's schema; None for one that computes nothing to speak of.
+    """Describe an operation by its name in torch's schema; None for one without notable computation.
 
-    `is_each` is torch's own word that it works on each number by itself.
+    `is_each` is torch's own flag for elementwise operations.
     """
     base = name if name in _KNOWN else name.removesuffix("_")
     tensors = _flat((args, kwargs))
@@ -176,7 +176,7 @@ def _convolved(args: tuple[Any, ...], out: Any) -> Described | None:  # noqa: AN
 
 
 def _convolved_back(args: tuple[Any, ...], _: Any) -> Described | None:  # noqa: ANN401
-    """Describe gradients of inputs and of weights: each has the multiplications of the forward pass."""
+    """Describe the gradients of inputs and weights: each takes as many multiplications as the forward pass."""
     wanted = sum(map(bool, args[10][:2])) if len(args) > 10 else 2
     if len(args) > 7 and args[7]:
         return None

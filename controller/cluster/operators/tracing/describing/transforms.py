@@ -1,4 +1,4 @@
-"""Fourier transforms and dense linear algebra, of numpy and scipy alike."""
+"""Fourier transforms and dense linear algebra of numpy and scipy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]
 
 
 def fourier(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-    """Describe a transform; one of real numbers is one of half as many complex ones, one of planes is of all points."""
+    """Describe a transform; a real one counts as half as many complex numbers, one over planes as all points."""
     if name.endswith(("freq", "shift", "fast_len")) or not isinstance(result, np.ndarray) or result.size == 0:
         return None
     array = np.asarray(args[0])
     is_real = name.startswith(("r", "ir", "h", "ih", "d", "id"))
-    # The longer of both sides: a real one has half of the other's numbers, plus one.
+    # The longer of both sides: a real transform's other side has half as many numbers, plus one.
     shape = array.shape if array.size >= result.size else result.shape
     axes = _axes(name, args, kwargs, len(shape))
     points = math.prod(shape[axis] for axis in axes)
@@ -45,7 +45,7 @@ def _axes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ndim: int) -
 
 
 def _matrix(args: tuple[Any, ...]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return the shape of the first operand's matrices, their type, and how many there are."""
+    """Return the shape of the first operand's matrices, their type, and their number."""
     array = np.asarray(args[0])
     count = math.prod(array.shape[:-2])
     dtype = array.dtype if array.dtype.kind in "fc" else np.dtype(np.float64)
@@ -75,7 +75,7 @@ def _rectangular(kind: str) -> Describe:
 
 
 def solving(kind: str, *, right: int = 1) -> Describe:
-    """Return what describes a solver whose right side is that argument."""
+    """Return a function that describes calls of a solver whose right-hand side is argument `right`."""
 
     def describe(args: tuple[Any, ...], kwargs: dict[str, Any], __: Any) -> Described | None:  # noqa: ANN401
         shape, dtype, count = _matrix(args)
@@ -132,4 +132,4 @@ LINALG: Final[Mapping[str, Describe]] = {
     "multi_dot": _chain,
     "norm": _norm,
 }
-"""Dense linear algebra by the name that numpy.linalg and scipy.linalg have for it."""
+"""Dense linear algebra by its name in numpy.linalg and scipy.linalg."""

@@ -1,1 +1,1 @@
-"""What makes a running program tell what it does: names replaced while it is traced, and hooks of its libraries."""
+"""Instrumentation of a running program: replaced names, and hooks of its libraries."""

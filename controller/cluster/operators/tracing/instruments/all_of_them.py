@@ -1,4 +1,4 @@
-"""All instruments together, those of a library once it is imported."""
+"""All instruments together; those of a library start once it is imported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from controller.cluster.operators.tracing.recording import Recorder
 
 @contextmanager
 def instrumented(recorder: Recorder) -> Iterator[None]:
-    """Have what this process does told to a recorder, for as long as this lasts."""
+    """Report this process's operations to a recorder while the block runs."""
     replacements = Replacements()
     with ExitStack() as stack:
         stack.callback(replacements.restore)
@@ -46,7 +46,7 @@ def instrumented(recorder: Recorder) -> Iterator[None]:
 
 
 def _followed(original: Callable[..., Any], refresh: Callable[[], None], recorder: Recorder) -> Callable[..., Any]:
-    """Return an import that is told; what a library computes while it is imported is nothing of the program's."""
+    """Return an instrumented import; computations of a library during its import are not the program's."""
 
     @wraps(original)
     def followed(name: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -66,7 +66,7 @@ def _followed(original: Callable[..., Any], refresh: Callable[[], None], recorde
 
 
 def _is_own(name: str) -> bool:
-    """Return whether a module that is to be imported is of the program itself."""
+    """Return whether a module to import belongs to the program itself."""
     top = name.partition(".")[0]
     if not top:
         return True
@@ -78,7 +78,7 @@ def _is_own(name: str) -> bool:
 
 
 def _torch(stack: ExitStack) -> Callable[[], None]:
-    """Return what begins to record torch's operations once it has been imported."""
+    """Return a function that starts recording torch's operations once torch has been imported."""
     begun = False
 
     def refresh() -> None:

@@ -1,4 +1,4 @@
-"""Calls of the program's own functions: by sys.monitoring where Python has it (3.12), else by sys.setprofile."""
+"""Calls of the program's own functions: by sys.monitoring from Python 3.12 on, else by sys.setprofile."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LEAVING: Final = ("PY_RETURN", "PY_YIELD", "PY_UNWIND")
 
 @contextmanager
 def calls_told(is_own: Callable[[str], bool], entered: Entered, left: Left) -> Iterator[bool]:
-    """Have each call of code whose file `is_own` told, with its frame, and each return, with what it returns.
+    """Report each call into code whose file is `is_own`, with its frame, and each return, with its value.
 
-    Generators enter and leave at each turn. Yields whether that works: another profiler may be there already.
+    Generators enter and leave at each turn. Yields whether this works: another profiler may be active already.
     """
     if sys.version_info >= (3, 12):
         with _monitored(is_own, entered, left) as works:
@@ -31,7 +31,7 @@ def calls_told(is_own: Callable[[str], bool], entered: Entered, left: Left) -> I
 
 @contextmanager
 def unprofiled() -> Iterator[None]:
-    """Let a library run without the hook that sys.setprofile has put on every call, which makes it slow."""
+    """Run a library without the sys.setprofile hook, which slows every call."""
     hook = sys.getprofile()
     if hook is None:
         yield
@@ -86,7 +86,7 @@ def _monitored(is_own: Callable[[str], bool], entered: Entered, left: Left) -> I
         return None
 
     def unwinding(code: CodeType, _: int, __: BaseException) -> None:
-        # This event cannot be disabled by place.
+        # This event cannot be disabled per location.
         if is_own(code.co_filename):
             left(code, None)
 

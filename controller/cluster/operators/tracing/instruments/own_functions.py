@@ -24,17 +24,17 @@ from dataplane.topology.values import NumberFormat
 
 KIND: Final = "python"
 _MOST_SHAPES: Final = 8
-"""Of a function that is called with ever new sizes they say nothing."""
+"""Limit of distinct shapes per function; with ever new sizes they say nothing."""
 _PARTS: Final = frozenset({"<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>"})
-"""Code that Python keeps apart and people see as a part of the function that it stands in."""
+"""Code objects that are separate in Python, but that people see as part of the enclosing function."""
 _SINGLY: Final = 100
-"""Single numbers that a function reads for each operator of a library's that it calls, if it computes itself."""
+"""A function that reads this many single elements per library operator that it calls computes itself."""
 Shape = tuple[tuple[str, int], ...]
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call that runs: since when, and for how long operators and other functions of its had the processor."""
+    """A running call: its start, and the time taken by operators and other own functions that it called."""
 
     code: CodeType
     began: float
@@ -60,11 +60,11 @@ class OwnFunctions:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch calls for as long as this lasts."""
+        """Watch calls while the block runs."""
         with calls_told(is_user_code, self._entered, self._left) as works:
             if not works:
                 self._recorder.problem("another profiler is at work: the program's own functions are not in the graph")
-            # With the hook in place, which each read passes, too.
+            # Measured with the hook in place, which each read passes, too.
             self._touch_s = touch_s()
             read_watchfully()
             try:
@@ -97,7 +97,7 @@ class OwnFunctions:
         taken_s = ended - call.began
         touched = state.touches[0] - call.touched
         slowed_s = touched * self._touch_s
-        # A function that hands whole arrays to libraries is what holds their operators together, and none itself.
+        # A function that passes whole arrays to libraries only combines their operators and is none itself.
         is_hot = self._watch_again(call, code)
         if is_hot or touched >= _SINGLY * call.operators:
             self._record(call, value, max(taken_s - call.elsewhere_s - slowed_s, 0.0))
@@ -108,7 +108,7 @@ class OwnFunctions:
             calls[-1].touched += touched
 
     def _watch_again(self, call: Call, code: CodeType) -> bool:
-        """Return whether a function has read single numbers unwatched; watch what comes after it."""
+        """Return whether a function has read single elements unwatched; watch what comes after it."""
         if state.patience[0] == sys.maxsize and self._unwatched in {None, call}:
             self._unwatched = None
             changed = {index for index, array in enumerate(call.arrays) if id(array) in call.changed}
@@ -136,7 +136,7 @@ class OwnFunctions:
         kind = KIND if tree else word(f"{KIND}-{code.co_name}")
         reads = [buffer_of(array) for array in call.arrays]
         writes = list({found.key: found for found in map(buffer_of, call.changed.values())}.values())
-        # What it returns is its own where no operator within has written it.
+        # A returned array is the function's own if no operator within has written it.
         if isinstance(value, np.ndarray) and not self._recorder.is_known(found := buffer_of(value)):
             writes.append(found)
         place = Place((code, -1), (code, -1), code_name(code))
@@ -145,7 +145,7 @@ class OwnFunctions:
 
 
 def _arguments(frame: FrameType) -> tuple[Shape, NumberFormat | None, list[np.ndarray[Any, Any]]]:
-    """Return the sizes of arguments that are arrays, or lists, in their order; the format of the first; the arrays."""
+    """Return the sizes of array and list arguments, in order; the format of the first; the arrays."""
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount
     if not count:

@@ -1,4 +1,4 @@
-"""Other processes that a traced program starts: what they do is not seen, which is said."""
+"""Other processes that a traced program starts: they are not traced, which is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.cluster.operators.tracing.recording import Recorder
 
 
 def replace_starts(replacements: Replacements, recorder: Recorder) -> None:
-    """Have every way to start a process leave a line."""
+    """Report every start of a process as a problem."""
     for owner, name in (
         (os, "fork"),
         (os, "forkpty"),

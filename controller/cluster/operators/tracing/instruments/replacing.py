@@ -1,4 +1,4 @@
-"""Names of modules that stand for something else while a program is traced."""
+"""Replacement of names in modules while a program is traced."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from controller.cluster.operators.tracing.places import is_user_code
 
 
 class Replacements:
-    """Replaced names of modules, which `restore` puts back."""
+    """Replaced names of modules, to be restored by `restore`."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
         self.by_original: dict[int, tuple[Any, Any]] = {}
 
     def replace(self, owner: Any, name: str, new: Any) -> None:  # noqa: ANN401 - a module or a class
-        """Put something in an attribute's place."""
+        """Replace an attribute."""
         old = getattr(owner, name)
         is_own = name in vars(owner)
         setattr(owner, name, new)
@@ -25,7 +25,7 @@ class Replacements:
         self.by_original[id(old)] = (old, new)
 
     def rebind(self) -> None:
-        """Replace in the program's modules, too, what they imported by name."""
+        """Replace names that the program's modules imported directly, too."""
         for module in tuple(sys.modules.values()):
             if not is_user_code(getattr(module, "__file__", None) or "<frozen"):
                 continue
@@ -35,7 +35,7 @@ class Replacements:
                     self.replace(module, name, found[1])
 
     def restore(self) -> None:
-        """Put all back, in the program's modules that came meanwhile, too."""
+        """Restore all names, also in modules of the program imported meanwhile."""
         originals = {id(new): old for old, new in self.by_original.values()}
         while self._undo:
             self._undo.pop()()

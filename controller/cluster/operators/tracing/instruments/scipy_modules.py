@@ -1,6 +1,6 @@
-"""Scipy's functions as operators: each a whole, whatever it does inside.
+"""Scipy's functions as operators: each as a whole, whatever it does inside.
 
-Solvers that iterate (`scipy.sparse.linalg.cg`, `scipy.optimize`, ...) are not among them: their products are.
+Iterative solvers (`scipy.sparse.linalg.cg`, `scipy.optimize`, ...) are excluded: their products are recorded instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _wrapped(original: Callable[..., Any], describe: Describe) -> Callable[..., 
 
 
 def _functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
-    """Return what a module offers: its functions, without classes and modules."""
+    """Return a module's public functions, without classes and modules."""
     names = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
     found = {name: getattr(module, name, None) for name in names}
     return {name: one for name, one in found.items() if callable(one) and not isinstance(one, type)}
@@ -76,7 +76,7 @@ _MODULES: Final[Mapping[str, Callable[[Replacements, ModuleType], None]]] = {
 
 
 def replacing(replacements: Replacements) -> Callable[[], None]:
-    """Return what replaces the functions of those of scipy's modules that have been imported since."""
+    """Return a function that replaces the functions of scipy modules imported since."""
     waiting = dict(_MODULES)
 
     def refresh() -> None:

@@ -1,7 +1,7 @@
-"""Where arrays come from that no traced array goes into: numpy's constructors, random numbers, files.
+"""Sources of arrays without traced inputs: numpy's constructors, random numbers, files.
 
-While a program is traced they are replaced, in numpy's name spaces and in the program's own modules that have imported
-them by name; each calls the original and returns its very result as a traced array.
+While a program is traced they are replaced, in numpy's namespaces and in the program's own modules that have imported
+them by name; each calls the original and returns its result as a traced array.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Function = Callable[..., Any]
 
 
 def replace_sources(replacements: Replacements) -> None:
-    """Have numpy's constructors return traced arrays."""
+    """Make numpy's constructors return traced arrays."""
     for name in _MAKING:
         replacements.replace(np, name, _followed(getattr(np, name), _nothing))
     for name in _READING:
@@ -72,7 +72,7 @@ def _random_functions(owner: ModuleType | type) -> Iterator[tuple[str, Function]
 
 
 def _nothing(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> None:  # noqa: ANN401
-    """Say that a call computes nothing to speak of."""
+    """Describe a call without notable computation."""
 
 
 def _random(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401, ARG001
@@ -104,14 +104,14 @@ def _generator_maker(original: Function) -> Function:
 
 
 class _AnyGenerator(type):
-    """Generators made before are of the class, too."""
+    """Existing generators count as instances of the class, too."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Generator)
 
 
 class _AnyState(type):
-    """Random states made before are of the class, too."""
+    """Existing random states count as instances of the class, too."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, RandomState)

@@ -1,4 +1,4 @@
-"""What torch computes, forwards and backwards: every operation passes its dispatcher; imported once torch is there."""
+"""Torch operations, forward and backward: every one passes its dispatcher; import this only after torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from controller.cluster.operators.tracing.places import Place, place_of
 from controller.cluster.operators.tracing.recording import Buffer
 
 _MOST_PLACES: Final = 100_000
-"""Operations of forward passes whose backward pass may still come."""
+"""Forward operations whose backward pass may still come."""
 
 
 class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
-    """Records each operation, with the place of the forward one for those of backward passes."""
+    """Records each operation; those of backward passes get the place of the forward one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
-        """Do the operation as ever, and record it."""
+        """Execute the operation as usual, and record it."""
         kwargs = kwargs or {}
         recorder = state.listening()
         if recorder is None:
@@ -52,7 +52,7 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
         place = self._place()
         try:
             self._note(recorder, func, (args, kwargs, result), seconds, place)
-        except Exception as error:  # noqa: BLE001 - the program goes on whatever the tracer cannot make of it
+        except Exception as error:  # noqa: BLE001 - a failure of the tracer must not stop the program
             recorder.problem(f"{func} was called in a way that is not understood ({type(error).__name__}): left out")
         recorder.passed(seconds, perf_counter() - entered - seconds)
         return result
@@ -94,7 +94,7 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _in_module(place: Place) -> Place:
-    """Return a place that tells the modules of one network apart, which one instruction may call in turn."""
+    """Return a place that distinguishes the modules of one network, which one instruction may call in turn."""
     frame: FrameType | None = state.caller()
     while frame is not None and (frame.f_code, frame.f_lasti) != place.user:
         code = frame.f_code
@@ -125,7 +125,7 @@ def _tensors(value: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _buffer(tensor: Any) -> Buffer | None:  # noqa: ANN401
-    """Return the memory of a tensor, None for one that has none of its own (sparse, fake)."""
+    """Return the memory of a tensor, None if it has none (sparse, fake)."""
     if tensor.layout is not torch.strided:
         values = tensor.values() if tensor.layout in _COMPRESSED else None
         return None if values is None else _buffer(values)
@@ -142,6 +142,6 @@ _COMPRESSED: Final = frozenset({torch.sparse_csr, torch.sparse_csc, torch.sparse
 
 
 def instruments() -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Return what begins and what ends the recording of this thread's operations."""
+    """Return functions that start and stop recording this thread's operations."""
     mode = RecordingMode()
     return mode.__enter__, lambda: mode.__exit__(None, None, None)

@@ -22,7 +22,7 @@ from dataplane.native import Module
 _TOGETHER: Final = 4
 """Tokens whose attention is taken together, so that sums do not wait for one another."""
 _LEAST: Final = -87.0
-"""Where an exponential is taken as that of this figure: what is less is not seen beside 1."""
+"""Lower bound on the argument of exponentials: anything smaller is negligible next to 1."""
 
 
 def write_attended(module: Module) -> None:

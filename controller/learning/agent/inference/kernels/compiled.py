@@ -30,7 +30,7 @@ _OF_TOKENS: Final[tuple[Kernel[..., None], ...]] = (
 def compiled(kernel: Kernel[..., None]) -> Callable[..., None]:
     """Return the function that calls a stage with addresses and counts, and keeps the interpreter's lock meanwhile.
 
-    A stage takes a tenth of a millisecond: who gave the lock away might wait for it fifty times as long.
+    A stage takes a tenth of a millisecond: releasing the lock could cost a wait fifty times as long.
     """
     library = _library()
     kind = ctypes.PYFUNCTYPE(None, *[ctypes.c_uint64] * len(kernel.signature.shapes))

@@ -1,8 +1,8 @@
-"""What a network is made of, as the stages call it; `products`, `rows` and `attending` beside write it.
+"""Operations of a network, as the stages call them; implemented in `products`, `rows` and `attending`.
 
-Addresses and counts are u64. Matrices are float32, row after row, a row every `stride` figures; columns are padded with
-zeros to whole vectors of 16. Rows that are turned stand by groups of 16 tokens, [columns, 16], so that what one step
-of a product needs lies side by side; in pairs, two columns in bfloat16 are one figure.
+Addresses and counts are u64. Matrices are row-major float32 with a row every `stride` elements; columns are zero-padded
+to whole vectors of 16. Transposed rows are stored in groups of 16 tokens, [columns, 16], so that the operands of one
+step of a product are contiguous; in pairs, two bfloat16 columns share one element.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def pairs_turned(  # noqa: PLR0917 - kernels have no keywords
 def turned(  # noqa: PLR0917 - kernels have no keywords
     rows: u64, stride: u64, columns: u64, rectified: u64, count: u64, turned: u64
 ) -> None:
-    """Turn rows as they are. Columns: a multiple of 16."""
+    """Transpose rows in float32. Columns: a multiple of 16."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What this processor can."""
+"""Features of this processor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from llvmlite import binding as llvm
 _FEATURES: Final = llvm.get_host_cpu_features()
 
 HAS_WIDE_REGISTERS: Final = all(_FEATURES.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl"))
-"""Whether it has AVX-512: 32 registers of 16 figures, which sums of 16 tokens stay in."""
+"""True with AVX-512: 32 registers of 16 floats, enough to hold the sums of 16 tokens."""
 MULTIPLIES_PAIRS: Final = HAS_WIDE_REGISTERS and bool(_FEATURES.get("avx512bf16", False))
-"""Whether it has AVX-512's instructions for bfloat16, too."""
+"""True if the processor also has AVX-512's bfloat16 instructions."""

@@ -127,7 +127,7 @@ def _write_tiles(routine: Routine, multiply: _Multiply) -> None:
 def _write_tile(
     routine: Routine, multiply: _Multiply, places: tuple[Value, Value, Value], tokens: int, vectors: int
 ) -> None:
-    """Write the sums of so many tokens, over all outputs."""
+    """Write the sums of this many tokens, over all outputs."""
     turned, added, out = places
     steps = routine["steps"]
     with routine.loop(routine.at.udiv(routine["vectors"], WORD(vectors))) as block:

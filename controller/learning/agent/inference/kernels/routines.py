@@ -113,7 +113,7 @@ class Routine:
         return first
 
     def groups(self, count: Value) -> Value:
-        """Return how many vectors hold so many figures."""
+        """Return the number of vectors that hold this many values."""
         return self.at.lshr(self.sum(count, LANES - 1), WORD(4))
 
     def place(self, address: Value, figures: Value | int) -> Value:

@@ -1,4 +1,4 @@
-"""What is done to rows between products: turned, halved, rectified, normalised, weighed."""
+"""Row operations between products: transpose, convert to half precision, rectify, normalise, weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network's stages, between which whoever decides looks at the clock: kernels over addresses of packed weights."""
+"""A network's stages, kernels over addresses of packed weights; the decider checks the clock between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LANES = 16
 
 
 class Sizes(Struct):
-    """Of a network: figures, and columns with their padding. `ones` and `zeros` are rows of figures of `hidden`."""
+    """Sizes of a network: element counts, and padded columns. `ones` and `zeros` are rows of `hidden` elements."""
 
     hidden: u64
     columns: u64  # of hidden
@@ -46,7 +46,7 @@ class First(Struct):
 
 
 class Attention(Struct):
-    """Of a later layer."""
+    """Weights of attention in a later layer."""
 
     projection: u64
     projection_bias: u64
@@ -62,7 +62,7 @@ class Affine(Struct):
 
 
 class FeedForward(Struct):
-    """What follows a layer's attention."""
+    """Weights of a layer after its attention."""
 
     before_gain: u64
     before_bias: u64
@@ -83,7 +83,7 @@ class Head(Struct):
 
 
 class Work(Struct):
-    """Room for rows of so many tokens, and how many there are."""
+    """Buffers for the rows of `tokens`."""
 
     tokens: u64
     seen: u64  # [tokens, columns]: what a layer made

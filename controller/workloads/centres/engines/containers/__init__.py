@@ -1,4 +1,4 @@
-"""Jobs by containers: pods that placement puts on nodes, asked for at the API server."""
+"""Jobs as containers: pods that placement puts on nodes, created at the API server."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""A container's first process: unpacks a job's folder, has it run, and writes what it leaves to standard output.
+"""A container's first process: unpacks a job's folder, runs the job, and writes its results to standard output.
 
     python -I -S -c SOURCE FOLDER MOST_BYTES HOLD_S
 
 The folder comes in MILLRACE_JOB_0, MILLRACE_JOB_1 ... and goes back between BEGIN and END: JSON of names and contents
-in base64, compressed, in base64. Of the standard library alone: the image need have nothing else.
+in base64, compressed, in base64. It uses only the standard library: the image need have nothing else.
 
-A container's log goes with its container: it stays until whoever has read this removes it, but no longer than HOLD_S.
+A container's log disappears with its container, so the container stays until its reader removes it, but no longer than
+HOLD_S.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ BEGIN, END = "-----BEGIN MILLRACE JOB-----", "-----END MILLRACE JOB-----"
 PARTS = "MILLRACE_JOB_"
 OWN = ".millrace"
 CANCELLED = "it was cancelled"
-"""As the keeper says it."""
+"""Same text as the keeper's."""
 
 
 def unpack(folder: Path) -> None:
-    """Write the files that the environment has, and take them out of it."""
+    """Write the files from the environment, and remove them from it."""
     count = int(os.environ.pop(PARTS + "PARTS"))
     text = "".join(os.environ.pop(PARTS + str(number)) for number in range(count))
     for name, content in json.loads(zlib.decompress(base64.b64decode(text))).items():
@@ -39,7 +40,7 @@ def unpack(folder: Path) -> None:
 
 
 def pack(folder: Path, given: dict[str, int], most_bytes: int) -> str:
-    """Return the files that are new or changed, the record of the job's end first, as many as there is room for."""
+    """Return the new or changed files, the record of the job's end first, as many as fit."""
     found, room = {}, most_bytes
     paths = sorted(
         folder.rglob("*"), key=lambda path: (path.name != "ended.json", path.name not in ("stdout", "stderr"))
@@ -57,7 +58,7 @@ def pack(folder: Path, given: dict[str, int], most_bytes: int) -> str:
 
 
 def hold(reason: str, hold_s: float) -> None:
-    """Wait to be removed, unless the job was ended by that: the keeper has blocked the signals."""
+    """Wait to be removed, unless removal ended the job: the keeper has blocked the signals."""
     if reason != CANCELLED:
         signal.sigtimedwait({signal.SIGTERM, signal.SIGINT}, hold_s)
 

@@ -1,8 +1,8 @@
-"""The engine that has placement run the jobs in containers: a pod each, of which it knows what the API says.
+"""Engine that has placement run the jobs in containers: one pod each, known only through the API.
 
-The books are the Node resources' shares: a job holds what its units have from its pod's binding to its release. What a
-job leaves comes back in its pod's log, as nodes and the agent share no folder. A pod is a job's if it has the name and
-the uid that the agent's record has; labels, which users write, say nothing.
+The books are the Node resources' shares: a job holds its units' resources from its pod's binding to its release. A
+job's results come back in its pod's log, as nodes and the agent share no folder. A pod is a job's if it has the name
+and the uid in the agent's record; labels, which users write, prove nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MOST_LOG_BYTES: Final = 96 << 20
 
 
 class ContainersEngine(ClusterEngine[Pod]):
-    """Jobs of a centre as pods; `records` is a folder of the agent's own."""
+    """Jobs of a centre as pods; `records` is a private folder of the agent."""
 
     name = "containers"
 
@@ -69,7 +69,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         self._reasons: dict[str, str] = {}
 
     async def start(self) -> None:
-        """Look whether the API server answers; raise EngineError in one line if it does not."""
+        """Check that the API server answers; raise EngineError in one line if it does not."""
         await self._within("looking at its nodes", self._api.of(Node).list())
         self._read_records()
 
@@ -84,13 +84,13 @@ class ContainersEngine(ClusterEngine[Pod]):
             await client.close()
 
     async def resources(self) -> tuple[UnitType, ...]:
-        """Return the unit types with what works of them now."""
+        """Return the unit types with their current working units."""
         nodes, pods = await self._nodes(), await self._told()
         self.notes = tuple(units.why_not(node) for node in nodes if not units.works(node))
         return units.unit_types(self._settings.units, nodes, {pod.metadata.uid for pod in pods.values()})
 
     async def submit(self, order: JobOrder) -> str:
-        """Make a job's pod; the same mark twice is one job."""
+        """Create a job's pod; the same mark twice is one job."""
         before = self._folders.find(order.mark)
         there = None if before is None else await self._there(before)
         if before is not None and (before.id is not None or there is not None):
@@ -105,7 +105,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         return self._begin(folder, await self._within("making a pod", self._api.of(Pod).create(pod)))
 
     def _begin(self, folder: JobFolder, pod: Pod | None) -> str:
-        """Know a job by its pod's name and uid; None for one whose pod is gone."""
+        """Register a job by its pod's name and uid; None for one whose pod is gone."""
         name = folder.id or pod_name(folder.mark, folder.token)
         job = self._bind(folder, name, None if pod is None else pod.metadata.uid)
         if pod is not None:
@@ -113,12 +113,12 @@ class ContainersEngine(ClusterEngine[Pod]):
         return job
 
     async def _there(self, folder: JobFolder) -> Pod | None:
-        """Return the pod of a job, also of one whose making had no answer; None where there is none."""
+        """Return the pod of a job, even if its creation was never answered; None if there is none."""
         pod = await self._read(folder.id or pod_name(folder.mark, folder.token))
         return pod if pod is not None and folder.uid in (None, pod.metadata.uid) else None
 
     async def cancel(self, job: str, grace_s: float) -> None:
-        """Have its pod removed, which has the grace that its order says; what it says until then is kept."""
+        """Have its pod removed with the order's grace; keep its output until then."""
         pod, folder = await self._pod(job), self._known.get(job)
         if pod is not None and folder is not None and folder.ending is None and phase_of(pod) not in JOB_ENDED:
             await self._end(job, pod, folder, CANCELLED, grace_s)
@@ -149,7 +149,7 @@ class ContainersEngine(ClusterEngine[Pod]):
     async def _within(self, doing: str, asked: Awaitable[T]) -> T:
         """Return an answer in time; raise EngineError, NotFoundError or StaleError."""
         try:
-            # The service is as a rule on this machine, and if not, this machine's load delays its answers, too.
+            # The service usually runs on this machine; if not, this machine's load delays its answers, too.
             async with local_timeout(self._settings.deadline_s, f"engine {self.name}: {doing}"):
                 return await asked
         except TimeoutError as error:
@@ -176,17 +176,17 @@ class ContainersEngine(ClusterEngine[Pod]):
         return told.status.phase
 
     async def _pod(self, name: str) -> Pod | None:
-        """Return the pod of a job that is known; None where there is none, or another one has its name."""
+        """Return the pod of a known job; None if there is none, or another pod has its name."""
         if name not in self._known:
             return None
         pod = await self._read(name)
         return pod if pod is not None and self._is_ours(pod) else None
 
     async def _read(self, name: str) -> Pod | None:
-        """Return the pod with a name; None where there is none, or it belongs to another user."""
+        """Return the pod with a name; None if there is none, or it belongs to another user."""
 
         async def read() -> Pod | None:
-            # Once our pod is gone, anybody may take its name: that must not look like an engine that fails.
+            # Once our pod is gone, anybody may take its name: that must not look like a failing engine.
             with suppress(NotFoundError, ForbiddenError):
                 return await self._api.of(Pod).get(name)
             return None
@@ -202,7 +202,7 @@ class ContainersEngine(ClusterEngine[Pod]):
             await self._within("removing a pod", delete())
 
     def _made(self, order: JobOrder, unit: ContainerUnit) -> tuple[Pod, JobFolder]:
-        """Return a job's pod, and its folder with what it is to bring."""
+        """Return a job's pod, and its folder with the files to send."""
         if order.image is not None:
             if order.files:
                 raise OrderError(self.name, f"task {order.mark.task}: an image of one's own gets no files")
@@ -216,7 +216,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         return pod_of(order, unit, self._settings, folder.token, packed), folder
 
     async def _state(self, job: str, pod: Pod | None) -> JobState:
-        """Return a job as its record and its pod say, whose end is written down first."""
+        """Return a job's state from its record and its pod, recording the pod's end first."""
         folder = self._known.get(job)
         if folder is None:
             return unknown_job(job, self._centre)
@@ -239,7 +239,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         return folder.state(JobPhase.QUEUED if waits else JobPhase.RUNNING, why_of(pod) if waits else "")
 
     async def _end(self, job: str, pod: Pod, folder: JobFolder, reason: str, grace_s: float) -> None:
-        """Have a pod removed, and wait until it is; what follows it keeps what it says until then."""
+        """Have a pod removed, and wait until it is; its log's reader keeps the output until then."""
         most_s = max(grace_s, pod.spec.stop_grace_s) + _MARGIN_S
         self._reasons[job] = reason
         self._follow(job, folder)
@@ -257,17 +257,17 @@ class ContainersEngine(ClusterEngine[Pod]):
         return task is not None and not task.done()
 
     def _follow(self, job: str, folder: JobFolder) -> None:
-        """Have somebody read what a job says from its beginning: its log goes with its container."""
+        """Start reading a job's log from its beginning, because it disappears with its container."""
         if not self._is_followed(job):
             self._following[job] = asyncio.create_task(self._bring(job, folder))
 
     async def _bring(self, job: str, folder: JobFolder) -> None:
-        """Wait for a job's end and write down what it has left, then remove its pod."""
+        """Wait for a job's end, record its results, then remove its pod."""
         while folder.ending is None:
             try:
                 pod = await self._pod(job)
                 if pod is None or phase_of(pod) in JOB_ENDED:
-                    return  # whoever asks for its state writes down that nothing is known of its output
+                    return  # the next call for its state records that its output is unknown
                 if not is_on_a_node(pod):
                     await asyncio.sleep(POLL_S)
                     continue
@@ -279,11 +279,11 @@ class ContainersEngine(ClusterEngine[Pod]):
                 else:
                     self._write_end(await self._ended_pod(job, pod), folder, log, self._reasons.get(job, ""))
                 await self._delete(job)
-            except EngineError:  # of which whoever asks for its state is told
+            except EngineError:  # the next call for its state reports it
                 await asyncio.sleep(self._settings.poll_s)
 
     async def _ended_pod(self, job: str, pod: Pod) -> Pod:
-        """Return a pod as it is last, once its container has ended."""
+        """Return a pod's last state, once its container has ended."""
         try:
             async with local_timeout(self._settings.deadline_s, f"engine {self.name}: the end of pod {job}"):
                 while (found := await self._pod(job)) is not None:
@@ -292,11 +292,11 @@ class ContainersEngine(ClusterEngine[Pod]):
                         break
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
-            pass  # its last status that is known says less, but that
+            pass  # fall back to its last known status
         return pod
 
     def _write_end(self, pod: Pod, folder: JobFolder, log: tuple[bytes, bytes], reason: str) -> None:
-        """Write down how a pod has ended that has brought nothing back but its log."""
+        """Record the end of a pod that has brought back only its log."""
         code = exit_code_of(pod)
         if reason and code in (None, 0):
             code = _KILLED
@@ -305,7 +305,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         folder.settled(Ended(code, why[:4096], pod.status.started_ns, pod.status.finished_ns))
 
     async def _log(self, job: str, *, whole: bool) -> tuple[bytes, bytes]:
-        """Return what a container writes until it ends, or, with `whole`, until all that it has left is there."""
+        """Return a container's output until it ends, or, with `whole`, until all its results are there."""
         out, errors = bytearray(), bytearray()
         try:
             async with aclosing(self._api.logs(job, "job", follow=True)) as frames:

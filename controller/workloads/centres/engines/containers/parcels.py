@@ -1,4 +1,4 @@
-"""A job's folder as text: into a container by its environment, out of it by its log; boot.py is at the other end."""
+"""A job's folder as text: into a container by its environment, out of it by its log; boot.py is the other end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from controller.workloads.centres.errors import EngineError, OrderError
 _BEGIN: Final = b"-----BEGIN MILLRACE JOB-----"
 _END: Final = b"-----END MILLRACE JOB-----"
 _PART: Final = 60_000
-"""Characters of one variable: the API server takes some more."""
+"""Characters of one variable: the API server accepts a few more."""
 _MOST_PARTS: Final = 12
 _MOST_FILES: Final = 4096
 _MOST_EXPANSION: Final = 8
-"""Base64 in JSON, compressed and in base64 again: what it may come to, as a multiple of the results' limit."""
+"""Size of results as base64 in JSON, compressed and in base64 again, at most, as a multiple of their limit."""
 
 
 def environment_of(folder: Path, task: str) -> dict[str, str]:
-    """Return a folder's files as variables; raise OrderError where they are too many bytes."""
+    """Return a folder's files as variables; raise OrderError if they are too large."""
     files = {
         str(path.relative_to(folder)): base64.b64encode(path.read_bytes()).decode()
         for path in sorted(folder.rglob("*"))
@@ -41,12 +41,12 @@ def environment_of(folder: Path, task: str) -> dict[str, str]:
 
 
 def is_whole(log: bytes) -> bool:
-    """Return whether the end of a log is that of what a job has left."""
+    """Return whether a log ends with a job's complete results."""
     return _END in log
 
 
 def files_in(log: bytes, most_bytes: int) -> Mapping[str, bytes] | None:
-    """Return the files that a log has brought back; None for a log without any. Names are checked, sizes bounded."""
+    """Return the files in a log; None for a log without any. Names are checked, sizes bounded."""
     _, begin, rest = log.rpartition(_BEGIN)
     text, end, _ = rest.partition(_END)
     if not begin or not end:
@@ -65,7 +65,7 @@ def files_in(log: bytes, most_bytes: int) -> Mapping[str, bytes] | None:
 
 
 def _is_inside(name: str) -> bool:
-    """Return whether a file may be written below a job's folder, which names it; ValueError for no file's name."""
+    """Return whether a name stays below a job's folder; raise ValueError for an invalid file name."""
     os.fsencode(name)
     parts = PurePosixPath(name).parts
     is_own = parts[:1] == (OWN,) and parts != (OWN, ENDED_FILE)

@@ -1,4 +1,4 @@
-"""Pods of jobs: how one is made from an order, and what its status comes to; pure."""
+"""Pods of jobs: built from an order, and their status as a job's state; pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from controller.workloads.centres.engines.containers.units import times
 _BOOT: Final = Path(__file__).with_name("boot.py")
 _PLACE: Final = "/tmp"  # noqa: S108 - in a container of its own
 _PACKING_S: Final = 5.0
-"""After a job's own grace, for what it has left to be packed."""
+"""Time for packing a job's results, after its own grace."""
 _PART: Final = 16
-"""Of a token, in a pod's name."""
+"""Length of the token's part in a pod's name."""
 CENTRE: Final = "job-centre"
-"""The label by which a centre's pods are listed, for people too. Users write labels: it proves nothing."""
+"""Label for listing a centre's pods, for people too. Users write labels: it proves nothing."""
 
 _PHASES: Final = {
     Phase.RUNNING: JobPhase.RUNNING,
@@ -34,7 +34,7 @@ _PHASES: Final = {
 def pod_name(mark: JobMark, token: str) -> str:
     """Return the name of a job's pod: the beginning of the job's, and a part of its token.
 
-    Nobody can take it first, or know that a pod by that name is to come.
+    Nobody can take the name first, or know that a pod of that name will appear.
     """
     return f"{mark.job_name[: MAX_NAME - _PART - 1].rstrip('-.')}-{token[:_PART]}"
 
@@ -67,21 +67,21 @@ def pod_of(
 
 
 def phase_of(pod: Pod) -> JobPhase:
-    """Return where a job is, as its pod is."""
+    """Return a job's phase from its pod."""
     return _PHASES.get(pod.status.phase, JobPhase.QUEUED)
 
 
 def is_on_a_node(pod: Pod) -> bool:
-    """Return whether a pod's containers run, so that there is a log of them."""
+    """Return whether a pod's containers run, so that it has a log."""
     return pod.status.phase in (Phase.RUNNING, Phase.STOPPING)
 
 
 def exit_code_of(pod: Pod) -> int | None:
-    """Return the exit code of a job's container, None where nobody knows it."""
+    """Return the exit code of a job's container, None if unknown."""
     return next((container.exit_code for container in pod.status.containers), None)
 
 
 def why_of(pod: Pod) -> str:
-    """Return why a pod waits or how it has ended, as a line."""
+    """Return why a pod waits or how it has ended, in one line."""
     reasons = [*pod.status.reasons, *(container.reason for container in pod.status.containers)]
     return "; ".join(dict.fromkeys(reason for reason in reasons if reason))[:1000]

@@ -14,10 +14,10 @@ from dataplane.config import Strict
 
 
 class ContainerUnit(Strict, frozen=True):
-    """What a unit of a type is: so much of one node, held in that node's shares while a job runs."""
+    """Unit of a type: a part of one node, held in that node's shares while a job runs."""
 
     request: Request
-    """CPU time in thousandths of a core, memory, devices: of each unit."""
+    """CPU time in thousandths of a core, memory, devices: for each unit."""
     node_labels: Annotated[dict[LabelName, LabelValue], Meta(max_length=32)] = msgspec.field(default_factory=dict)
     """Nodes without them have no unit of this type."""
 
@@ -27,33 +27,33 @@ class ContainerUnit(Strict, frozen=True):
 
 
 class ContainersSettings(Strict, frozen=True):
-    """Where pods are asked for, from which image, on which nodes."""
+    """Source of pods: the API server, the image, the nodes."""
 
     image: Line | None = None
-    """With Millrace and Python in it: of all jobs but those that bring an image of their own."""
+    """Image with Millrace and Python for all jobs without an image of their own."""
     bundle: Line | None = None
-    """In its place: the folder of an OCI bundle, the same on all nodes."""
+    """In place of an image: the folder of an OCI bundle, the same on all nodes."""
     python: Path = msgspec.field(default_factory=lambda: Path("/usr/bin/python3"))
-    """In the image: 3.7 or newer; it unpacks a job's files, watches over it and packs what it leaves."""
+    """Python in the image: 3.7 or newer; it unpacks a job's files, supervises it and packs its results."""
     token_file: str | None = None
-    """Of a token of the role user: a centre's own may make no pods; null: the one that MILLRACE_TOKEN_FILE names."""
+    """File of a token with role user: a centre's own may make no pods; null: the one that MILLRACE_TOKEN_FILE names."""
     api: str | None = None
-    """The API server of the nodes; null: the environment's, else the user's own socket."""
+    """API server of the nodes; null: the environment's, else the user's own socket."""
     units: Annotated[dict[Name, ContainerUnit], Meta(min_length=1, max_length=256)] = msgspec.field(
         default_factory=lambda: {"core": ContainerUnit(request=Request(cpu_milli=1000))}
     )
     node_labels: Annotated[dict[LabelName, LabelValue], Meta(max_length=32)] = msgspec.field(default_factory=dict)
-    """Of this centre's nodes; none: all nodes are."""
+    """Labels of this centre's nodes; none: all nodes."""
     profile: Name = "default"
-    """Of the scheduler that places the pods."""
+    """Profile of the scheduler that places the pods."""
     results_bytes: Annotated[int, Meta(ge=0, le=1 << 26)] = 1 << 22
-    """Of what a job leaves in its folder so much is brought back, packed."""
+    """Most bytes, packed, that are fetched from a job's folder."""
     hold_s: Annotated[float, Meta(gt=0, le=1e6)] = 3600.0
-    """How long a pod whose job has ended waits for what that has left to be fetched; it holds its units until then."""
+    """Time that the pod of an ended job waits, holding its units, for its results to be fetched."""
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
-    """For each request."""
+    """Deadline of each request."""
     poll_s: Annotated[float, Meta(gt=0, le=600)] = 2.0
-    """How often nodes and pods are looked at."""
+    """Time between two looks at nodes and pods."""
 
     def __post_init__(self) -> None:
         if self.image is not None and self.bundle is not None:

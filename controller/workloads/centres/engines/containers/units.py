@@ -1,4 +1,4 @@
-"""What nodes come to in units: pure functions of the Node resources, whose shares are the books."""
+"""Units of nodes: pure functions of the Node resources, whose shares are the books."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from controller.workloads.centres.engines.containers.settings import ContainersS
 
 
 def own_nodes(settings: ContainersSettings, nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Return the nodes that are this centre's."""
+    """Return this centre's nodes."""
     return tuple(node for node in nodes if settings.node_labels.items() <= node.metadata.labels.items())
 
 
 def unit_types(
     units: Mapping[str, ContainerUnit], nodes: Collection[Node], own: Collection[str]
 ) -> tuple[UnitType, ...]:
-    """Return how many units of each type there are; `own` are the uids of our own pods, whose shares count as free."""
+    """Return the number of units of each type; `own` are the uids of our own pods, whose shares count as free."""
     found = []
     for name, unit in units.items():
         count = sum(room(unit, node) for node in nodes if works(node))
@@ -44,7 +44,7 @@ def why_not(node: Node) -> str:
 
 
 def room(unit: ContainerUnit, node: Node, *, others_of: Collection[str] | None = None) -> int:
-    """Return how many units a node has; with `others_of` those that no pod holds but the ones with these uids."""
+    """Return how many units a node has; with `others_of` only those not held by pods with other uids."""
     value = node.value
     if value is None or not unit.node_labels.items() <= node.metadata.labels.items():
         return 0
@@ -74,6 +74,6 @@ def largest(unit: ContainerUnit, nodes: Iterable[Node]) -> int:
 
 
 def times(request: Request, units: int) -> Request:
-    """Return what so many units have together."""
+    """Return the combined resources of this many units."""
     devices = tuple(structs.replace(need, count=need.count * units) for need in request.devices)
     return Request(cpu_milli=request.cpu_milli * units, memory_bytes=request.memory_bytes * units, devices=devices)

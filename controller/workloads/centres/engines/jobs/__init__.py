@@ -1,1 +1,1 @@
-"""What engines share: the program beside each job, the folders that tell of jobs, what is known of a cluster's jobs."""
+"""Shared parts of engines: the keeper of each job, the folders that record jobs, and the known jobs of a cluster."""

@@ -1,16 +1,16 @@
-"""Jobs that another system runs: what the agent keeps of each, and the folder that it shares with the worker.
+"""Jobs that another system runs: the agent's record of each, and the folder that it shares with the worker.
 
     RECORDS/NAME/order.json         whose job it is, what was ordered, where, and by which token it is known
     RECORDS/NAME/id                 the job's name at its engine, once that may have taken it
-    RECORDS/NAME/uid                what the engine tells it from others of its name by, where it has that
+    RECORDS/NAME/uid                the engine's key for it among jobs of its name, if it has one
     RECORDS/NAME/ended.json         how it ended, as the agent has seen it
 
-    FOLDER/.millrace/keeper.py      which the worker runs, and start.json, what it is told
+    FOLDER/.millrace/keeper.py      the worker's program, and start.json, its input
     FOLDER/.millrace/ended.json     how it ended, as the worker says
-    FOLDER/.millrace/grace          seconds, where cancelling names others than the order
+    FOLDER/.millrace/grace          seconds, if cancelling overrides those of the order
 
-Records are in a folder that only the agent can enter. Whatever is in a job's folder, or in a cluster's queue, any job
-may have written: it says nothing of whose a job is, and of its end nothing that the engine does not confirm.
+Records are in a folder that only the agent can enter. Any job may have written what is in a job's folder, or in a
+cluster's queue: it proves nothing about a job's owner, and about its end only what the engine confirms.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAME: Final = 32
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """What order.json has that is asked for later."""
+    """Content of order.json that is needed later."""
 
     labels: dict[str, str]
     unit: str
@@ -55,9 +55,9 @@ class _Written(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """A job that was prepared, its record and its folder; `id` is its name at its engine, None before that is said.
+    """A prepared job, its record and its folder; `id` is its name at its engine, None until that is known.
 
-    `token` is a secret until the job is at its engine, which is told it: nobody else can have sent one with it before.
+    `token` is a secret until the engine gets it with the job: nobody else can have sent a job with it before.
     """
 
     path: Path
@@ -72,16 +72,16 @@ class JobFolder:
     grace_s: float = 0.0
     output_limit_bytes: int = 1 << 20
     own_image: bool = False
-    """It runs a user's image as that is, and brings nothing back but its output."""
+    """It runs a user's image unchanged, and brings back only its output."""
 
     @property
     def ending(self) -> Ended | None:
-        """How it ended; None while the agent has not seen that."""
+        """Recorded end; None until the agent has seen it."""
         return read_record(self.record / ENDED_FILE, Ended)
 
     @property
     def told(self) -> Ended | None:
-        """How it ended as its folder says, in which others may have written; None where that says nothing."""
+        """End according to its folder, where others may have written; None without a valid record there."""
         try:
             return msgspec.json.decode(read_file(self.path, f"{OWN}/{ENDED_FILE}", _MOST_BYTES), type=Ended)
         except (CentreError, OSError, *MALFORMED):
@@ -89,12 +89,12 @@ class JobFolder:
 
     @property
     def usage(self) -> Usage | None:
-        """What it has used, once it has ended."""
+        """Resources used, once it has ended."""
         ended = self.ending
         return None if ended is None or ended.cpu_s is None else Usage(ended.cpu_s, ended.memory_peak_bytes)
 
     def state(self, phase: JobPhase, reason: str = "", exit_code: int | None = None) -> JobState:
-        """Return it in a phase."""
+        """Return the state in a phase."""
         ended = self.ending
         return JobState(
             id=self.id or "",
@@ -111,17 +111,17 @@ class JobFolder:
 
     @property
     def ended_state(self) -> JobState | None:
-        """It as its own record says that it ended; None without one."""
+        """State from its own record of the end; None without one."""
         ended = self.ending
         return None if ended is None else self.state(ended.phase, ended.why, ended.exit_code)
 
     def settled(self, ended: Ended) -> JobState:
-        """Write down for good how it ended; return it so."""
+        """Record durably how it ended; return that state."""
         _write(self.record, ENDED_FILE, msgspec.json.encode(ended))
         return self.state(ended.phase, ended.why, ended.exit_code)
 
     def bound(self, job: str, uid: str | None = None) -> JobFolder:
-        """Write down under which name the engine has taken it; return it with that."""
+        """Record the name that the engine has given it; return the updated job."""
         _write(self.record, _ID_FILE, job.encode())
         if uid is not None:
             _write(self.record, _UID_FILE, uid.encode())
@@ -136,9 +136,9 @@ class JobFolder:
         return head + f"\n... {len(output) - most} bytes are left out ...\n".encode() + tail
 
     def write_results(self, files: Mapping[str, bytes]) -> Ended | None:
-        """Write what a job has left elsewhere; return how it says that it ended, if that is among it.
+        """Write results that a job has left elsewhere; return its own record of the end, if that is among them.
 
-        Names were checked. What cannot be written, as a folder is where a file should be, is left out.
+        Names were checked. Files that cannot be written, because a folder is in the way, are left out.
         """
         for name, content in files.items():
             with suppress(OSError):
@@ -146,18 +146,18 @@ class JobFolder:
         return self.told
 
     def say_grace(self, grace_s: float) -> None:
-        """Have the worker kill it so many seconds after it was asked to end; a folder that is gone is fine."""
+        """Have the worker kill the job this long after asking it to end; a folder that is gone is fine."""
         with suppress(OSError):
             replace_file(self.path, f"{OWN}/{GRACE_FILE}", str(grace_s).encode())
 
     def forget(self) -> None:
-        """Drop what is kept beside what the job itself has left."""
+        """Drop all records except the job's own results."""
         remove(self.record)
         remove(self.path / OWN)
 
 
 class JobFolders:
-    """An agent's jobs: their records in a folder of its own; `engine` is whom errors name."""
+    """An agent's jobs: their records in a private folder; `engine` is the name in errors."""
 
     def __init__(self, engine: str, records: Path) -> None:
         self._engine, self._records = engine, records
@@ -165,11 +165,11 @@ class JobFolders:
     def prepare(
         self, order: JobOrder, *, passes: str, own_image: bool = False, owner: tuple[int, int] | None = None
     ) -> JobFolder:
-        """Write what the worker needs, and what is kept; the folder must not be one of a job that may run.
+        """Write the worker's input and the job's record; the folder must not be one of a job that may run.
 
-        `passes` is the beginning of what the worker keeps of the engine's own environment, `owner` the user and group
-        that the worker has; None: the agent's. Raises OrderError for what no process can be given, EngineError where
-        the folder cannot be written.
+        `passes` is the prefix of the variables that the worker keeps of the engine's own environment, `owner` the
+        worker's user and group; None: the agent's. Raises OrderError for input that no process can be given,
+        EngineError if the folder cannot be written.
         """
         self._check(order)
         own = {f"{OWN}/{KEEPER.name}": KEEPER.read_bytes()}
@@ -186,12 +186,12 @@ class JobFolders:
         return _folder_of(record, written, order.mark)
 
     def find(self, mark: JobMark) -> JobFolder | None:
-        """Return the job with a mark; None where none was prepared."""
+        """Return the job with a mark; None if none was prepared."""
         found = _read(self._record_of(mark))
         return found if found is not None and found.mark == mark else None
 
     def all(self) -> Iterator[JobFolder]:
-        """Yield those that were prepared and not forgotten."""
+        """Yield the prepared jobs that are not forgotten."""
         with suppress(FileNotFoundError):
             for record in sorted(self._records.iterdir()):
                 found = _read(record)
@@ -199,7 +199,7 @@ class JobFolders:
                     yield found
 
     def _record_of(self, mark: JobMark) -> Path:
-        """Return where a job's record is: names of tasks are too long for names of folders."""
+        """Return the folder of a job's record: task names are too long for folder names."""
         text = msgspec.json.encode(mark.labels)
         return self._records / hashlib.sha256(text).hexdigest()[:_NAME]
 
@@ -221,17 +221,17 @@ class JobFolders:
 
 
 def unknown_job(job: str, centre: str) -> JobState:
-    """Return a job of which nothing is known."""
+    """Return the state of an unknown job."""
     return JobState(id=job, mark=JobMark(centre, "", "", 0), phase=JobPhase.LOST, reason="nothing is known of it")
 
 
 def keeper_command(python: str, folder: Path) -> tuple[str, ...]:
-    """Return what runs the job of a folder that was prepared."""
+    """Return the command that runs the job of a prepared folder."""
     return (python, "-I", "-S", str(folder / OWN / KEEPER.name), str(folder / OWN))
 
 
 def _read(record: Path) -> JobFolder | None:
-    """Return a job as its record says; None for what is no record."""
+    """Return the job of a record; None for an invalid record."""
     written = read_record(record / _ORDER_FILE, _Written)
     mark = None if written is None else JobMark.of_labels(written.labels)
     return None if written is None or mark is None else _folder_of(record, written, mark)
@@ -279,18 +279,18 @@ def _start(order: JobOrder, passes: str) -> Start:
     return Start(
         argv=order.argv,
         environment=dict(order.environment),
-        folder="..",  # which moves with its record: in a container it is elsewhere
+        folder="..",  # moves with its record: in a container its path differs
         limit_s=order.limit_s,
         grace_s=order.grace_s,
         output_limit_bytes=order.output_limit_bytes,
         ended_file=ENDED_FILE,
-        takes_lock=False,  # folders that are shared may know no locks, and the engine starts it once
+        takes_lock=False,  # shared folders may not support locks, and the engine starts it once
         passes=passes,
     )
 
 
 def _write(record: Path, name: str, content: bytes) -> None:
-    """Write a file of a record all at once and for good."""
+    """Write a file of a record atomically and durably."""
     new = record / f".{name}.new"
     with new.open("wb") as file:
         file.write(content)

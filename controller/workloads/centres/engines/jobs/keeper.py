@@ -1,12 +1,12 @@
-"""`python3 -I -S keeper.py FOLDER`: runs one job as FOLDER/start.json says, and tells in FOLDER how it ended.
+"""`python3 -I -S keeper.py FOLDER`: runs one job as FOLDER/start.json says, and records its end in FOLDER.
 
-A process beside each job, so that the job outlives the agent, whatever ends that, and its end is known after whatever
-has put it here has forgotten it. It keeps the beginning and the end of the job's output and errors, ends it after its
-limit, or on SIGTERM, first by the same signal and after its grace by SIGKILL, and leaves no process behind: orphans of
-the job become its children. If the keeper is killed, so is the job's first process.
+One process runs next to each job, so that the job outlives the agent, however that ends, and its end is known after the
+system that started it has forgotten it. It keeps the beginning and the end of the job's output and errors, ends the job
+after its limit or on SIGTERM, first by the same signal and after its grace by SIGKILL, and leaves no process behind:
+orphans of the job become its children. If the keeper is killed, so is the job's first process.
 
-Of the standard library alone, for Python 3.7 and newer: it is copied to machines that may have no Millrace. And little
-of that library, as there is one beside each job: some ms to start, some MB.
+It uses only the standard library, for Python 3.7 and newer: it is copied to machines that may have no Millrace. And
+little of that library, as there is one keeper per job: some ms to start, some MB.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CANCELLED = "it was cancelled"
 _CANNOT_RUN, _NOT_FOUND = 126, 127
-"""What shells say of a program that cannot be run, and of one that is not there."""
+"""Exit codes of shells for a program that cannot be run, and for a missing one."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _CLONE_NEWNET = 0x40000000
 _READ_BYTES = 1 << 16
@@ -44,10 +44,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Kept:
-    """A pipe's output in a file: its beginning and its end, half of the limit each; what is between is counted."""
+    """A pipe's output in a file: its beginning and its end, half of the limit each; bytes between are only counted."""
 
     def __init__(self, folder: int, name: str, limit: int) -> None:
-        # Whatever is there by that name, a link perhaps, is not written through.
+        # Never write through an existing file of that name, which may be a link.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,7 +57,7 @@ class Kept:
         self._head_left, self._most, self._tail, self.dropped = limit - limit // 2, limit // 2, bytearray(), 0
 
     def take(self) -> bool:
-        """Take what is there; return False at the end."""
+        """Read available output; return False at its end."""
         try:
             data = os.read(self.reader, _READ_BYTES)
         except BlockingIOError:
@@ -72,7 +72,7 @@ class Kept:
         return bool(data)
 
     def close(self) -> None:
-        """Write the end."""
+        """Write the end of the output."""
         if self.dropped:
             _write(self._file, f"\n... {self.dropped} bytes are left out ...\n".encode())
         _write(self._file, bytes(self._tail))
@@ -81,32 +81,32 @@ class Kept:
 
 
 class Pipe:
-    """A pipe's two ends, neither of which programs get."""
+    """A pipe's two ends, neither of which programs inherit."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
 
 
 class Told:
-    """Where a job's processes write: its output, its errors, why it cannot be started, how its first one ended."""
+    """Channels of a job's processes: output, errors, the problem at start, the end of the first one."""
 
     def __init__(self, output: int, errors: int) -> None:
         self.output, self.errors = output, errors
         self.problem, self.status = Pipe(), Pipe()
 
     def close_writers(self) -> None:
-        """Leave the writing to the job."""
+        """Close our write ends; only the job writes."""
         for descriptor in (self.output, self.errors, self.problem.writer, self.status.writer):
             os.close(descriptor)
 
     def status_of_first(self, status: int) -> int:
-        """Return what the process above the job's first one has told of that; `status` where there is none."""
+        """Return the status that the process above the job's first one has reported; by default `status`."""
         told = os.read(self.status.reader, 16)
         return int(told) if told.isdigit() else status
 
 
 def main(folder: str) -> int:
-    """Run the job of a folder; return its exit code, 1 at once where another keeper runs it, or has."""
+    """Run the job of a folder; return its exit code, 1 at once if another keeper runs it, or has."""
     with open(f"{folder}/start.json", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to load
         start = json.load(file)
     if start["takes_lock"] and not take_lock(f"{folder}/lock"):
@@ -124,24 +124,24 @@ def main(folder: str) -> int:
 
 
 def take_lock(path: str) -> bool:
-    """Hold a lock as long as this process lives; return False where that was held before, by whomever."""
+    """Hold a lock as long as this process lives; return False if somebody has held it already."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     if os.fstat(lock).st_size:
-        return False  # it was run once: never again
+        return False  # it has run before: never run it again
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return True
 
 
 def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
-    """Run a job to its end; return what is to be told of it."""
+    """Run a job to its end; return the record of it."""
     began_ns, where = time.time_ns(), os.path.normpath(os.path.join(folder, start["folder"]))  # noqa: PTH118
     place = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     outputs = [Kept(place, name, start["output_limit_bytes"]) for name in ("stdout", "stderr")]
-    alive = Pipe()  # of which nothing is read but its end, which is ours
+    alive = Pipe()  # carries no data: its closing signals our end
     told = Told(outputs[0].writer, outputs[1].writer)
     if start["sandbox"] is not None:
         sandboxing().separate(start["sandbox"])
@@ -175,7 +175,7 @@ def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
 
 
 def wait_for(child: int, job: tuple[str, Start], outputs: list[Kept], woken: int) -> tuple[int, str]:
-    """Return the job's status, and why it was ended, '' where it ended by itself; `job` is its folder and start."""
+    """Return the job's status, and why it was ended, '' if it ended by itself; `job` is its folder and start."""
     waiting, sources = select.poll(), {output.reader: output for output in outputs}
     for descriptor in (*sources, woken):
         waiting.register(descriptor, select.POLLIN)
@@ -203,7 +203,7 @@ def wait_for(child: int, job: tuple[str, Start], outputs: list[Kept], woken: int
 
 
 def reap(child: int) -> int | None:
-    """Let go of what has ended, orphans of the job as well; return its first process's status once that has."""
+    """Reap ended processes, orphans of the job as well; return its first process's status once it has ended."""
     while True:
         try:
             ended, status = os.waitpid(-1, os.WNOHANG)
@@ -214,7 +214,7 @@ def reap(child: int) -> int | None:
 
 
 def is_asked_to_end(woken: int) -> bool:
-    """Return whether a signal has come by which somebody wants the job to end."""
+    """Return whether a signal has come that asks to end the job."""
     try:
         numbers = os.read(woken, _READ_BYTES)
     except BlockingIOError:
@@ -223,16 +223,16 @@ def is_asked_to_end(woken: int) -> bool:
 
 
 def hand_on(woken: int) -> None:
-    """Leave a wish to end that came after the job's end to whoever has this run: it is pending then."""
+    """Pass a request to end that came after the job's end to our caller, by leaving the signal pending."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     if is_asked_to_end(woken):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def grace_of(folder: str, start: Start) -> float:
-    """Return how long the job has to end by itself: what whoever cancels has written, else what was said before."""
+    """Return the job's grace period: the one written at cancelling, otherwise the one ordered."""
     with contextlib.suppress(OSError, ValueError):
-        # On a cluster the job itself may have put something there, a pipe of which nothing comes, for one.
+        # On a cluster the job itself may have put something there, such as a pipe without a writer.
         descriptor = os.open(f"{folder}/grace", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             return float(os.read(descriptor, 32))
@@ -242,10 +242,10 @@ def grace_of(folder: str, start: Start) -> float:
 
 
 def be_job(start: Start, where: str, alive: int, told: Told) -> None:
-    """Become the job, or say why that cannot be and end; `alive` is readable once the keeper has ended."""
+    """Become the job, or report why that failed and end; `alive` is readable once the keeper has ended."""
     program = start["argv"][0]
     try:
-        # Else what wakes the keeper would be written here.
+        # Otherwise the keeper's wake-up bytes would be written here.
         signal.set_wakeup_fd(-1)
         for woken_by in (*_ENDING, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(woken_by, signal.SIG_DFL)
@@ -265,7 +265,7 @@ def be_job(start: Start, where: str, alive: int, told: Told) -> None:
         os.execvpe(program, start["argv"], environment_of(start))  # noqa: S606 - the user's own program
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is told
         name = getattr(error, "filename", None)
-        name = name if isinstance(name, str) else program  # bytes: the last place in which it was looked for
+        name = name if isinstance(name, str) else program  # bytes: the last path that was tried
         _write(told.problem.writer, f"{name}: {getattr(error, 'strerror', None) or error}".encode()[:500])
         os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN)
 
@@ -274,7 +274,7 @@ def be_sandboxed(sandbox: Sandbox, alive: int, told: Told) -> None:
     """Return in a new process, the job's first one, inside the sandbox; this one stays above it and reaps orphans."""
     module = sandboxing()
     module.enter(sandbox)
-    end_with(alive)  # later: to become another user takes that back
+    end_with(alive)  # only now: changing the user clears it
     child = os.fork()
     if child:
         for descriptor in (told.output, told.errors, told.problem.writer):
@@ -284,14 +284,14 @@ def be_sandboxed(sandbox: Sandbox, alive: int, told: Told) -> None:
 
 
 def end_with(alive: int) -> None:
-    """Have the kernel kill this process when the keeper ends; end now where it has."""
+    """Have the kernel kill this process when the keeper ends; exit now if it already has."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if select.select([alive], [], [], 0)[0]:
         os._exit(_CANNOT_RUN)
 
 
 def sandboxing() -> ModuleType:
-    """Return the module beside this file: a program that runs alone has no package to import it from."""
+    """Return the module next to this file: a standalone program has no package to import it from."""
     folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -299,7 +299,7 @@ def sandboxing() -> ModuleType:
 
 
 def confine(start: Start) -> None:
-    """Have this process no more than the job's units; raise OSError."""
+    """Limit this process to the job's units; raise OSError."""
     for path in start["group_files"]:
         with open(path, "w", encoding="ascii") as file:  # noqa: PTH123
             file.write("0")
@@ -312,7 +312,7 @@ def confine(start: Start) -> None:
 
 
 def be_user(user: int, group: int) -> None:
-    """Be somebody else, for good."""
+    """Become another user irreversibly."""
     os.setgroups([])
     os.setgid(group)
     os.setuid(user)
@@ -320,7 +320,7 @@ def be_user(user: int, group: int) -> None:
 
 
 def environment_of(start: Start) -> dict[str, str]:
-    """Return what the job sees: what its order says, and by which names its cluster tells it where it is."""
+    """Return the job's variables: those of its order, and those by which its cluster tells its location."""
     passes = start["passes"]
     where = {name: value for name, value in os.environ.items() if passes and name.startswith(passes)}
     return {**where, **start["environment"]}
@@ -336,7 +336,7 @@ def enter(namespace: str) -> None:
 
 
 def kill_rest(start: Start) -> None:
-    """Kill all that the job has left, in its control groups and among our descendants, until nothing is."""
+    """Kill all that is left of the job, in its control groups and among our descendants, until nothing is."""
     due_s = time.monotonic() + _KILLING_S
     while True:
         found = (descendants(os.getpid()) | members(start["group_files"])) - {os.getpid()}
@@ -349,7 +349,7 @@ def kill_rest(start: Start) -> None:
 
 
 def drain(outputs: list[Kept]) -> None:
-    """Read what is left in the pipes, which nobody writes into any more, and close them."""
+    """Read what is left in the pipes, which have no writers any more, and close them."""
     for output in outputs:
         with contextlib.suppress(OSError):
             while select.select([output.reader], [], [], 0)[0] and output.take():
@@ -384,7 +384,7 @@ def members(group_files: list[str]) -> set[int]:
 
 
 def oom_kills(start: Start) -> bool:
-    """Return whether the kernel has killed some of the job for want of memory."""
+    """Return whether the kernel has killed processes of the job for lack of memory."""
     for path in start["oom_files"]:
         with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # noqa: PTH123
             if any(line.split()[:1] == ["oom_kill"] and int(line.split()[1]) > 0 for line in file):
@@ -393,7 +393,7 @@ def oom_kills(start: Start) -> bool:
 
 
 def signal_all(leader: int, number: int) -> None:
-    """Send a signal to the job's first process with its group, and to each group that others have formed."""
+    """Send a signal to the job's first process with its group, and to each group formed by others."""
     groups = set()
     for process in descendants(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
@@ -404,7 +404,7 @@ def signal_all(leader: int, number: int) -> None:
 
 
 def write(folder: str, name: str, told: dict[str, Any]) -> None:
-    """Write how the job ended, in one step and for good."""
+    """Record the job's end, atomically and durably."""
     part = f"{folder}/.{name}.part"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(part)  # noqa: PTH108

@@ -1,8 +1,8 @@
-"""What a keeper is told, and what it tells: the records beside keeper.py, which reads and writes them as JSON.
+"""Input and output records of a keeper; keeper.py itself reads and writes them as JSON.
 
 FOLDER/start.json    a Start
-FOLDER/lock          its process number, where it takes the lock
-FOLDER/grace         seconds, where whoever cancels names others than the order
+FOLDER/lock          its process number, if it takes the lock
+FOLDER/grace         seconds, if cancelling overrides those of the order
 FOLDER/<ended_file>  an Ended
 """
 
@@ -30,58 +30,58 @@ _MOST_BYTES: Final = 1 << 24
 
 
 class Sandbox(Strict, frozen=True, kw_only=True):
-    """What a job sees of its machine, in mount, process and IPC namespaces of its own; sandboxing.py makes it.
+    """A job's view of its machine, in its own mount, process and IPC namespaces; sandboxing.py creates it.
 
-    All paths are absolute, without links. The machine is read-only to the job but for `writable`, /tmp and /var/tmp.
+    All paths are absolute, without links. The machine is read-only to the job except for `writable`, /tmp and /var/tmp.
     """
 
     maps_user: bool
-    """In a user namespace, as without root; the job then has the keeper's user."""
+    """Use a user namespace, as needed without root; the job then has the keeper's user."""
     user: tuple[int, int] | None
     """User and group that the job runs as; None: the keeper's."""
     hidden: tuple[str, ...]
-    """Folders that are empty to the job, and files without content; those that do not exist are left out."""
+    """Folders and files that appear empty to the job; those that do not exist are left out."""
     shown: tuple[str, ...]
-    """What is to be seen nevertheless, read-only, below one that is hidden."""
+    """Exceptions below hidden folders, visible read-only."""
     writable: tuple[str, ...]
-    """Where the job may write as far as its user may: its own folder among them."""
+    """Paths that the job may write to as far as its user may, including its own folder."""
     scratch_bytes: int
-    """The most that /tmp, /var/tmp and /dev/shm hold, each."""
+    """Capacity of each of /tmp, /var/tmp and /dev/shm."""
 
 
 class Start(Strict, frozen=True, kw_only=True):
-    """What a keeper is told."""
+    """Input of a keeper."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
     folder: str
-    """Where the job runs, and its output is kept; relative to the record's own folder."""
+    """Folder in which the job runs, and its output is kept; relative to the record's own folder."""
     limit_s: float | None
     grace_s: float
     output_limit_bytes: int
     ended_file: str
-    """Where it tells how the job ended, a name in the record's folder."""
+    """File for the job's end, a name in the record's folder."""
     takes_lock: bool
-    """Whether at most one keeper runs it, and that one is known by its lock: on a file system of this machine."""
+    """At most one keeper runs it, which is identified by its lock: on a file system of this machine."""
     passes: str = ""
-    """The job sees what of the keeper's own environment begins so; nothing of it where this is empty."""
+    """Prefix of the keeper's own variables that the job sees; none if empty."""
     cores: tuple[int, ...] = ()
-    """None: those that the keeper has."""
+    """None: the keeper's cores."""
     devices: tuple[int, ...] = ()
-    """The numbers of those that the job has, for whoever gives them out."""
+    """Device numbers of the job, for the allocator of devices."""
     group: str | None = None
     group_files: tuple[str, ...] = ()
     oom_files: tuple[str, ...] = ()
-    """As of controller.workloads.centres.engines.local.limits.JobLimits."""
+    """As in controller.workloads.centres.engines.local.limits.JobLimits."""
     network_namespace: str | None = None
     user: tuple[int, int] | None = None
-    """Whom it runs as where it has no sandbox; None: the keeper's user."""
+    """User of a job without a sandbox; None: the keeper's user."""
     sandbox: Sandbox | None = None
     resource_limits: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Ended(Strict, frozen=True):
-    """How a job ended, as its keeper tells it; without times where it was never started, None for what nobody knows."""
+    """A job's end as its keeper reports it; without times if it never started, None for unknown values."""
 
     exit_code: int | None = None
     reason: Annotated[str, Meta(max_length=4096)] = ""
@@ -93,17 +93,17 @@ class Ended(Strict, frozen=True):
 
     @property
     def phase(self) -> JobPhase:
-        """What it comes to: one that was asked to end has failed, whatever it returned."""
+        """Resulting phase: a job asked to end has failed, whatever it returned."""
         return JobPhase.SUCCEEDED if self.exit_code == 0 and not self.reason else JobPhase.FAILED
 
     @property
     def why(self) -> str:
-        """One line on why it failed; nothing of a job that has succeeded."""
+        """One line on why it failed; empty if it succeeded."""
         return self.reason or (f"exit code {self.exit_code}" if self.exit_code else "")
 
 
 def read_record(path: Path, schema: type[T]) -> T | None:
-    """Return a file's content; None where it is not there or is none: jobs may leave what they like, a pipe too."""
+    """Return a file's content; None if it is missing or invalid: jobs may leave what they like, a pipe too."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:

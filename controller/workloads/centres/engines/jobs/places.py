@@ -1,7 +1,8 @@
-"""Folders that jobs write into: made and read through descriptors, so that no link of a job's leads anywhere else.
+"""Folders that jobs write into: created and read through descriptors, so that no link of a job's leads elsewhere.
 
-A job's folder is made exclusively for one attempt, filled while nobody else may enter it, and given to the job's user
-last. What jobs leave is read as if an attacker had written it: regular files, no links, nothing that blocks, bounded.
+A job's folder is created exclusively for one attempt, filled while nobody else may enter it, and given to the job's
+user last. Jobs' results are read as if an attacker had written them: regular files, no links, nothing that blocks,
+bounded.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _REMOVING_S: Final = 600
 
 @contextmanager
 def opened(path: Path, parent: int | None = None) -> Iterator[int]:
-    """Open a folder that is no link; raise OSError."""
+    """Open a folder that is not a link; raise OSError."""
     descriptor = os.open(path, _FOLDER, dir_fd=parent)
     try:
         yield descriptor
@@ -36,9 +37,9 @@ def opened(path: Path, parent: int | None = None) -> Iterator[int]:
 
 @contextmanager
 def opened_root(path: Path) -> Iterator[int]:
-    """Open the folder that has jobs' folders, made where it is not there; raise OSError.
+    """Open the parent of jobs' folders, created if missing; raise OSError.
 
-    PermissionError is for one in which somebody else could put a link in a folder's place.
+    Raises PermissionError if somebody else could replace a folder in it with a link.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with opened(path) as descriptor:
@@ -49,9 +50,9 @@ def opened_root(path: Path) -> Iterator[int]:
 
 
 def make_folder(path: Path, files: Mapping[str, bytes], owner: tuple[int, int] | None) -> None:
-    """Make a job's folder with its files, which `owner` (user, group) gets last; raise OSError.
+    """Create a job's folder with its files, which `owner` (user, group) gets last; raise OSError.
 
-    What an attempt before this one has left in its place is removed. Names may have folders in them, but no dots.
+    Remains of an earlier attempt are removed. Names may have folders in them, but no dots.
     """
     with opened_root(path.parent) as root:
         remove(path)
@@ -65,9 +66,10 @@ def make_folder(path: Path, files: Mapping[str, bytes], owner: tuple[int, int] |
 
 
 def replace_file(folder: Path, name: str, content: bytes) -> None:
-    """Write a file into a job's folder, all at once or not at all, making the folders that lead to it; raise OSError.
+    """Write a file into a job's folder atomically, creating the folders that lead to it; raise OSError.
 
-    What the job has put in its place is replaced, and no link of its is followed. The file is its folder's owner's.
+    Replaces anything that the job has put in its place, and follows none of its links. The file gets its folder's
+    owner.
     """
     *parts, last = name.split("/")
     with _opened_below(folder, parts, makes=True) as place:
@@ -81,7 +83,7 @@ def replace_file(folder: Path, name: str, content: bytes) -> None:
 
 
 def write_file(folder: int, name: str, content: bytes, owner: tuple[int, int] | None = None) -> None:
-    """Write a file that is not there yet, executable where it says by what it is run; raise OSError."""
+    """Write a new file, executable if it names its interpreter; raise OSError."""
     descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -91,7 +93,7 @@ def write_file(folder: int, name: str, content: bytes, owner: tuple[int, int] | 
 
 
 def read_file(folder: Path, name: str, most: int) -> bytes:
-    """Return a regular file's content; raise CentreError for a link, a pipe, a device, or more than so many bytes."""
+    """Return a regular file's content; raise CentreError for a link, a pipe, a device, or a file above the limit."""
     with _opened_file(folder, name) as (descriptor, size):
         if size > most:
             raise CentreError(f"{name}: has more than {most} bytes")
@@ -99,16 +101,16 @@ def read_file(folder: Path, name: str, most: int) -> bytes:
 
 
 def read_end(folder: Path, name: str, most: int) -> bytes:
-    """Return the last bytes of a regular file; raise CentreError for what is none."""
+    """Return the last bytes of a regular file; raise CentreError for anything else."""
     with _opened_file(folder, name) as (descriptor, size):
         os.lseek(descriptor, max(0, size - most), os.SEEK_SET)
         return _read(descriptor, most)
 
 
 def remove(path: Path) -> None:
-    """Remove a job's folder as far as that can be done, however deep it is; links in it are not followed."""
-    if os.path.lexists(path):  # a link is removed, too
-        # Not shutil.rmtree: its recursion ends at a thousand folders in one another.
+    """Remove a job's folder as far as possible, however deep it is; links in it are not followed."""
+    if os.path.lexists(path):  # true for links, too: they are removed as well
+        # Not shutil.rmtree: its recursion ends at a thousand nested folders.
         command = ["rm", "-rf", "--one-file-system", "--", str(path)]
         subprocess.run(  # noqa: S603 - the path is the agent's own
             command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REMOVING_S
@@ -117,7 +119,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def _opened_below(folder: Path, parts: Sequence[str], *, makes: bool = False) -> Iterator[int]:
-    """Open a folder that is reached over folders alone, no links; raise OSError."""
+    """Open a folder that is reached only over folders, not links; raise OSError."""
     with ExitStack() as stack:
         place = stack.enter_context(opened(folder))
         for part in parts:
@@ -151,12 +153,12 @@ def _read(descriptor: int, most: int) -> bytes:
 
 
 def _write_below(folder: int, parts: Sequence[str], content: bytes, owner: tuple[int, int] | None) -> None:
-    """Write a file, making the folders that lead to it."""
+    """Write a file, creating the folders that lead to it."""
     first, *rest = parts
     if not rest:
         write_file(folder, first, content, owner)
         return
-    with suppress(FileExistsError):  # it was made for a file before this one
+    with suppress(FileExistsError):  # an earlier file created it
         os.mkdir(first, 0o700, dir_fd=folder)
     with opened(Path(first), folder) as below:
         if owner is not None:

@@ -1,8 +1,8 @@
-"""The kernel's side of a sandbox: the keeper loads this file beside it where a job has namespaces of its own.
+"""The kernel's side of a sandbox: the keeper loads this file for jobs with their own namespaces.
 
-The job sees the machine read-only, less what is hidden from it, with a /tmp, /dev, /proc and /dev/shm of its own. Its
-first process has no capability and cannot get one; the process above it, which reaps orphans, has none either. Of the
-standard library alone, as keeper.py.
+The job sees the machine read-only, without the hidden parts, and with its own /tmp, /dev, /proc and /dev/shm. Its first
+process has no capability and cannot get one; the process above it, which reaps orphans, has none either. It uses only
+the standard library, like keeper.py.
 
 Sources: namespaces(7), user_namespaces(7), pid_namespaces(7), mount_setattr(2), capset(2), runc's defaults.
 """
@@ -34,7 +34,7 @@ _KEYCTL = {"x86_64": 250, "aarch64": 219, "ppc64le": 271, "s390x": 280, "riscv64
 _JOIN_SESSION_KEYRING = 1
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _ACCELERATORS = ("nvidia", "kfd", "dri", "accel", "infiniband", "davinci")
-"""How device files begin that jobs see beside those; who may open them is for their modes to say."""
+"""Prefixes of additional device files that jobs see; their modes decide who may open them."""
 _SCRATCH = ("/tmp", "/var/tmp")  # noqa: S108 - of the job's own
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -51,7 +51,7 @@ class _MountAttributes(ctypes.Structure):
 
 
 def separate(sandbox: Sandbox) -> None:
-    """Have the next child of this process be the first one of a pid namespace; raise OSError.
+    """Make the next child of this process the first one of a pid namespace; raise OSError.
 
     Without root, this process enters a user namespace in which it may do so.
     """
@@ -64,7 +64,7 @@ def separate(sandbox: Sandbox) -> None:
 
 
 def enter(sandbox: Sandbox) -> None:
-    """Make the sandbox around this process, the first one of its pid namespace, for good; raise OSError."""
+    """Create the sandbox around this process, the first one of its pid namespace, irreversibly; raise OSError."""
     os.umask(0o022)
     _unshare(_NEWNS | _NEWIPC)
     _mount("none", "/", None, _REC | _PRIVATE)
@@ -82,9 +82,9 @@ def enter(sandbox: Sandbox) -> None:
 
 
 def attend(child: int, status: int) -> NoReturn:
-    """Reap whatever ends in this pid namespace until the job's first process has; write its status. Never returns.
+    """Reap processes of this pid namespace until the job's first one has ended; write its status. Never returns.
 
-    The kernel kills what is left in the namespace when this process ends.
+    The kernel kills the rest of the namespace when this process ends.
     """
     ended, said = 0, 0
     while ended != child:
@@ -94,8 +94,8 @@ def attend(child: int, status: int) -> NoReturn:
 
 
 def _arrange(sandbox: Sandbox) -> None:
-    """Hide what is to be hidden, and put back what is to be seen below that; the deeper path comes later."""
-    # What is shown is opened before anything lies over it.
+    """Hide the hidden paths, and restore the visible ones below them; the deeper path comes later."""
+    # Open visible paths before anything is mounted over them.
     shown = {path: _opened(path) for path in (*sandbox["shown"], *sandbox["writable"])}
     nothing, devices = _opened("/dev/null"), _devices()
     hidden = {*sandbox["hidden"], *_SCRATCH}
@@ -129,7 +129,7 @@ def _opened(path: str) -> int | None:
 
 
 def _show(path: str, descriptor: int | None) -> None:
-    """Put a file or folder in its place, below something that is hidden."""
+    """Restore a file or folder below a hidden one."""
     if descriptor is None:
         return
     is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
@@ -144,7 +144,7 @@ def _bind(descriptor: int, path: str) -> None:
 
 
 def _drop_privileges(sandbox: Sandbox) -> None:
-    """Be the job's user without any capability, for good."""
+    """Become the job's user without any capability, irreversibly."""
     keyctl = _KEYCTL.get(os.uname().machine)
     if keyctl is not None:  # the agent's keys are none of the job's; a kernel without keys has none
         _libc.syscall(keyctl, _JOIN_SESSION_KEYRING, None)
@@ -158,7 +158,7 @@ def _drop_privileges(sandbox: Sandbox) -> None:
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
     _check(_libc.capset(header, nothing), "capset")
-    # The job has the same user: it is not to read this process's memory, nor to trace it.
+    # The job has the same user: it must not read this process's memory, nor trace it.
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
 
 
@@ -188,7 +188,7 @@ def _check(answer: int, what: str) -> None:
 
 
 def main() -> int:
-    """Say in a line why no sandbox can be made here; nothing, and 0, if one can."""
+    """Print in one line why no sandbox can be created here; print nothing and return 0 if one can."""
     user = None if os.geteuid() else (65_534, 65_534)
     sandbox: Sandbox = {"maps_user": bool(os.geteuid()), "user": user, "hidden": [], "shown": [], "writable": []}
     sandbox["scratch_bytes"] = 1 << 20

@@ -1,4 +1,4 @@
-"""Users by name, as settings of engines have them."""
+"""Users by name, as in engines' settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.workloads.centres.errors import EngineError
 
 
 def named_user(engine: str, key: str, name: str) -> tuple[int, int]:
-    """Return a user's and its group's number; raise EngineError where it is not there, or we may not be it."""
+    """Return the numbers of a user and its group; raise EngineError if it is missing, or we may not switch to it."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:

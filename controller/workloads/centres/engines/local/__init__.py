@@ -1,1 +1,1 @@
-"""Jobs as processes of this machine, each on cores of its own and in a control group, beside a small keeper."""
+"""Jobs as processes of this machine, each on its own cores and in a control group, with a small keeper."""

@@ -1,4 +1,4 @@
-"""Jobs as processes of this machine: each has units of its own, and waits in line while none is free."""
+"""Jobs as processes of this machine: each has its own units, and queues while none is free."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from controller.workloads.centres.units import MILLI, Division, Found, Unit, div
 LOGGER: Final = logging.getLogger("millrace.centre")
 NAME: Final = "local"
 MARKER: Final = "MILLRACE_JOB"
-"""In the environment of all of a job's processes, by which those are found whose keeper was killed."""
+"""Variable of all of a job's processes, by which those of a killed keeper are found."""
 _BEYOND_GRACE_S: Final = 15.0
 _POLL_S: Final = 0.02
 _CANCELLED: Final = "it was cancelled before it began"
@@ -38,7 +38,7 @@ _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class LocalEngine:
-    """See the module; `look` returns what the machine has now, and takes some ms."""
+    """See the module; `look` returns the machine's current resources, and takes some ms."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class LocalEngine:
 
     @property
     def name(self) -> str:
-        """As CentreStatus.engine says it."""
+        """Name for CentreStatus.engine."""
         return NAME
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is in no unit, what is missing, and which limits do not hold."""
+        """Resources in no unit, missing ones, and limits that do not hold."""
         return (*self._division.notes, *self._groups.notes, *self._isolation.notes)
 
     async def start(self) -> None:
-        """Look at the machine, find the jobs that are here; raise EngineError."""
+        """Look at the machine, find the existing jobs; raise EngineError."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             await asyncio.to_thread(self._isolation.prepare)
@@ -83,7 +83,7 @@ class LocalEngine:
             raise EngineError(NAME, f"{error.filename or self._folder}: {error.strerror or error}") from None
         if self._namespace is not None and not self._namespace.exists():
             raise EngineError(NAME, f"network namespace {self._namespace} is not there")
-        # Before anything waits for units: those of jobs that run are taken.
+        # Before anything waits for units: running jobs hold theirs.
         for record in self._records():
             self._adopt(record)
         last = max((order.number for record in self._records() if (order := record.order) is not None), default=0)
@@ -91,7 +91,7 @@ class LocalEngine:
         await self.resources()
 
     async def reload(self, settings: LocalSettings, units: Sequence[UnitSettings]) -> None:
-        """Take other settings; jobs that run keep what they have. Raise EngineError for what cannot be."""
+        """Apply new settings; running jobs keep what they have. Raise EngineError for impossible settings."""
         divide(Found((), 0), units)
         isolation = self._isolation_of(settings)
         await asyncio.to_thread(isolation.prepare)
@@ -101,7 +101,7 @@ class LocalEngine:
         await self.resources()
 
     async def close(self) -> None:
-        """Let go of the jobs; they run on."""
+        """Detach from the jobs; they run on."""
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
         if not self._keepers:
             self._groups.remove_all()
@@ -110,7 +110,7 @@ class LocalEngine:
         self._keepers.clear()
 
     async def resources(self) -> tuple[UnitType, ...]:
-        """Return the unit types as they are now."""
+        """Return the current unit types."""
         found = await asyncio.to_thread(self._look, self._settings)
         if found != self._found:
             self._found, self._division = found, divide(found, self._units)
@@ -132,7 +132,7 @@ class LocalEngine:
             yield
 
     async def submit(self, order: JobOrder) -> str:
-        """Start a job, or have it wait for units; the same mark twice is one job."""
+        """Start a job, or queue it for units; the same mark twice is one job."""
         record = self._record(order.mark.job_name)
         if record.order is not None:
             return record.id
@@ -153,11 +153,11 @@ class LocalEngine:
         return {each: state for each, state in found.items() if state is not None}
 
     async def jobs(self) -> tuple[JobState, ...]:
-        """Return all jobs that are kept."""
+        """Return all jobs on record."""
         return tuple(state for record in self._records() if (state := record.state()) is not None)
 
     async def cancel(self, job: str, grace_s: float) -> None:
-        """Have a job end, and return once it has."""
+        """End a job, and return once it has ended."""
         record = self._record(job)
         state = record.state()
         if state is None or state.phase in JOB_ENDED:
@@ -185,7 +185,7 @@ class LocalEngine:
             await self._end_rest(record)
 
     async def forget(self, job: str) -> None:
-        """Drop a job that has ended, and its folders."""
+        """Drop an ended job, and its folders."""
         record = self._record(job)
         state = record.state()
         if state is not None and state.phase not in JOB_ENDED:
@@ -196,14 +196,14 @@ class LocalEngine:
         shutil.rmtree(record.path, ignore_errors=True)
 
     async def usage(self, job: str) -> Usage | None:
-        """Return what a job has used."""
+        """Return the resources that a job has used."""
         ended = self._record(job).ended
         if ended is not None and ended.started_ns is not None:
             return Usage(ended.cpu_s or 0.0, ended.memory_peak_bytes)
         return self._groups.usage(job)
 
     def _check(self, order: JobOrder) -> None:
-        """Raise OrderError for what can never run here."""
+        """Raise OrderError for an order that can never run here."""
         if order.image is not None:
             raise OrderError(
                 NAME, f"task {order.mark.task}: runs no containers, {order.image} needs an engine that does"
@@ -224,11 +224,11 @@ class LocalEngine:
                 raise OrderError(NAME, f"task {order.mark.task}: {name!r} is no name of a file")
 
     def _taken_uids(self) -> set[int]:
-        """Return the users of all jobs that are kept: of one that has ended, its folder is its user's."""
+        """Return the users of all jobs on record: an ended job's user still owns its folder."""
         return {order.user[0] for each in self._records() if (order := each.order) is not None and order.user}
 
     def _start_waiting(self) -> None:
-        """Start what waits, the oldest first; one that finds no units keeps its type for itself."""
+        """Start waiting jobs, the oldest first; one that finds no units blocks its type for later ones."""
         waiting = [(order.number, record, order) for record in self._records() if (order := self._waits(record))]
         blocked: set[str] = set()
         for _, record, order in sorted(waiting, key=lambda each: each[0]):
@@ -249,7 +249,7 @@ class LocalEngine:
         return record.order
 
     def _free(self, name: str) -> tuple[Unit, ...]:
-        """Return the units of a type of which no running job has a core or a device."""
+        """Return the units of a type without a core or device of a running job."""
         units = self._division.of(name)
         starts = [start for job in (*self._keepers, *self._ending) if (start := self._record(job).start) is not None]
         cores = {core for start in starts for core in start.cores}
@@ -308,9 +308,9 @@ class LocalEngine:
         self._watch(record, keeper)
 
     def _adopt(self, record: Record) -> None:
-        """Find the keeper of a job that an agent before this one has started."""
+        """Find the keeper of a job that an earlier agent has started."""
         keeper = record.keeper()
-        while keeper == 0:  # it is about to write its number down
+        while keeper == 0:  # it is about to write its number
             time.sleep(_POLL_S)
             keeper = record.keeper()
         if keeper is not None:
@@ -318,13 +318,13 @@ class LocalEngine:
         elif record.was_kept and record.ended is None:
             self._end_soon(record)
         elif record.start is not None and record.ended is None:
-            self._spawn(record)  # beside one that is about to begin, perhaps: the first to take the lock runs it
+            self._spawn(record)  # perhaps in parallel to a starting one: the first to take the lock runs it
 
     def _watch(self, record: Record, keeper: int) -> None:
         self._keepers[record.id] = Watched(keeper, lambda: self._kept(record))
 
     def _kept(self, record: Record) -> None:
-        """Take note that a keeper has ended."""
+        """Handle a keeper's end."""
         self._keepers.pop(record.id).close()
         if record.keeper() is not None:
             self._adopt(record)  # another one was faster
@@ -339,13 +339,13 @@ class LocalEngine:
             self._free_units(record)
 
     def _free_units(self, record: Record) -> None:
-        """Have others get the units of a job of which nothing is left."""
+        """Release the units of a job of which nothing is left."""
         self._groups.remove(record.id)
         self._start_waiting()
         self._changed.set()
 
     def _end_soon(self, record: Record) -> None:
-        """Kill what a job has left whose keeper was killed; until then it has its units."""
+        """Kill the processes left by a job with a killed keeper; it holds its units until then."""
         self._ending[record.id] = asyncio.create_task(self._end_rest(record))
 
     async def _end_rest(self, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""As whom jobs run, and what of the machine they see: never as the agent's user unless the settings say so."""
+"""Isolation of jobs: their users and their view of the machine; never the agent's user unless the settings say so."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from dataplane.rpc.own_folder import own_folders
 
 _TRYING_S: Final = 120.0
 _HIDDEN: Final = (Path("/run"), Path("/var/run"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - they are not used
-"""/run has the sockets of the machine's daemons; of the others a job has its own."""
+"""/run has the sockets of the machine's daemons; jobs get their own of the others."""
 _PREFIX: Final = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
-"""Of an interpreter's folder what jobs need, should that folder be the user's home."""
+"""Parts of an interpreter's folder that jobs need, should that folder be the user's home."""
 _PACKAGES: Final = ("controller", "collectors", "dataplane")
 _SHOWN_BELOW_RUN: Final = (Path("/run/current-system"), Path("/run/opengl-driver"))
 """Programs and libraries of NixOS."""
 
 
 class Isolation:
-    """What keeps jobs from the agent, and from one another.
+    """Isolation of jobs from the agent, and from one another.
 
-    `hidden` are files and folders of the agent's own; `interpreter` is what runs jobs' Python, `paths` are where it
-    looks for modules.
+    `hidden` are the agent's own files and folders; `interpreter` runs jobs' Python, `paths` are its module search path.
     """
 
     def __init__(
@@ -46,13 +45,13 @@ class Isolation:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What does not hold."""
+        """Missing protections."""
         if not self._settings.unsafe_same_user:
             return ()
         return ("unsafe_same_user: jobs run as the agent's user, and may do all that it may",)
 
     def prepare(self) -> None:
-        """Look whether jobs can be kept apart here; raise EngineError, which says what to set, where they cannot."""
+        """Check that jobs can be isolated here; raise EngineError, naming the setting to change, if not."""
         settings = self._settings
         self._user = None if settings.user is None else named_user("local", "local.user", settings.user)
         if settings.unsafe_same_user:
@@ -65,18 +64,18 @@ class Isolation:
             )
 
     def user(self, taken: Collection[int]) -> tuple[int, int] | None:
-        """Return the user and group of a new job, of which `taken` are those that others have; None: the agent's."""
+        """Return the user and group of a new job, apart from the `taken` ones of others; None: the agent's."""
         if self._user is not None or not self._uids:
             return self._user
         uid = free_uid(self._uids, taken)
         return uid, uid
 
     def resource_limits(self, group: str | None) -> dict[str, int]:
-        """Return what limits a job whose user has no other processes, where no control group counts them."""
+        """Return the limits of a job whose user has no other processes, for use without a control group."""
         return {"RLIMIT_NPROC": self._settings.processes} if group is None and self._uids else {}
 
     def sandbox(self, folder: Path, user: tuple[int, int] | None) -> Sandbox | None:
-        """Return what a job of a folder sees; None where the settings want it to see all. Raises PermissionError."""
+        """Return the sandbox of a job's folder; None if the settings expose everything. Raises PermissionError."""
         if self._settings.unsafe_same_user:
             return None
         if user is None and os.geteuid() == 0:
@@ -84,7 +83,7 @@ class Isolation:
         own = (*_HIDDEN, *self._own, folder.parent, *own_folders(), *_homes(), *map(Path, self._settings.hidden))
         writable = [_real(path) for path in (folder, *map(Path, self._settings.writable))]
         shown = {path for path in map(_real, self._shown()) if path.exists()}
-        # Through a folder that is closed to others the job's user would not come: an open one lies over it.
+        # The job's user could not pass through a folder closed to others: an open one is mounted over it.
         hidden = {_real(path) for path in own} | _closed_above([*writable, *shown])
         return Sandbox(
             maps_user=user is None,
@@ -96,7 +95,7 @@ class Isolation:
         )
 
     def _shown(self) -> tuple[Path, ...]:
-        """Return what jobs need that may be below what is hidden: interpreter, our packages, the resolver's file."""
+        """Return paths that jobs need and hidden folders may contain: interpreter, our packages, resolver file."""
         packages = [Path(path).parent / name for path in controller.__path__ for name in _PACKAGES]
         resolver = Path(os.path.realpath("/etc/resolv.conf")).parent
         # The interpreter's own folder, and that of the one from which its environment was made.
@@ -107,7 +106,7 @@ class Isolation:
 
 
 def problem_of_sandboxes() -> str | None:
-    """Return in a line why this process can make no sandboxes, None if it can: one is made to see."""
+    """Return in one line why this process can make no sandboxes, None if it can; makes one to find out."""
     try:
         ended = subprocess.run(  # noqa: S603 - a program of our own
             [sys.executable, "-I", "-S", str(SANDBOXING)],
@@ -125,7 +124,7 @@ def problem_of_sandboxes() -> str | None:
 
 
 def _homes() -> tuple[Path, ...]:
-    """Return the home of this user, which has more than jobs are to see."""
+    """Return this user's home, which has more than jobs should see."""
     try:
         home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:

@@ -1,4 +1,4 @@
-"""What limits jobs: a control group for each below the centre's; without them their cores and rlimits alone."""
+"""Limits of jobs: a control group for each below the centre's; without them only cores and rlimits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NS_PER_S: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """A job's control group: the files by which it is joined, and those that count kills for want of memory."""
+    """A job's control group: the files for joining it, and those that count out-of-memory kills."""
 
     group: str | None = None
     group_files: tuple[str, ...] = ()
     oom_files: tuple[str, ...] = ()
     resource_limits: Mapping[str, int] = field(default_factory=dict)
-    """By their names in the module `resource`."""
+    """By name in the module `resource`."""
 
 
 class Groups:
@@ -35,11 +35,11 @@ class Groups:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which limits do not hold, and why."""
+        """Limits that do not hold, and why."""
         return (self._problem,) if self._problem else ()
 
     def prepare(self) -> None:
-        """Make the centre's own group with its limits; raise EngineError where that must be and cannot."""
+        """Create the centre's own group with its limits; raise EngineError if it is required and that fails."""
         settings = self._settings
         if settings.control_groups is ControlGroups.NEVER:
             self._problem = "no control groups, as the settings say: jobs are limited by their cores and rlimits alone"
@@ -55,15 +55,15 @@ class Groups:
             self._problem = f"no control groups ({why}): jobs are limited by their cores and rlimits alone"
 
     def reload(self, settings: LocalSettings) -> None:
-        """Take other limits of all jobs together."""
+        """Apply new limits of all jobs together."""
         self._settings, self._problem = settings, ""
         self.prepare()
 
     def make(self, job: str, cpu_milli: int | None, memory_bytes: int | None) -> JobLimits:
-        """Make a job's group, which gets no more than this; raise OSError."""
+        """Create a job's group with these limits; raise OSError."""
         resource_limits = {"RLIMIT_CORE": 0}
         if self._problem:
-            # Of an address space much is reserved and never used: data is what counts.
+            # Much address space is reserved and never used: limit data instead.
             more = {} if memory_bytes is None else {"RLIMIT_DATA": memory_bytes}
             return JobLimits(resource_limits=resource_limits | more)
         path, most = self.path(job), self._settings.cpu_milli
@@ -83,7 +83,7 @@ class Groups:
         )
 
     def path(self, job: str) -> str | None:
-        """Return a job's control group, None where there are none."""
+        """Return a job's control group, None without groups."""
         return None if self._problem else f"{self._top}/{job}"
 
     def remove(self, job: str) -> None:
@@ -98,7 +98,7 @@ class Groups:
             remove_empty(self._top)
 
     def usage(self, job: str) -> Usage | None:
-        """Return what a job's group has used; None where nobody counts."""
+        """Return the resources used by a job's group; None if not counted."""
         path = self.path(job)
         if path is None:
             return None

@@ -1,4 +1,4 @@
-"""What this machine has for a centre: found by looking, less what the settings leave to others."""
+"""Resources of this machine for a centre: those found, less what the settings leave to others."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dataplane.topology.values import DeviceKind, MediumKind
 
 
 def look(settings: LocalSettings, nvml: Nvml | str, root: Path = Path("/")) -> Found:
-    """Return what there is to divide now."""
+    """Return the resources to divide now."""
     return found_of(discover(Root(root), nvml), settings)
 
 
 def found_of(machine: Machine, settings: LocalSettings) -> Found:
-    """Return of a machine what settings and control groups leave to this centre."""
+    """Return the part of a machine that settings and control groups leave to this centre."""
     online, allowed = machine.processors.online, machine.limits.cpus
     cores = online if allowed is None else online & allowed
     if settings.cores is not None:

@@ -1,4 +1,4 @@
-"""Processes that need not be our children: when they end, and how all of a job's are ended."""
+"""Processes that need not be our children: their ends, and killing all of a job's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLL_S: Final = 0.01
 
 
 class Watched:
-    """A process of which `on_end` is told once that it has ended; of one event loop."""
+    """A process whose end is reported once to `on_end`; of one event loop."""
 
     def __init__(self, process: int, on_end: Callable[[], None]) -> None:
         self.process, self._on_end = process, on_end
@@ -32,7 +32,7 @@ class Watched:
             self._loop.add_reader(self._descriptor, on_end)
 
     def close(self) -> None:
-        """Watch no more; let go of it where it was our child and has ended."""
+        """Stop watching; reap it if it was our child and has ended."""
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)

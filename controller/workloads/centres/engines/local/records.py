@@ -1,6 +1,6 @@
-"""What the local engine keeps of each job, in a folder: the order, what it was started with, and how it ended.
+"""The local engine's record of each job, in a folder: the order, its start, and its end.
 
-All of it outlives the agent. Whether a job runs is told by its keeper's lock, which no other process can hold.
+All of it outlives the agent. The keeper's lock, which no other process can hold, tells whether a job runs.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Order(Strict, frozen=True):
     number: int
     """Orders are served in the order of their numbers."""
     user: tuple[int, int] | None = None
-    """User and group of its own; None: the agent's."""
+    """User and group of the job; None: the agent's."""
 
     @classmethod
     def of(cls, order: JobOrder, number: int, user: tuple[int, int] | None) -> Order:
-        """Return what is kept of an order; `user` is the user and group that it runs as."""
+        """Return the record of an order; `user` is the user and group that it runs as."""
         mark = order.mark
         return cls(
             centre=mark.centre,
@@ -65,7 +65,7 @@ class Order(Strict, frozen=True):
 
     @property
     def mark(self) -> JobMark:
-        """Whose the job is."""
+        """Owner of the job."""
         return JobMark(self.centre, self.task, self.uid, self.epoch, self.is_probe)
 
 
@@ -82,26 +82,26 @@ class Record:
 
     @property
     def order(self) -> Order | None:
-        """What was ordered; None where that is not there, or half written."""
+        """The order; None if it is missing, or half written."""
         return read_record(self.path / "order.json", Order)
 
     @property
     def start(self) -> Start | None:
-        """What it was started with; None where it was not."""
+        """The keeper's input; None if the job was not started."""
         return read_record(self.path / START_FILE, Start)
 
     @property
     def ended(self) -> Ended | None:
-        """How it ended; None where nobody has told that."""
+        """The job's end; None if nobody has reported it."""
         return read_record(self.path / EXIT_FILE, Ended)
 
     @property
     def grace_file(self) -> Path:
-        """Where whoever cancels the job says how long it has."""
+        """File for the grace period that cancelling sets."""
         return self.path / GRACE_FILE
 
     def write(self, name: str, value: Strict) -> None:
-        """Write one of its files in one step, for good; raise OSError."""
+        """Write one of its files atomically and durably; raise OSError."""
         part = self.path / f".{name}.part"
         with part.open("wb") as file:
             file.write(msgspec.json.encode(value))
@@ -110,7 +110,7 @@ class Record:
         part.replace(self.path / name)
 
     def keeper(self) -> int | None:
-        """Return the process that keeps the job, 0 for one that begins; None where none does (any more)."""
+        """Return the process that keeps the job, 0 for one that is starting; None if there is none (any more)."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -126,25 +126,25 @@ class Record:
 
     @property
     def was_kept(self) -> bool:
-        """Whether a keeper has ever begun."""
+        """True once a keeper has started."""
         try:
             return (self.path / "lock").stat().st_size > 0
         except OSError:
             return False
 
     def state(self) -> JobState | None:
-        """Return the job as it is; None where its order is not there."""
+        """Return the job's current state; None if its order is missing."""
         order = self.order
         if order is None:
             return None
-        # In this order: a keeper has the lock, says that it has begun, tells how the job ended, lets go of the lock.
+        # In this order: a keeper takes the lock, says that it has begun, reports the job's end, releases the lock.
         was_kept = self.was_kept
         is_kept, ended = self.keeper() is not None, self.ended
         phase, reason = JobPhase.QUEUED, ""
         if ended is not None:
             phase, reason = ended.phase, ended.reason
         elif is_kept or (self.start is not None and not was_kept):
-            phase = JobPhase.RUNNING  # or its keeper is about to begin
+            phase = JobPhase.RUNNING  # or its keeper is about to start
         elif was_kept:
             phase, reason = JobPhase.LOST, _LOST
         return JobState(

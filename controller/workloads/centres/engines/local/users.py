@@ -1,4 +1,4 @@
-"""Users of jobs: each attempt has a number of its own, of a range in which the machine has no account."""
+"""Users of jobs: each attempt has its own number, from a range in which the machine has no account."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Final
 from controller.workloads.centres.errors import EngineError
 
 _DEFAULTS: Final = ((1_900_000_000, 4096), (60_600, 512))
-"""What systemd's UIDS-GIDS.md calls unused; the second one for machines that have no more than 65,536 numbers."""
+"""Unused ranges according to systemd's UIDS-GIDS.md; the second for machines with no more than 65,536 numbers."""
 _ACCOUNTS: Final = (("etc/passwd", 2), ("etc/group", 2))
 _RANGES: Final = ("etc/subuid", "etc/subgid")
 _FIELDS: Final = 3
 
 
 def uids_of(wanted: tuple[int, int] | None, root: Path = Path("/")) -> range:
-    """Return the numbers that jobs have: those that are wanted, else the first default that is free.
+    """Return the range of jobs' numbers: the wanted one, otherwise the first default that is free.
 
-    Raises EngineError for a range in which the machine has an account, or of which it has no numbers.
+    Raises EngineError for a range in which the machine has an account, or lacks numbers.
     """
     problems = []
     for first, count in _DEFAULTS if wanted is None else (wanted,):
@@ -34,9 +34,10 @@ def uids_of(wanted: tuple[int, int] | None, root: Path = Path("/")) -> range:
 
 
 def free_uid(uids: range, taken: Collection[int]) -> int:
-    """Return a number that no job has, and no process of this machine; raise EngineError where there is none.
+    """Return a number without a job or process on this machine; raise EngineError if there is none.
 
-    Another centre's agent may draw from the same range: so the first of a random place on is taken, not the first.
+    Another centre's agent may draw from the same range, so the search starts at a random place, not at the first
+    number.
     """
     taken = {*taken, *_running()}
     start = secrets.randbelow(len(uids))
@@ -58,7 +59,7 @@ def _problem_of(uids: range, root: Path) -> str | None:
 
 
 def _taken(root: Path) -> Iterator[tuple[str, str, range]]:
-    """Yield file, name and numbers of accounts, and of ranges that are given to accounts."""
+    """Yield file, name and numbers of accounts, and of ranges assigned to accounts."""
     for file, place in _ACCOUNTS:
         for fields in _lines(root / file):
             if len(fields) > place and fields[place].isdigit():

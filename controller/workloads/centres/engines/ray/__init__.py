@@ -1,4 +1,4 @@
-"""Jobs by Ray, from outside: its jobs' REST interface; nothing of Ray is loaded here."""
+"""Jobs by Ray, from outside: through its jobs' REST interface, without loading Ray."""
 
 from __future__ import annotations
 

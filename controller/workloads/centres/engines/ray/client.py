@@ -1,7 +1,7 @@
 """Requests to Ray's dashboard, each with a deadline; answers as values, failures as errors of one line.
 
-Source: the Ray Jobs REST API (docs.ray.io, "Ray Jobs REST API"), and what `ray list nodes` and `ray status` ask the
-dashboard for (/api/v0/nodes, /api/cluster_status) in Ray 2.60.
+Source: the Ray Jobs REST API (docs.ray.io, "Ray Jobs REST API"), and the requests of `ray list nodes` and `ray status`
+to the dashboard (/api/v0/nodes, /api/cluster_status) in Ray 2.60.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_NODES: Final = 10_000
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node, and what it has by Ray's names."""
+    """A node, and its resources by Ray's names."""
 
     node_id: str
     state: str
@@ -39,12 +39,12 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def works(self) -> bool:
-        """Whether it takes work."""
+        """True if it takes work."""
         return self.state == "ALIVE"
 
 
 class RayJob(msgspec.Struct, frozen=True):
-    """A job that was submitted, as Ray tells of it."""
+    """A submitted job, as Ray reports it."""
 
     status: str
     submission_id: str | None = None
@@ -66,14 +66,14 @@ class _Nodes(msgspec.Struct, frozen=True):
 
 
 class RayClient:
-    """Speaks to a cluster's dashboard."""
+    """Client of a cluster's dashboard."""
 
     def __init__(self, settings: RaySettings) -> None:
         self._settings = settings
         self._http: httpx.AsyncClient | None = None
 
     async def open(self) -> None:
-        """Read the token, if one is needed; raise EngineError where that cannot be."""
+        """Read the token, if one is needed; raise EngineError if that fails."""
         headers = {}
         if (file := self._settings.token_file) is not None:
             try:
@@ -82,26 +82,26 @@ class RayClient:
                 problem = getattr(error, "strerror", None) or "is no token"
                 raise EngineError("ray", f"{file}: {problem.lower()}") from error
         await self.close()
-        limits = httpx.Limits(max_keepalive_connections=0)  # one that was kept may be to a cluster that has ended since
+        limits = httpx.Limits(max_keepalive_connections=0)  # a kept connection may be to a cluster that has ended since
         self._http = httpx.AsyncClient(
             base_url=self._settings.address, headers=headers, limits=limits, trust_env=False, follow_redirects=False
         )
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close connections."""
         http, self._http = self._http, None
         if http is not None:
             await http.aclose()
 
     async def nodes(self) -> tuple[Node, ...]:
-        """Return all nodes, those that have gone as well."""
+        """Return all nodes, including those that have gone."""
         answer = await self._asked("looking at its nodes", "GET", f"/api/v0/nodes?detail=true&limit={_MOST_NODES}")
         return _decoded(answer, _Nodes, "nodes").data.result.result
 
     async def used(self) -> Mapping[str, Mapping[str, float]]:
-        """Return what is used of nodes, by their ids and Ray's names in its own spelling; nothing where it is not told.
+        """Return nodes' used resources, by node id and Ray's resource names; empty if not reported.
 
-        The dashboard writes resources' names in this answer as it writes keys of JSON: some_thing is someThing.
+        The dashboard spells resource names in this answer as JSON keys: some_thing is someThing.
         """
         told = _decoded(await self._asked("looking at its load", "GET", "/api/cluster_status"), dict[str, Any], "load")
         for key in ("data", "clusterStatus", "loadMetricsReport", "usageByNode"):
@@ -115,24 +115,24 @@ class RayClient:
         return {node: {name: pair[0] for name, pair in has.items()} for node, has in by_node.items()}
 
     async def jobs(self) -> tuple[RayJob, ...]:
-        """Return all jobs, of whomever."""
+        """Return all jobs of all users."""
         return _decoded(await self._asked("looking at its jobs", "GET", "/api/jobs/"), tuple[RayJob, ...], "jobs")
 
     async def job(self, name: str) -> RayJob | None:
-        """Return a job; None for one that Ray does not know."""
+        """Return a job; None if Ray does not know it."""
         answer = await self._ask("looking at a job", "GET", _path(name), fine=_NOT_FOUND)
         return None if answer is None else _decoded(answer, RayJob, "job")
 
     async def submit(self, request: Mapping[str, object]) -> None:
-        """Queue a job; raise EngineError if it is not taken."""
+        """Queue a job; raise EngineError if it is rejected."""
         await self._asked("queueing a job", "POST", "/api/jobs/", body=request)
 
     async def stop(self, name: str) -> None:
-        """Have a job end; one that has, or is not known, is fine."""
+        """End a job; an ended or unknown one is fine."""
         await self._ask("ending a job", "POST", f"{_path(name)}/stop", fine=_NOT_FOUND)
 
     async def delete(self, name: str) -> None:
-        """Have Ray forget a job that has ended; one that it does not know is fine."""
+        """Have Ray forget an ended job; an unknown one is fine."""
         await self._ask("forgetting a job", "DELETE", _path(name), fine=_NOT_FOUND)
 
     async def _asked(self, doing: str, method: str, path: str, *, body: object = None) -> bytes:
@@ -141,7 +141,7 @@ class RayClient:
         return answer
 
     async def _ask(self, doing: str, method: str, path: str, *, body: object = None, fine: int = 0) -> bytes | None:
-        """Return the answer's body, None for the status that is fine as well."""
+        """Return the answer's body, None for the tolerated status."""
         if self._http is None:
             await self.open()
         http, deadline_s = self._http, self._settings.deadline_s
@@ -183,6 +183,6 @@ def _decoded(answer: bytes, kind: type[T], what: str) -> T:
 
 
 def _line(text: str) -> str:
-    """Return the end of a text, which of a stack trace is the error, as one line."""
+    """Return the end of a text, which in a stack trace is the error, as one line."""
     lines = [" ".join(line.split()) for line in re.split(r"\r?\n|\\n", text) if re.search(r"\w", line)]
     return lines[-1][:_LONGEST] if lines else ""

@@ -1,7 +1,7 @@
-"""The engine that has Ray run the jobs.
+"""Engine that has Ray run the jobs.
 
-A job is the entry point of a Ray job: one process on one node, for which Ray sets aside what all its units have. It may
-use Ray itself: RAY_ADDRESS is passed on to it.
+A job is the entry point of a Ray job: one process on one node, for which Ray reserves the resources of all its units.
+It may use Ray itself: it gets RAY_ADDRESS.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from controller.workloads.centres.engines.ray.units import divided, largest, uni
 _PHASES: Final = {"PENDING": JobPhase.QUEUED, "RUNNING": JobPhase.RUNNING, "SUCCEEDED": JobPhase.SUCCEEDED}
 """All others have failed."""
 _RAYS_GRACE_S: Final = "86400"
-"""Ray would kill after three seconds: what watches over the job does, after its own grace."""
+"""Ray would kill after three seconds: the job's keeper does, after its own grace."""
 _MARGIN_S: Final = 5.0
 
 
 class RayEngine(ClusterEngine[RayJob]):
-    """Jobs of a centre on a cluster; `records` is a folder of the agent's own."""
+    """Jobs of a centre on a cluster; `records` is a private folder of the agent."""
 
     name = "ray"
 
@@ -41,7 +41,7 @@ class RayEngine(ClusterEngine[RayJob]):
         self._settings, self._client = settings, RayClient(settings)
 
     async def start(self) -> None:
-        """Look whether the cluster answers; raise EngineError in one line if it does not."""
+        """Check that the cluster answers; raise EngineError in one line if it does not."""
         await self._client.open()
         await self._client.nodes()
         self._read_records()
@@ -51,7 +51,7 @@ class RayEngine(ClusterEngine[RayJob]):
         await self._client.close()
 
     async def resources(self) -> tuple[UnitType, ...]:
-        """Return the unit types with what works of them now."""
+        """Return the unit types with their current working units."""
         nodes, used, jobs = await self._client.nodes(), await self._client.used(), await self._told()
         self.notes = tuple(f"node {node.address} is {node.state.lower()}" for node in nodes if not node.works)
         own: dict[str, int] = {}
@@ -77,10 +77,10 @@ class RayEngine(ClusterEngine[RayJob]):
         return self._bind(folder, name)
 
     async def cancel(self, job: str, grace_s: float) -> None:
-        """Ask, and wait until what watches over it has killed it after the grace."""
+        """End the job, and wait until its keeper has killed it after the grace."""
         folder = self._known.get(job)
         if folder is None:
-            return  # it is none of ours, whatever has that name
+            return  # not ours, whatever has that name
         folder.say_grace(grace_s)
         await self._client.stop(job)
 
@@ -91,7 +91,7 @@ class RayEngine(ClusterEngine[RayJob]):
         await self._until(has_ended, grace_s + _MARGIN_S, problem)
 
     async def forget(self, job: str) -> None:
-        """Drop its record, and Ray's, which comes to know of its end a little later than its folder."""
+        """Drop its record, and Ray's, which learns of its end a little later than its folder."""
 
         async def has_noticed() -> bool:
             return (found := await self._client.job(job)) is None or found.status not in ("PENDING", "RUNNING")
@@ -111,7 +111,7 @@ class RayEngine(ClusterEngine[RayJob]):
         return told.status
 
     async def _state(self, name: str, job: RayJob | None) -> JobState:
-        """Return a job as its record and Ray say."""
+        """Return a job's state from its record and Ray's answer."""
         folder = self._known.get(name)
         if folder is None:
             return unknown_job(name, self._centre)
@@ -123,12 +123,12 @@ class RayEngine(ClusterEngine[RayJob]):
         if phase not in JOB_ENDED:
             return folder.state(phase)
         why = (job.message or "").split("\n")[0][:400]
-        if job.status == "FAILED" and job.driver_exit_code is None:  # its node, or what Ray has beside it, is gone
+        if job.status == "FAILED" and job.driver_exit_code is None:  # its node, or its Ray supervisor, is gone
             return folder.state(JobPhase.LOST, why)
         return folder.settled(_ended(job, folder.told, why))
 
     def _request(self, order: JobOrder, unit: RayUnit, name: str) -> dict[str, object]:
-        """Return what Ray is asked for."""
+        """Return the request to Ray."""
         command = keeper_command(str(self._settings.python), order.folder)
         extra = {UNIT_LABEL: order.unit, UNITS_LABEL: str(order.units)}
         return {
@@ -148,7 +148,7 @@ def _name_of(folder: JobFolder) -> str:
 
 
 def _ended(job: RayJob, told: Ended | None, why: str) -> Ended:
-    """Return how a job has ended: as Ray says, and as its folder says where that does not contradict Ray."""
+    """Return how a job has ended: by Ray's answer, and by its folder unless that contradicts Ray."""
     code = job.driver_exit_code
     if code is not None:
         code = 128 - code if code < 0 else code

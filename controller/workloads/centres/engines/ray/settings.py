@@ -15,13 +15,13 @@ Amount = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class RayUnit(Strict, frozen=True):
-    """What a unit of a type is: so much of what Ray counts, all of one node."""
+    """Unit of a type: an amount of what Ray counts, all on one node."""
 
     cpus: Amount = 1.0
     gpus: Amount = 0.0
     memory_mib: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
     resources: Annotated[dict[str, Amount], Meta(max_length=16)] = msgspec.field(default_factory=dict)
-    """What nodes were started with as `--resources`."""
+    """Resources that nodes were started with by `--resources`."""
 
     def __post_init__(self) -> None:
         if not any((self.cpus, self.gpus, *self.resources.values())):
@@ -29,26 +29,28 @@ class RayUnit(Strict, frozen=True):
 
     @property
     def needs(self) -> dict[str, float]:
-        """It by the names that Ray has for what nodes have."""
+        """Resources of the unit by Ray's names for those of nodes."""
         own = {"CPU": self.cpus, "GPU": self.gpus, "memory": float(self.memory_mib << 20)}
         return {name: amount for name, amount in (own | self.resources).items() if amount}
 
 
 class RaySettings(Strict, frozen=True):
-    """The cluster, and how its nodes are divided into units."""
+    """The cluster, and the division of its nodes into units."""
 
     address: Annotated[str, Meta(pattern=r"^https?://[^\s/]+/?$")] = "http://127.0.0.1:8265"
-    """Of the dashboard, which serves jobs as well; anyone who reaches it without a token runs what he likes."""
+    """Address of the dashboard, which also serves jobs; anyone who reaches it without a token can run anything."""
     token_file: Path | None = None
-    """The file of the cluster's token (RAY_AUTH_MODE=token); null: it wants none."""
+    """File of the cluster's token (RAY_AUTH_MODE=token); null: it needs none."""
     units: Annotated[dict[Name, RayUnit], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     """None: `cpu`, one CPU, and for each custom resource a type with one of it and the CPUs that come with it."""
     python: Path = msgspec.field(default_factory=lambda: Path("/usr/bin/python3"))
-    """On the nodes: 3.7 or newer, nothing but its standard library is used; it watches over a job."""
+    """Python on the nodes: 3.7 or newer, only its standard library is used; it supervises a job."""
     unsafe_trust_folders: bool = False
-    """A job that Ray has forgotten ended as its folder says, where every job of the same user may write; false: it is
-    lost, and its task dispatched again."""
+    """Trust a job's folder about its end once Ray has forgotten the job; jobs of the same user can write there.
+
+    If false, the job is lost, and its task dispatched again.
+    """
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
-    """For each request."""
+    """Deadline of each request."""
     poll_s: Annotated[float, Meta(gt=0, le=600)] = 2.0
-    """How often nodes and jobs are looked at."""
+    """Time between two looks at nodes and jobs."""

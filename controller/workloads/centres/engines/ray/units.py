@@ -1,4 +1,4 @@
-"""What a Ray cluster's nodes come to in units: pure functions of what its dashboard has said."""
+"""Units of a Ray cluster's nodes: pure functions of its dashboard's answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.workloads.centres.engines.ray.settings import RaySettings, RayUn
 from dataplane.topology.values import DeviceKind
 
 _OWN: Final = re.compile(r"CPU|GPU|memory|object_store_memory|node:.*|accelerator_type:.*")
-"""What Ray counts by itself."""
+"""Resources that Ray counts by default."""
 _TINY: Final = 1e-6
 """Ray counts in ten-thousandths."""
 
@@ -39,7 +39,7 @@ def unit_types(
     used: Mapping[str, Mapping[str, float]],
     own: Mapping[str, int],
 ) -> tuple[UnitType, ...]:
-    """Return how many units of each type there are; `own` are those that our own jobs run on, by type."""
+    """Return the number of units of each type; `own` are those that our own jobs run on, by type."""
     found = []
     for name, unit in units.items():
         count = sum(room(unit, node) for node in nodes)
@@ -49,7 +49,7 @@ def unit_types(
 
 
 def room(unit: RayUnit, node: Node, used: Mapping[str, float] | None = None) -> int:
-    """Return how many units of a type a node has, those in use left out; 0 if it does not work."""
+    """Return how many units of a type a node has, without those in use; 0 if it does not work."""
     if not node.works:
         return 0
     has = node.resources_total
@@ -66,7 +66,7 @@ def largest(unit: RayUnit, nodes: Iterable[Node]) -> int:
 
 
 def _cpus_beside(resource: str, nodes: Iterable[Node]) -> float:
-    """Return the least whole number of CPUs that come with one of a resource, at least one hundredth of a CPU."""
+    """Return the least whole number of CPUs per one of a resource, at least one hundredth of a CPU."""
     shares = [
         node.resources_total.get("CPU", 0.0) / node.resources_total[resource]
         for node in nodes
@@ -77,7 +77,7 @@ def _cpus_beside(resource: str, nodes: Iterable[Node]) -> float:
 
 
 def _as_key(name: str) -> str:
-    """Return a name as the dashboard writes keys."""
+    """Return a name as the dashboard spells it in keys."""
     first, *rest = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 

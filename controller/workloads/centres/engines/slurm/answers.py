@@ -1,4 +1,4 @@
-"""What Slurm's commands say with --json: the part that is used.
+"""JSON answers of Slurm's commands: the part in use.
 
 Source: `squeue --json` and `sinfo --json` of Slurm 22.05 (the data parser v0.0.38), slurm.h for the states.
 """
@@ -63,31 +63,31 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def works(self) -> bool:
-        """Whether it takes work now, or would if it had room."""
+        """True if it takes work now, or would if it had room."""
         return self.state in _WORKING and not _CLOSED.intersection(self.state_flags)
 
     @property
     def why_not(self) -> str:
-        """What keeps it from working, in Slurm's words and its administrator's."""
+        """Reason why it does not work, in the words of Slurm and its administrator."""
         words = " ".join((self.state, *(flag.lower() for flag in self.state_flags)))
         return f"is {words}: {' '.join(self.reason.split())}" if self.reason else f"is {words}"
 
 
 class QueuedJob(msgspec.Struct, frozen=True):
-    """A job that Slurm knows, also for a while after its end (MinJobAge)."""
+    """A job that Slurm knows, including for a while after its end (MinJobAge)."""
 
     job_id: int
     job_state: str
     name: str = ""
     comment: str = ""
     exit_code: int = 0
-    """As wait(2) has it."""
+    """As in wait(2)."""
     state_reason: str = ""
     state_description: str = ""
 
     @property
     def phase(self) -> JobPhase:
-        """Where it is in its life."""
+        """Phase of its life."""
         return _PHASES.get(self.job_state, JobPhase.FAILED)
 
     @property
@@ -98,13 +98,13 @@ class QueuedJob(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Why it waits or has failed, in Slurm's words."""
+        """Reason why it waits or has failed, in Slurm's words."""
         words = (self.job_state.lower(), self.state_description or self.state_reason)
         return ": ".join(" ".join(word.split()) for word in words if word and word != "None")
 
     @property
     def token(self) -> str | None:
-        """The token of its comment; None where it has none."""
+        """The token in its comment; None without one."""
         try:
             return msgspec.json.decode(self.comment, type=Label).token or None
         except MALFORMED:
@@ -112,9 +112,9 @@ class QueuedJob(msgspec.Struct, frozen=True):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A job's comment: for people, whose it is and what it has; for the agent, the token that it was given.
+    """A job's comment: for people, its owner and resources; for the agent, the token that it was given.
 
-    Anybody may queue a job with any comment: the token alone tells ours, which nobody else had when it was queued.
+    Anybody may queue a job with any comment: only the token, which nobody else had when it was queued, identifies ours.
     """
 
     labels: dict[str, str]
@@ -124,7 +124,7 @@ class Label(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """It as a comment, in characters that every part of Slurm takes."""
+        """The comment's text, in characters that every part of Slurm accepts."""
         return json.dumps({"labels": self.labels, "unit": self.unit, "units": self.units, "token": self.token})
 
 
@@ -146,12 +146,12 @@ class _Jobs(_Answer, frozen=True):
 
 
 def nodes_in(answer: bytes) -> tuple[Node, ...]:
-    """Return the nodes that `sinfo --json` has told of."""
+    """Return the nodes in the answer of `sinfo --json`."""
     return _decoded(answer, _Nodes, "sinfo").nodes
 
 
 def jobs_in(answer: bytes) -> tuple[QueuedJob, ...]:
-    """Return the jobs that `squeue --json` has told of."""
+    """Return the jobs in the answer of `squeue --json`."""
     return _decoded(answer, _Jobs, "squeue").jobs
 
 
@@ -165,7 +165,7 @@ def _decoded(answer: bytes, kind: type[A], command: str) -> A:
     except MALFORMED as error:
         raise EngineError("slurm", f"{command} --json: cannot be read: {error}") from error
     if found.errors:
-        # With --json the commands exit with 0 and an empty list where slurmctld does not answer them.
+        # With --json the commands exit with 0 and an empty list if slurmctld does not answer them.
         problems = "; ".join(" ".join(each.error.split()) or f"error {each.errno}" for each in found.errors)
         raise EngineError("slurm", f"{command} --json: {problems}")
     return found

@@ -1,7 +1,7 @@
 """Slurm's commands, each with a deadline; answers as values, failures as errors of one line.
 
-What runs them here is never handed to jobs or to options: no SBATCH_ variable of the agent's, no secret of its
-environment; and no text of a task stands in a script that sbatch reads.
+Nothing of the agent's environment reaches jobs or options: no SBATCH_ variable, no secret; and no text of a task stands
+in the batch file that sbatch reads.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dataplane.local import programs
 
 _LONGEST: Final = 400
 _NEVER: Final = re.compile(r"invalid|not available|not permitted|denied|exceed|violates", re.IGNORECASE)
-"""What sbatch says of a job that will never be taken."""
+"""Words in sbatch's error for a job that it will never accept."""
 _GONE: Final = re.compile(r"invalid job id|already completing or completed|not pending or running", re.IGNORECASE)
 _PASSED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SLURM_CONF")
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class SlurmCommands:
-    """Speaks to a cluster by its commands."""
+    """Client of a cluster, by its commands."""
 
     def __init__(self, settings: SlurmSettings) -> None:
         self._settings = settings
@@ -38,7 +38,7 @@ class SlurmCommands:
             self._environment["SLURM_CONF"] = str(settings.configuration)
 
     def path(self, command: str) -> str:
-        """Return a command as it is called here, and on the nodes."""
+        """Return a command's path, here and on the nodes."""
         return command if self._settings.commands is None else str(self._settings.commands / command)
 
     async def nodes(self) -> tuple[Node, ...]:
@@ -46,7 +46,7 @@ class SlurmCommands:
         return nodes_in(await self._run("looking at its nodes", "sinfo", "--json"))
 
     async def queue(self) -> tuple[QueuedJob, ...]:
-        """Return all jobs, of whomever: with --json squeue knows no filters."""
+        """Return all jobs of all users: with --json squeue has no filters."""
         return jobs_in(await self._run("looking at its jobs", "squeue", "--json"))
 
     async def submit(self, options: Sequence[str], command: Sequence[str]) -> str:
@@ -59,17 +59,17 @@ class SlurmCommands:
         return number
 
     async def ask_to_end(self, job: str) -> None:
-        """Take a job off the queue, or send SIGTERM to what watches over it; one that has ended is fine."""
+        """Dequeue a job, or send SIGTERM to its keeper; an ended one is fine."""
         await self._cancel("--state=PENDING", job)
         await self._cancel("--signal=TERM", "--batch", job)
 
     async def kill(self, job: str) -> None:
-        """Have Slurm end a job; one that has ended is fine."""
+        """Have Slurm end a job; an ended one is fine."""
         await self._cancel("--signal=KILL", "--full", job)
         await self._cancel(job)
 
     async def usage(self, job: str) -> Usage | None:
-        """Return what a job that runs has used; None where the cluster does not count, or it has ended."""
+        """Return the resources used by a running job; None if the cluster does not count, or it has ended."""
         try:
             said = await self._run(
                 "asking for usage", "sstat", "-n", "-P", "-a", "-o", "AveCPU,NTasks,MaxRSS", "-j", job
@@ -108,7 +108,7 @@ class SlurmCommands:
 
 
 def job_text_in(folder: Path, name: str, most_bytes: int = 4096) -> str:
-    """Return the last line that Slurm or a job's watcher has written into a file; nothing where there is none."""
+    """Return the last line that Slurm or a job's keeper has written into a file; empty without one."""
     try:
         lines = read_end(folder, name, most_bytes).decode("utf-8", "replace").split("\n")
     except CentreError:
@@ -117,7 +117,7 @@ def job_text_in(folder: Path, name: str, most_bytes: int = 4096) -> str:
 
 
 def usage_in(text: str) -> Usage | None:
-    """Return the sum of what sstat says of a job's steps, as `AveCPU|NTasks|MaxRSS`; None where it says nothing."""
+    """Return the sum of sstat's figures of a job's steps, as `AveCPU|NTasks|MaxRSS`; None without any."""
     cpu_s, memory, rows = 0.0, 0, 0
     for line in text.splitlines():
         time, _, rest = line.partition("|")
@@ -133,7 +133,7 @@ def usage_in(text: str) -> Usage | None:
 
 
 def _said(text: bytes) -> str:
-    """Return a command's words as one line."""
+    """Return a command's message as one line."""
     lines = (
         re.sub(r"^\w+: (error|fatal): ", "", line.strip()) for line in text.decode("utf-8", "replace").splitlines()
     )

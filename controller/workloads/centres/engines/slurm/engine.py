@@ -1,8 +1,8 @@
-"""The engine that has Slurm run the jobs.
+"""Engine that has Slurm run the jobs.
 
-A job is one process of one node with the CPUs of all its units, or one task for each unit (`spans_nodes`). That it has
-ended, and with which exit code, is for Slurm to say; its folder, in which all jobs may write, adds why and how long it
-took. What Slurm knows of a job it forgets some minutes after its end: what it has said until then is kept.
+A job is one process of one node with the CPUs of all its units, or one task for each unit (`spans_nodes`). Slurm
+decides whether it has ended, and with which exit code; its folder, in which all jobs may write, adds the reason and the
+duration. Slurm forgets a job some minutes after its end: its answers until then are kept.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from controller.workloads.centres.engines.slurm.units import divided, largest, m
 from controller.workloads.centres.errors import EngineError
 
 _OUTPUT: Final = "engine"
-"""Of a job's own folder: what Slurm, or what watches over the job, has to say."""
+"""File in a job's own folder for messages of Slurm and of the job's keeper."""
 _MARGIN_S: Final = 30.0
-"""Slurm's own limit comes after ours, which tells why."""
+"""Slurm's own limit comes after ours, which tells the reason."""
 _LONGEST: Final = 4096
 _RANKED: Final = 'MILLRACE_RANK="$SLURM_PROCID" MILLRACE_WORLD_SIZE="$SLURM_NTASKS" exec "$@"'
 
 
 class SlurmEngine(ClusterEngine[QueuedJob]):
-    """Jobs of a centre on a cluster; `records` is a folder of the agent's own."""
+    """Jobs of a centre on a cluster; `records` is a private folder of the agent."""
 
     name = "slurm"
 
@@ -49,7 +49,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         self._owner: tuple[int, int] | None = None
 
     async def start(self) -> None:
-        """Look whether the cluster answers; raise EngineError in one line if it does not, or jobs would be root's."""
+        """Check that the cluster answers; raise EngineError in one line if it does not, or jobs would run as root."""
         self._owner = self._user()
         await self._commands.nodes()
         self._read_records()
@@ -58,7 +58,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         """Nothing is held: jobs run on."""
 
     async def resources(self) -> tuple[UnitType, ...]:
-        """Return the unit types with what works of them now."""
+        """Return the unit types with their current working units."""
         nodes, queue = await self._commands.nodes(), await self._commands.queue()
         self.notes = tuple(f"node {node.name} {node.why_not}" for node in nodes if not node.works)
         own: dict[str, int] = {}
@@ -77,7 +77,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
                 return self._bind(before, found)
         nodes = await self._commands.nodes()
         unit = self._unit(order, divided(self._settings, nodes))
-        # Of what the cluster never has room for nothing is started, whichever of its nodes work now.
+        # Start nothing that the cluster never has room for, whichever of its nodes work now.
         all_up = [_up(node) for node in nodes]
         if unit.spans_nodes:
             self._check_room(order, sum(room(unit, node) for node in all_up), "the cluster has")
@@ -89,17 +89,17 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         return self._bind(folder, await self._commands.submit(options, command))
 
     async def cancel(self, job: str, grace_s: float) -> None:
-        """Ask, wait for the grace, kill; a job that waits is taken off the queue at once."""
+        """Ask, wait for the grace, kill; a waiting job is dequeued at once."""
         folder = self._known.get(job)
         if folder is None:
-            return  # it is none of ours, whatever has that number
+            return  # not ours, whatever has that number
         folder.say_grace(grace_s)
         await self._commands.ask_to_end(job)
         if not await self._ends(job, grace_s + _MARGIN_S / 10):
             await self._commands.kill(job)
 
     async def forget(self, job: str) -> None:
-        """Drop its record, once Slurm has noticed its end too, which is a little later: it would be told of again."""
+        """Drop its record once Slurm has noticed its end, a little later: otherwise it would be reported again."""
 
         async def has_noticed() -> bool:
             return not any(str(each.job_id) == job and each.phase in _GOING for each in await self._commands.queue())
@@ -108,11 +108,11 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         self._forget(job)
 
     async def usage(self, job: str) -> Usage | None:
-        """Return what it has used: of one that runs where the cluster counts that, of one that has ended always."""
+        """Return the resources used: by a running job if the cluster counts them, by an ended one always."""
         return await super().usage(job) or await self._commands.usage(job)
 
     def _user(self) -> tuple[int, int] | None:
-        """Return user and group of jobs, None for the agent's; raise EngineError where they would be root's."""
+        """Return user and group of jobs, None for the agent's; raise EngineError if they would be root's."""
         name = self._settings.user
         if name is None:
             if os.geteuid() == 0 and not self._settings.unsafe_same_user:
@@ -122,15 +122,15 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         return named_user(self.name, "slurm.user", name)
 
     def _ours(self, queue: Collection[QueuedJob]) -> dict[str, QueuedJob]:
-        """Return the jobs of a queue that were submitted here; another one may have got the number of one of them."""
+        """Return the jobs of a queue that were submitted here; a number may have been reused for another job."""
         told = {str(job.job_id): job for job in queue}
         ours = {number: job for number in self._known if (job := told.get(number)) is not None}
         return {number: job for number, job in ours.items() if job.token == self._known[number].token}
 
     async def _queued_as(self, token: str) -> str | None:
-        """Return the number of a job with a token: sbatch may have done what it had no time to say.
+        """Return the number of a job with a token: sbatch may have succeeded without time to answer.
 
-        The first one: who has seen the token in the queue may queue others with it.
+        The first one: anyone who has seen the token in the queue may queue others with it.
         """
         numbers = [job.job_id for job in await self._commands.queue() if job.token == token]
         return str(min(numbers)) if numbers else None
@@ -142,7 +142,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         return told.job_state
 
     async def _state(self, number: str, job: QueuedJob | None) -> JobState:
-        """Return a job as its record and Slurm say."""
+        """Return a job's state from its record and Slurm's answer."""
         folder = self._known.get(number)
         if folder is None:
             return unknown_job(number, self._centre)
@@ -158,7 +158,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         return folder.settled(_ended(job, folder.told, said))
 
     def _spread(self, order: JobOrder, unit: SlurmUnit) -> JobOrder:
-        """Return the order with its program started once for each unit, where the type says so."""
+        """Return the order with its program started once for each unit, if the type says so."""
         if not unit.spans_nodes or not order.argv:
             return order
         options = ("--kill-on-bad-exit=1", "--export=ALL", f"--cpus-per-task={unit.cpus}", f"--ntasks={order.units}")
@@ -166,7 +166,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         return replace(order, argv=(self._commands.path("srun"), *options, "--", *ranked))
 
     def _options(self, order: JobOrder, unit: SlurmUnit, nodes: Collection[Node], token: str) -> list[str]:
-        """Return what sbatch is told of a job."""
+        """Return sbatch's options of a job."""
         settings = self._settings
         memory = memory_mib(unit, [_up(node) for node in nodes])
         label = Label(order.mark.labels, order.unit, order.units, token)
@@ -175,7 +175,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
             f"--comment={label.text}",
             f"--chdir={order.folder}",
             f"--output={str(order.folder / OWN / _OUTPUT).replace('%', '%%')}",
-            "--export=ALL",  # of an environment that has nothing of the agent's but where Slurm is
+            "--export=ALL",  # the environment here has only Slurm's location from the agent
             "--no-requeue",
             f"--partition={unit.partition}",
         ]
@@ -197,7 +197,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         return options + [f"--{name}={value}" for name, value in chosen.items() if value is not None]
 
     async def _ends(self, job: str, within_s: float) -> bool:
-        """Wait for a job's end; return whether it has come."""
+        """Wait for a job's end; return whether it has ended."""
         try:
             async with asyncio.timeout(within_s):
                 while (await self.states((job,)))[job].phase in _GOING:
@@ -226,7 +226,7 @@ def _up(node: Node) -> Node:
 
 
 def _ended(job: QueuedJob, told: Ended | None, said: str) -> Ended:
-    """Return how a job has ended: as Slurm says, and as its folder says where that does not contradict Slurm."""
+    """Return how a job has ended: by Slurm's answer, and by its folder unless that contradicts Slurm."""
     ended_by_itself = job.job_state in ("COMPLETED", "FAILED")
     if told is None or (ended_by_itself and told.exit_code != job.code):
         return Ended(job.code, "" if job.phase is JobPhase.SUCCEEDED else said[:_LONGEST])

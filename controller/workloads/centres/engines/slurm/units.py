@@ -1,4 +1,4 @@
-"""What a cluster's nodes come to in units: pure functions of what `sinfo` has said."""
+"""Units of a cluster's nodes: pure functions of the answers of `sinfo`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def divided(settings: SlurmSettings, nodes: Sequence[Node]) -> dict[str, SlurmUn
 def unit_types(
     units: Mapping[str, SlurmUnit], nodes: Sequence[Node], own: Mapping[str, int] | None = None
 ) -> tuple[UnitType, ...]:
-    """Return how many units of each type nodes that work have; `own` are those that our own jobs run on, by type."""
+    """Return how many units of each type working nodes have; `own` are those that our own jobs run on, by type."""
     found = []
     for name, unit in units.items():
         rooms = [room(unit, node) for node in nodes]
@@ -76,7 +76,7 @@ def largest(unit: SlurmUnit, nodes: Iterable[Node]) -> int:
 
 
 def memory_mib(unit: SlurmUnit, nodes: Iterable[Node]) -> int:
-    """Return the memory of a unit: its own figure, or the least share that one of the nodes has for so many CPUs."""
+    """Return the memory of a unit: its own figure, or the least share that a node has for its number of CPUs."""
     if unit.memory_mib:
         return unit.memory_mib
     shares = [node.real_memory * unit.cpus // node.cpus for node in nodes if room(unit, node)]
@@ -84,7 +84,7 @@ def memory_mib(unit: SlurmUnit, nodes: Iterable[Node]) -> int:
 
 
 def generic_resources(text: str) -> dict[str, int]:
-    """Return the counts by kind of what Slurm writes as `gpu:a100:2(S:0-1),npu:4`, types of a kind added up."""
+    """Return the counts by kind in Slurm's notation `gpu:a100:2(S:0-1),npu:4`, adding up types of a kind."""
     found: dict[str, int] = {}
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
         if (match := _GRES.fullmatch(part.strip())) is not None:
@@ -115,7 +115,7 @@ def _words(features: str) -> tuple[str, ...]:
 
 
 def _free_name(words: Sequence[str], taken: Mapping[str, object]) -> str:
-    """Return a name of a resource that is made of words of Slurm's, and is not taken."""
+    """Return an unused resource name made of Slurm's words."""
     name = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")[: MAX_NAME - 4] or "unit"
     if name not in taken:
         return name

@@ -1,1 +1,1 @@
-"""Images as users name them, and OCI layouts: read, checked by digest."""
+"""Image references of users, and OCI layouts: read, checked by digest."""

@@ -1,4 +1,4 @@
-"""Images in OCI layouts: which one is meant, what it consists of, and it as an archive.
+"""Images in OCI layouts: selection, content, and export as an archive.
 
 Source: OCI image specification 1.0, image-layout.md, image-index.md, manifest.md.
 """
@@ -23,7 +23,7 @@ from controller.workloads.nodes.runtimes.images.reference import Reference
 
 _PIECE_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 4 << 20
-"""Of an index, a manifest or a configuration."""
+"""Largest size of an index, a manifest or a configuration."""
 _TAG: Final = "org.opencontainers.image.ref.name"
 _INDEX: Final = "application/vnd.oci.image.index.v1+json"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
@@ -42,19 +42,19 @@ class LayoutImage:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Digests of what is unpacked: all blobs but the manifest and the configuration."""
+        """Digests of the layers to unpack: all blobs but the manifest and the configuration."""
         return self.blobs[2:]
 
 
 class Layout:
-    """A folder that is an OCI layout; errors name it by `name`, as it may be a copy."""
+    """A folder that is an OCI layout; errors call it `name`, as it may be a copy."""
 
     def __init__(self, folder: Path, name: str, index: dict[str, Any]) -> None:
         self.folder, self._name, self._index = folder, name, index
 
     @classmethod
     def read(cls, folder: Path, name: str) -> Layout:
-        """Return the layout; raise ImageError if the folder is none."""
+        """Return the layout; raise ImageError if the folder is not one."""
         try:
             index = json.loads(_content(folder / "index.json"))
         except FileNotFoundError as error:
@@ -66,7 +66,7 @@ class Layout:
         return cls(folder, name, index)
 
     def select(self, reference: Reference) -> LayoutImage:
-        """Return the image that is meant: of the tag, of the digest, or the only one; else raise ImageError."""
+        """Return the selected image: of the tag, of the digest, or the only one; otherwise raise ImageError."""
         try:
             return self._select(reference)
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
@@ -95,13 +95,13 @@ class Layout:
         )
 
     async def archive(self, image: LayoutImage, name: str) -> AsyncIterator[bytes]:
-        """Yield an OCI archive (tar) that has this image alone, under a name."""
+        """Yield an OCI archive (tar) of only this image, under a name."""
         pieces = self._archive(image, name)
         while (piece := await asyncio.to_thread(next, pieces, b"")) != b"":
             yield piece
 
     def link(self, image: LayoutImage, folder: Path, name: str) -> None:
-        """Make a layout that has this image alone, under a name, of links to the blobs of this one."""
+        """Create a layout of only this image, under a name, from links to the blobs of this one."""
         blobs = folder / "blobs" / "sha256"
         blobs.mkdir(parents=True)
         for digest in image.blobs:
@@ -110,19 +110,19 @@ class Layout:
             (folder / member).write_text(json.dumps(content))
 
     def blob(self, digest: str) -> Path:
-        """Return the path of a blob; raise ImageError if it is not there."""
+        """Return the path of a blob; raise ImageError if it is missing."""
         if not self.has(digest):
             raise ImageError(f"image oci:{self._name}: has no blob {digest[:80]}")
         return self.folder / "blobs" / "sha256" / digest.partition(":")[2]
 
     def has(self, digest: str) -> bool:
-        """Return whether a blob is there."""
+        """Return whether a blob exists."""
         algorithm, _, number = digest.partition(":")
         is_name = algorithm == "sha256" and number.isalnum() and len(number) < _LONGEST_NAME
         return is_name and (self.folder / "blobs" / "sha256" / number).is_file()
 
     def _for_this_machine(self, descriptor: dict[str, Any], text: str) -> dict[str, Any]:
-        """Return the manifest of an index of several machines' that is for this one's."""
+        """Return the manifest for this machine from an index of several machines' manifests."""
         if descriptor.get("mediaType") != _INDEX:
             return descriptor
         architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -164,8 +164,8 @@ def _digest_of(part: dict[str, Any]) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """Return what a file has; raise ValueError for more than is read of it, and for what is no file, as pipes are."""
-    # A pipe that nobody writes to would keep whoever opens it waiting.
+    """Return a file's content; raise ValueError if it is too large, or not a regular file, such as a pipe."""
+    # Opening a pipe without a writer would block.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -180,7 +180,7 @@ def _content(path: Path) -> bytes:
 
 
 def _index_files(image: LayoutImage, name: str) -> dict[str, dict[str, Any]]:
-    """Return the two files of a layout that has one image."""
+    """Return the two files of a layout with one image."""
     described = image.descriptor | {"annotations": {_TAG: name}}
     return {
         "oci-layout": {"imageLayoutVersion": "1.0.0"},

@@ -1,4 +1,4 @@
-"""What one image may take on the disk, and how that is held while programs that do not ask us bring or unpack it."""
+"""Disk limits of one image, and their enforcement while external programs fetch or unpack it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK_BYTES: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """The most that one image may take: bytes and files once it is unpacked, and as many bytes before."""
+    """Limits of one image: bytes and files once it is unpacked, and as many bytes before."""
 
     most_bytes: int = 20 << 30
     most_files: int = 2_000_000
@@ -33,7 +33,7 @@ class Taken:
 
 
 def taken_by(folder: Path) -> Taken:
-    """Return what is in a folder; what goes meanwhile is left out."""
+    """Return the usage of a folder; files removed meanwhile are left out."""
     nbytes = files = 0
     for path, folders, names in os.walk(folder):
         for name in (*folders, *names):
@@ -46,7 +46,7 @@ def taken_by(folder: Path) -> Taken:
 
 
 def taken_on(disk: Path) -> Taken:
-    """Return what is on the whole disk of a folder."""
+    """Return the usage of a folder's whole disk."""
     found = os.statvfs(disk)
     return Taken((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree)
 
@@ -54,7 +54,7 @@ def taken_on(disk: Path) -> Taken:
 async def held_to(
     limits: Callable[[], ImageLimits], taken: Callable[[], Taken], image: str, work: Coroutine[Any, Any, T]
 ) -> T:
-    """Return what `work` returns; cancel it and raise ImageError once it has taken more than `limits` say."""
+    """Return the result of `work`; cancel it and raise ImageError once it exceeds `limits`."""
     try:
         before = await asyncio.to_thread(taken)
     except BaseException:

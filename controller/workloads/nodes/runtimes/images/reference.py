@@ -1,4 +1,4 @@
-"""How users name images: by a name in a registry, by digest, or as a file."""
+"""Users' references to images: a name in a registry, a digest, or a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST: Final = 1024
 
 
 class Transport(StrEnum):
-    """Where an image comes from; the words are those of containers-transports(5)."""
+    """Source of an image; the words are those of containers-transports(5)."""
 
     REGISTRY = "docker"
     DIGEST = "sha256"
@@ -30,7 +30,7 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An image's name in parts: `name` is that in a registry with its tag, or a file's path, whose `tag` is apart."""
+    """An image's name in parts: `name` is that in a registry with its tag, or a file's path, with a separate `tag`."""
 
     text: str
     transport: Transport
@@ -40,12 +40,12 @@ class Reference:
 
     @property
     def is_file(self) -> bool:
-        """Whether it names a folder or a file of this machine."""
+        """True if it names a folder or a file of this machine."""
         return self.transport in (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
 
 
 def parse_reference(text: str) -> Reference:
-    """Return a name's parts; raise ImageError for what names no image."""
+    """Return a name's parts; raise ImageError for an invalid name."""
     if not text or len(text) > _LONGEST or not text.isprintable():
         raise ImageError(f"image {text[:80]!r}: is no name of an image")
     if _DIGEST.fullmatch(text):

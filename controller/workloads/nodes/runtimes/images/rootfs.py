@@ -1,7 +1,7 @@
 """Images unpacked into folders, for runtimes that run folders: by skopeo and umoci, each image once, by digest.
 
 An image's folder has `rootfs`, the config.json that umoci made of the image's configuration, and `image.json`. It is
-made under another name and renamed, so that one that is there is whole.
+built under another name and renamed, so that an existing one is always whole.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from controller.workloads.nodes.runtimes.processes import run_program
 _MADE: Final = "image.json"
 _TAG: Final = "image"
 _REGISTRIES: Final = "CONTAINERS_REGISTRIES_CONF"
-"""Podman reads the file that it names; skopeo is told it."""
+"""Variable for the registries file that podman reads; passed on to skopeo."""
 _FILE_WITH_COPY: Final = 2
-"""An archive takes its own bytes and, beside it, those of the layout that is made of it."""
+"""An archive needs room for its own bytes and for the layout made of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackedImage:
-    """An image, its root folder (not to be written to), and what it runs."""
+    """An image, its root folder (never written to), and its process."""
 
     image: Image
     root: Path
@@ -46,14 +46,14 @@ class UnpackedImage:
 
 
 class UnpackedImages:
-    """The images in a folder, made of `files` and of what registries have."""
+    """The images in a folder, made of `files` and of registries' images."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], files: ImageFiles, deadline_s: float) -> None:
         self._folder, self._environment, self._files, self._deadline_s = folder, environment, files, deadline_s
         self._pulling = asyncio.Lock()
 
     def clean(self) -> None:
-        """Remove what a process that died has left half made."""
+        """Remove half-made images of a process that died."""
         remove_unfinished(self._folder)
 
     def list(self) -> tuple[Image, ...]:
@@ -61,7 +61,7 @@ class UnpackedImages:
         return tuple(msgspec.json.decode(made.read_bytes(), type=Image) for made in self._folder.glob(f"*/{_MADE}"))
 
     def find(self, reference: Reference) -> UnpackedImage | None:
-        """Return an image that is there, by its digest or the name that it was pulled by."""
+        """Return an existing image, by its digest or the name that it was pulled by."""
         for image in self.list():
             if image.digest == reference.digest or reference.text in image.names:
                 folder = self._folder / _folder_name(image.digest)
@@ -70,7 +70,7 @@ class UnpackedImages:
         return None
 
     async def pull(self, name: str) -> Image:
-        """Return an image, brought and unpacked if it is not there; a digest that is named is checked."""
+        """Return an image, fetched and unpacked if missing; a digest in the name is checked."""
         reference = parse_reference(name)
         async with self._pulling:
             is_fixed = reference.digest is not None or reference.transport is Transport.REGISTRY
@@ -93,7 +93,7 @@ class UnpackedImages:
                 raise ImageError(f"image {name}: {(error.strerror or str(error)).lower()}") from error
 
     async def remove(self, digest: str) -> None:
-        """Remove an image; one that is gone is fine."""
+        """Remove an image; a missing one is fine."""
         async with self._pulling:
             doomed = self._folder / f"{UNFINISHED}{uuid4().hex}"
             with suppress(FileNotFoundError):
@@ -120,7 +120,7 @@ class UnpackedImages:
         return made
 
     async def _layout(self, reference: Reference, work: Path) -> tuple[Layout, LayoutImage]:
-        """Return a layout that has the image."""
+        """Return a layout that contains the image."""
         if reference.transport is Transport.OCI:
             (work / "copy").mkdir()
             return await self._files.layout(reference, work / "copy")
@@ -136,7 +136,7 @@ class UnpackedImages:
         return copied
 
     async def _is_of_docker(self, source: str, reference: Reference) -> bool:
-        """Return whether a manifest is in Docker's format: umoci takes OCI's alone, as which it has another digest."""
+        """Return whether a manifest is in Docker's format: umoci takes only OCI's, in which it has another digest."""
         if reference.transport is Transport.REGISTRY:
             raw = await self._run(
                 "skopeo", *self._options(), "inspect", "--raw", source, doing=f"look at {reference.text}"
@@ -160,7 +160,7 @@ class UnpackedImages:
         return await run_program(command, doing, deadline_s=self._deadline_s, environment=self._environment)
 
     async def _held(self, reference: Reference, work: Path, doing: Coroutine[Any, Any, bytes]) -> None:
-        """Let a program go on for as long as what it writes in a folder is within the limits."""
+        """Run a program while its output in a folder stays within the limits."""
         limits = self._files.limits
         most = ImageLimits(limits.most_bytes * _FILE_WITH_COPY, limits.most_files)
         await held_to(lambda: most, lambda: taken_by(work), reference.text, doing)
@@ -185,6 +185,6 @@ def _folder_name(digest: str) -> str:
 
 
 def _pinned(reference: Reference) -> str:
-    """Return a registry's name with its digest and without its tag: skopeo takes one of them."""
+    """Return a registry's name with its digest and without its tag: skopeo takes only one of them."""
     name, colon, tag = reference.name.rpartition(":")
     return f"{name if colon and '/' not in tag else reference.name}@{reference.digest}"

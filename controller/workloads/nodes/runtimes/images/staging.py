@@ -1,7 +1,7 @@
-"""Image files that users name, copied into a folder of the runtime's own before anything is made of them.
+"""Users' image files, copied into a private folder of the runtime before use.
 
-A process of its own copies what lies in the folders that the settings allow, within limits, and tells what it would
-take unpacked. Whatever is swapped or written meanwhile, the copy is what is checked, measured and unpacked.
+A separate process copies files from the folders that the settings allow, within limits, and reports their unpacked
+size. Whatever is swapped or written meanwhile, only the copy is checked, measured and unpacked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from controller.workloads.nodes.runtimes.reading.child import ReadRefusedError, 
 
 UNFINISHED: Final = "unfinished-"
 _INDEX_BYTES: Final = 64 << 20
-"""Of all indices and manifests of a layout."""
+"""Total size of all indices and manifests of a layout."""
 
 
 class ImageFiles:
@@ -33,13 +33,13 @@ class ImageFiles:
         self._folders, self.limits, self._deadline_s = folders, limits, deadline_s
 
     async def layout(self, reference: Reference, work: Path) -> tuple[Layout, LayoutImage]:
-        """Return a layout whose indices are copied into a folder, and the image that is meant; raise ImageError."""
+        """Return a layout with its indices copied into a folder, and the selected image; raise ImageError."""
         await self._copy(reference, work, _INDEX_BYTES, do="indices")
         layout = await asyncio.to_thread(Layout.read, work, reference.name)
         return layout, await asyncio.to_thread(layout.select, reference)
 
     async def complete(self, reference: Reference, layout: Layout, image: LayoutImage) -> None:
-        """Copy what is left of a layout's image, and measure it."""
+        """Copy the rest of a layout's image, and measure it."""
         missing = [digest for digest in image.blobs if not layout.has(digest)]
         await self._copy(reference, layout.folder, self.limits.most_bytes, do="blobs", blobs=missing)
         await self.measure(reference, (layout.blob(digest) for digest in image.layers))
@@ -50,7 +50,7 @@ class ImageFiles:
         return work / "archive"
 
     async def measure(self, reference: Reference, files: Iterable[Path], *, is_archive: bool = False) -> int:
-        """Return the bytes that layers take unpacked, or those in archives; raise ImageError if that is too much."""
+        """Return the bytes that layers take unpacked, or those in archives; raise ImageError if there are too many."""
         limits, names = self.limits, [str(file) for file in files]
         request = {"do": "measure", "files": names, "archive": is_archive}
         told = await self._ask(reference, request | {"most": limits.most_bytes, "entries": limits.most_files})
@@ -58,7 +58,7 @@ class ImageFiles:
         return nbytes
 
     async def rename(self, reference: Reference, archive: Path) -> Path:
-        """Return an archive written anew, beside it, under a name of ours that follows from its content."""
+        """Return a rewritten copy of an archive, next to it, under a name of ours derived from its content."""
         renamed = archive.with_name("renamed")
         await self._ask(reference, {"do": "rename", "source": str(archive), "target": str(renamed)})
         return renamed
@@ -76,7 +76,7 @@ class ImageFiles:
 
 @asynccontextmanager
 async def work_folder(parent: Path) -> AsyncIterator[Path]:
-    """Yield a new folder for something half made; it is gone afterwards, whatever is in it."""
+    """Yield a new folder for unfinished work; it is removed afterwards, whatever is in it."""
     work = parent / f"{UNFINISHED}{uuid4().hex}"
     work.mkdir(parents=True, mode=0o700)
     try:
@@ -86,7 +86,7 @@ async def work_folder(parent: Path) -> AsyncIterator[Path]:
 
 
 def remove_unfinished(parent: Path) -> None:
-    """Remove what a process that died has left half made; make the folder if it is not there."""
+    """Remove half-made folders of a process that died; create the parent if it is missing."""
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for unfinished in parent.glob(f"{UNFINISHED}*"):
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""HTTP requests to podman's REST service over its UNIX socket, each with a deadline; answers and errors in our terms.
+"""HTTP requests to podman's REST service over its UNIX socket, each with a deadline; answers and errors as our types.
 
 Source: the libpod API, version 4 (docs.podman.io/en/latest/_static/api.html).
 """
@@ -31,18 +31,18 @@ Query = Mapping[str, str]
 
 
 class PodmanClient:
-    """Speaks to the service behind a socket; `deadline_s` is for a whole call where it names no other."""
+    """Client of the service behind a socket; `deadline_s` is the default for a whole call."""
 
     def __init__(self, socket: Path, deadline_s: float) -> None:
         self.socket, self._deadline_s = socket, deadline_s
-        # No pool: a connection that was kept may be to a service that has ended since.
+        # No pool: a kept connection may be to a service that has ended since.
         limits = httpx.Limits(max_keepalive_connections=0)
         transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=limits)
-        # Each call has a deadline of its own, which a busy machine stretches.
+        # Each call has its own deadline, which a busy machine stretches.
         self._http = httpx.AsyncClient(transport=transport, timeout=None, trust_env=False)  # noqa: S113
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close connections."""
         await self._http.aclose()
 
     async def call(
@@ -56,7 +56,7 @@ class PodmanClient:
         content: Content = None,
         deadline_s: float | None = None,
     ) -> bytes:
-        """Return the answer's body; `doing` is what an error says was being done."""
+        """Return the answer's body; `doing` describes the operation in errors."""
         deadline_s = deadline_s or self._deadline_s
         sent = msgspec.json.encode(body) if body is not None else content
         headers = {"content-type": "application/x-tar" if body is None else "application/json"}
@@ -71,7 +71,7 @@ _CAUSES: Final = ("no space left on device", "disk quota exceeded", "read-only f
 
 
 def raise_for(status: int, content: bytes, doing: str) -> None:
-    """Raise what an answer says went wrong."""
+    """Raise the error in an answer."""
     if status < _REFUSED:
         return
     try:

@@ -1,7 +1,7 @@
-"""The ends of containers, told by the kernel: each one's first process is watched (pidfd_open(2)) while it runs.
+"""Ends of containers, from the kernel: watches each one's first process (pidfd_open(2)) while it runs.
 
-Podman's own stream of events is written by whichever podman looks at the container next, which may be nobody for a
-while, and what is written just as it begins to follow its file it can miss.
+Podman's own stream of events is written by whichever podman looks at the container next, which may take a while, and a
+follower can miss what is written just as it begins to follow the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EndWatch(Closing):
         return container in self._descriptors
 
     def add(self, container: str, process: int) -> None:
-        """Watch a container that runs; a process that is gone has ended now."""
+        """Watch a running container; a process that is gone has ended now."""
         if container in self._descriptors:
             return
         try:
@@ -39,7 +39,7 @@ class EndWatch(Closing):
 
     @contextmanager
     def listening(self) -> Generator[asyncio.Queue[str]]:
-        """Yield a queue of the ids of containers that end; there are no more than containers, so it has no bound."""
+        """Yield a queue of the ids of ending containers; it is unbounded, as there are no more than containers."""
         queue: asyncio.Queue[str] = asyncio.Queue()
         self._listeners.add(queue)
         try:
@@ -48,7 +48,7 @@ class EndWatch(Closing):
             self._listeners.discard(queue)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         for container in list(self._descriptors):
             self._forget(container)
 

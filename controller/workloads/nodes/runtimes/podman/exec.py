@@ -1,7 +1,7 @@
-"""Processes that podman starts in a running container; their streams come over a connection that HTTP has left.
+"""Processes that podman starts in a running container; their streams use a connection upgraded from HTTP.
 
 Source: "Attach to a container" of Docker's API 1.40, which podman's exec follows: after 101 the connection carries
-frames of an 8-byte header (stream, 3 zeros, length in big-endian) or, with a terminal, bytes alone.
+frames of an 8-byte header (stream, 3 zeros, length in big-endian) or, with a terminal, only bytes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PodmanExec:
                 return
 
     async def write(self, data: bytes) -> None:
-        """Write to its standard input; what it does not take any more is gone."""
+        """Write to its standard input; input that it no longer reads is lost."""
         with suppress(ConnectionError):
             self._writer.write(data)
             await self._writer.drain()
@@ -84,7 +84,7 @@ class PodmanExec:
                 self._writer.write_eof()
 
     async def resize(self, size: Terminal) -> None:
-        """Tell its terminal another size."""
+        """Set its terminal's size."""
         query = {"h": str(size.rows), "w": str(size.columns)}
         await self._call("POST", f"exec/{self._id}/resize", "resize of a terminal", query=query)
 
@@ -145,7 +145,7 @@ async def start_exec(
 
 
 async def _upgrade(socket: Path, path: str, body: bytes, doing: str) -> tuple[StreamReader, StreamWriter]:
-    """Return a connection after its change from HTTP to bytes both ways."""
+    """Return a connection upgraded from HTTP to bytes both ways."""
     try:
         reader, writer = await asyncio.open_unix_connection(str(socket), limit=_HEAD_BYTES)
     except OSError as error:

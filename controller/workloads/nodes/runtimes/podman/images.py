@@ -37,7 +37,7 @@ class StoredImage:
     pinned: tuple[str, ...] = ()
 
     def matches(self, reference: Reference) -> Image | None:
-        """Return the image, with the digest that is asked for, if it is the one that is meant."""
+        """Return the image, with the requested digest, if it is the one meant."""
         if reference.digest is not None:
             digests = {self.image.digest, *(each.rpartition("@")[2] for each in self.pinned)}
             return replace(self.image, digest=reference.digest) if reference.digest in digests else None
@@ -45,7 +45,7 @@ class StoredImage:
         return self.image if names & set(self.image.names) else None
 
     def named(self, names: Collection[str]) -> Image:
-        """Return the image with the digest that goes with one of these names."""
+        """Return the image with the digest that belongs to one of these names."""
         bare = {name.rpartition(":")[0] for name in names}
         for each in self.pinned:
             name, _, digest = each.rpartition("@")
@@ -62,7 +62,7 @@ class PodmanImages:
         self._pulling = 0
 
     async def pull(self, name: str) -> Image:
-        """Return an image, brought if it is not there; a digest that is named is checked."""
+        """Return an image, fetched if missing; a digest in the name is checked."""
         reference = parse_reference(name)
         match reference.transport:
             case Transport.DIGEST:
@@ -80,7 +80,7 @@ class PodmanImages:
                 return await self._from_archive(reference)
 
     async def id_of(self, name: str) -> str:
-        """Return podman's id of an image that is there."""
+        """Return podman's id of an existing image."""
         reference = parse_reference(name)
         if reference.is_file:
             reference = parse_reference((await self.pull(name)).digest)
@@ -99,7 +99,7 @@ class PodmanImages:
         return tuple(stored.image for stored in (await self.stored()).values())
 
     async def stored(self) -> dict[str, StoredImage]:
-        """Return all images by podman's id; one that podman is still storing has no digest yet, and is left out."""
+        """Return all images by podman's id, except those without a digest that podman is still storing."""
         entries = json.loads(await self._call("GET", "images/json", "images")) or []
         return {
             entry["Id"]: StoredImage(
@@ -120,7 +120,7 @@ class PodmanImages:
             if (found := await self._find(parse_reference(image.digest))) is not None:
                 return found
             await self._files.complete(reference, layout, image)
-            # A name of its own: of two images of one name podman would take it from the first.
+            # A unique name: of two images of one name podman would take it from the first.
             name = f"localhost/millrace:{image.digest.removeprefix('sha256:')[:_NAME_DIGITS]}"
             return await self._load(replace(reference, digest=image.digest), layout.archive(image, name))
 
@@ -128,7 +128,7 @@ class PodmanImages:
         async with work_folder(self._folder) as work:
             archive = await self._files.archive(reference, work)
             await self._files.measure(reference, (archive,), is_archive=True)
-            # The names in it would be what others mean who name an image of a registry.
+            # The names in it would hijack references of others to an image of a registry.
             return await self._load(reference, _pieces(await self._files.rename(reference, archive)))
 
     async def _load(self, reference: Reference, content: AsyncIterator[bytes]) -> Image:
@@ -172,7 +172,7 @@ class PodmanImages:
         raise ImageError(f"image {reference.text}: podman has pulled it and does not have it")
 
     async def _within_limits(self, reference: Reference, image: Image, *, is_new: bool) -> Image:
-        """Return an image unless it takes more than one may: a new one is removed then, one that was there stays."""
+        """Return an image unless it exceeds the limits: then remove it if it is new, and keep it otherwise."""
         most = self._files.limits.most_bytes
         if image.nbytes <= most:
             return image
@@ -182,7 +182,7 @@ class PodmanImages:
         raise ImageError(f"image {reference.text}: takes {image.nbytes} bytes, {most} are the most that may be here")
 
     async def _undo(self, reference: Reference) -> None:
-        """Remove what podman may still have come to store of a pull that was ended: it finishes what it is about."""
+        """Remove what podman may still store of a cancelled pull: it finishes work in progress."""
         for _ in range(_UNDO_LOOKS):
             with suppress(ContainerError):
                 if await self._remove_named(reference):
@@ -190,7 +190,7 @@ class PodmanImages:
             await asyncio.sleep(_UNDO_S)
 
     async def _remove_named(self, reference: Reference) -> bool:
-        """Remove the image that is meant; return whether there was one."""
+        """Remove the image meant; return whether there was one."""
         for stored in (await self.stored()).values():
             if stored.matches(reference) is not None:
                 await self.remove(stored.image.digest)
@@ -206,7 +206,7 @@ class PodmanImages:
                         await self._call("DELETE", f"images/{quote(name, safe='')}", f"remove image {digest}")
 
     async def _held(self, reference: Reference, pulling: Coroutine[Any, Any, bytes]) -> bytes:
-        """Let podman go on for as long as its disk fills no further than the images that are pulled now may."""
+        """Let podman go on while its disk fills no further than the images being pulled may."""
         store = json.loads(await self._call("GET", "info", "info"))["store"]["graphRoot"]
         self._pulling += 1
         most, limits = self._pulling, self._files.limits
@@ -214,7 +214,7 @@ class PodmanImages:
         def at_most() -> ImageLimits:
             nonlocal most
             most = max(most, self._pulling)
-            # What is compressed is there beside what is not.
+            # Compressed and unpacked bytes exist at the same time.
             return ImageLimits(2 * most * limits.most_bytes, 2 * most * limits.most_files)
 
         try:
@@ -224,7 +224,7 @@ class PodmanImages:
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:
-    """Yield a file's bytes."""
+    """Yield a file's bytes in pieces."""
     with file.open("rb") as opened:
         while piece := await asyncio.to_thread(opened.read, _PIECE_BYTES):
             yield piece

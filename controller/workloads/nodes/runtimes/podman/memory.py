@@ -1,8 +1,9 @@
-"""Which containers the kernel has killed processes of for want of memory.
+"""Containers with processes killed by the kernel for lack of memory.
 
-Podman says so only if conmon was quick enough, and its control group, whose counter knows, goes with the container. So
-each group is watched from the container's start, or from when it is first seen, and its counter read as it changes.
-Sources: cgroup-v1/memory.rst of Linux, 9 and 10 (an eventfd told of oom); cgroup-v2.rst (memory.events, inotify).
+Podman reports that only if conmon was quick enough, and its control group, with the counter, disappears with the
+container. So each group is watched from the container's start, or from when it is first seen, and its counter read as
+it changes.
+Sources: cgroup-v1/memory.rst of Linux, 9 and 10 (oom notification by eventfd); cgroup-v2.rst (memory.events, inotify).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from dataplane.closing import Closing
 
 _EVENT_BYTES: Final = 65_536
 _END_TOLD_S: Final = 5.0
-"""Within this the kernel tells of a group's end, however busy the machine is."""
+"""Time within which the kernel reports a group's end, however busy the machine is."""
 _BOTH_TOLD_S: Final = 0.2
-"""After the first of two events the second one comes within this."""
+"""Time between the first and the second of two events."""
 
 
 class MemoryWatch(Closing):
@@ -36,41 +37,41 @@ class MemoryWatch(Closing):
         """Watch a container's group; one that is watched already, or is gone, is fine."""
         if container in self._watches:
             return
-        # A group that cannot be watched is one that has gone with its container.
+        # A group that cannot be watched has gone with its container.
         with suppress(OSError):
             self._watches[container] = _Watch(group, lambda: self._killed.add(container))
 
     def forget(self, container: str) -> None:
-        """Forget a container that is started anew: its group is another one then."""
+        """Forget a container that is restarted: it has another group then."""
         self._killed.discard(container)
         if (watch := self._watches.pop(container, None)) is not None:
             watch.close()
 
     def has_killed(self, container: str) -> bool:
-        """Return whether a process of the container was killed for want of memory, as far as was seen."""
+        """Return whether a process of the container was seen to be killed for lack of memory."""
         return container in self._killed
 
     async def settle(self, container: str) -> None:
-        """Find out for good about a container that has ended; it is not watched any more."""
+        """Settle the result for an ended container; stop watching it."""
         if (watch := self._watches.get(container)) is not None:
             await watch.settle()
             if self._watches.get(container) is watch:
                 self._watches.pop(container).close()
 
     def keep(self, containers: Iterable[str]) -> None:
-        """Forget all others."""
+        """Forget all other containers."""
         kept = set(containers)
         self._killed &= kept
         for gone in self._watches.keys() - kept:
             self._watches.pop(gone).close()
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self.keep(())
 
 
 class _Watch(Closing):
-    """The descriptor by which the kernel tells of one group."""
+    """Descriptor through which the kernel reports on one group."""
 
     def __init__(self, group: Group, killed: Callable[[], None]) -> None:
         self._group, self._killed = group, killed
@@ -79,7 +80,7 @@ class _Watch(Closing):
             raise FileNotFoundError
         self._inotify: Inotify | None = None
         self._events = 0
-        """What an eventfd has counted: each lack of memory, and the end of the group."""
+        """Events counted by an eventfd: each lack of memory, and the end of the group."""
         self._told = asyncio.Event()
         if "memory" in group.unified:
             self._inotify = Inotify()
@@ -91,7 +92,7 @@ class _Watch(Closing):
         self.look()
 
     def look(self) -> bool:
-        """Read the counter now; return whether it is there."""
+        """Read the counter now; return whether it still exists."""
         kills = oom_kills_in(self._group)
         # A group may go with its last process before its counter is read. Its end is one event, so a second one was a
         # lack of memory.
@@ -100,7 +101,7 @@ class _Watch(Closing):
         return kills is not None
 
     async def settle(self) -> None:
-        """Read the counter once more; where it has gone, wait for what the kernel tells."""
+        """Read the counter once more; if it has gone, wait for the kernel's events."""
         if self.look() or self._inotify is not None:
             return
         for wait_s in (_END_TOLD_S, _BOTH_TOLD_S):
@@ -112,7 +113,7 @@ class _Watch(Closing):
             self._told.clear()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             asyncio.get_running_loop().remove_reader(descriptor)
@@ -131,7 +132,7 @@ class _Watch(Closing):
 
 
 def _eventfd_of(folder: Path) -> int:
-    """Return an eventfd that version 1 tells of each lack of memory in a group, and of the group's end."""
+    """Return an eventfd for version 1 that counts each lack of memory in a group, and the group's end."""
     descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     try:
         control = os.open(folder / "memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The runtime that is podman: what a node's manager asks for, as calls of its REST service."""
+"""Podman as a runtime: the node manager's calls as calls of its REST service."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ _RUNNING: Final = frozenset({"running", "paused", "stopping"})
 
 
 class PodmanRuntime:
-    """Containers of podman, by the service behind `socket`, or by one of its own that keeps its socket in `folder`.
+    """Containers of podman, by the service behind `socket`, or by its own service with a socket in `folder`.
 
-    `environment` is what a service of its own is told beside ours (CONTAINERS_CONF and the like), `folders` which of
-    the machine's folders image files may lie in.
+    `environment` is added to ours for its own service (CONTAINERS_CONF and the like), `folders` are the machine's
+    folders that image files may lie in.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PodmanRuntime:
         self._images = PodmanImages(self._call, files, folder / _COPIES, pull_deadline_s)
 
     async def start(self) -> None:
-        """Start the service, unless it is somebody else's, and make sure that it answers."""
+        """Start the service, unless it is external, and make sure that it answers."""
         for folder in (self._folder, self._folder / IMAGE_FOLDER):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         await asyncio.to_thread(remove_unfinished, self._folder / _COPIES)
@@ -99,7 +99,7 @@ class PodmanRuntime:
         return f"podman {answer['Version']}"
 
     async def pull(self, image: str) -> Image:
-        """Return the image, brought if it is not there."""
+        """Return the image, fetched if missing."""
         return await self._images.pull(image)
 
     async def images(self) -> tuple[Image, ...]:
@@ -107,16 +107,16 @@ class PodmanRuntime:
         return await self._images.list()
 
     async def remove_image(self, digest: str) -> None:
-        """Remove an image that no container is of."""
+        """Remove an image that no container uses."""
         await self._images.remove(digest)
 
     async def written(self, id: str) -> int:  # noqa: A002
-        """Return what it has written to its own layer."""
+        """Return the bytes written to its own layer."""
         answer = await self._call("GET", f"containers/{id}/json", f"size of {id[:12]}", query={"size": "true"})
         return int(json.loads(answer).get("SizeRw") or 0)
 
     async def create(self, order: ContainerOrder) -> str:
-        """Make a container of an image that is there."""
+        """Create a container of an existing image."""
         if order.bundle is not None or order.image is None:
             raise OrderError(f"container {order.name}: podman runs images, the runc runtime runs bundles")
         doing = f"create {order.name}"
@@ -162,7 +162,7 @@ class PodmanRuntime:
         return tuple(_state(entry, digests, self._memory) for entry in found)
 
     async def usage(self, id: str) -> Usage:  # noqa: A002
-        """Return what its control group uses."""
+        """Return its control group's usage."""
         state = await self._state_of(id)
         if not state.get("Running") or "CgroupPath" not in state:
             raise NoSuchContainerError(f"podman: usage of {id[:12]}: it does not run")
@@ -176,7 +176,7 @@ class PodmanRuntime:
         tail: int | None = None,
         since_ns: int | None = None,
     ) -> AsyncGenerator[Output]:
-        """Yield what it has written."""
+        """Yield its output."""
         inspected = json.loads(await self._call("GET", f"containers/{id}/json", f"logs of {id[:12]}"))
         path = Path(inspected["HostConfig"]["LogConfig"]["Path"])
 
@@ -202,7 +202,7 @@ class PodmanRuntime:
         )
 
     async def events(self) -> AsyncGenerator[Ended]:
-        """Yield containers as they end, once podman knows it: those that run now, and all that are started here."""
+        """Yield containers as they end, once podman knows it: the running ones, and all that are started here."""
         with self._ends.listening() as queue:
             for entry in await self._entries({"status": ["running"]}):
                 await self._watch(entry["Id"])
@@ -212,7 +212,7 @@ class PodmanRuntime:
                 yield Ended(container)
 
     async def _until_known(self, container: str) -> None:
-        """Wait until podman has taken note of a container's end, which it does when it is asked."""
+        """Wait until podman has noticed a container's end, which it does when queried."""
         wait_s = _LOOK_S
         while (await self._state_of(container)).get("Running"):
             await asyncio.sleep(wait_s)
@@ -224,7 +224,7 @@ class PodmanRuntime:
         return tuple(json.loads(await self._call("GET", "containers/json", "list", query=query)) or ())
 
     async def _call(self, method: str, path: str, doing: str, **more: Any) -> bytes:  # noqa: ANN401
-        """Call the service; one of our own that has ended is started again."""
+        """Call the service; restart our own if it has ended."""
         if self._service is None:
             return await self._client.call(method, path, doing, **more)
         await self._service.ensure()
@@ -232,8 +232,8 @@ class PodmanRuntime:
         try:
             return await self._client.call(method, path, doing, **more)
         except RuntimeAwayError as error:
-            # It ends by itself when nobody has spoken to it for a while; that may have been this moment. What may have
-            # been done already is not done again.
+            # It ends by itself when idle for a while, possibly at this moment. Do not repeat calls that may have been
+            # carried out already.
             if method != "GET" and not isinstance(error.__cause__, httpx.ConnectError):
                 raise
             await self._service.renew(process)
@@ -248,7 +248,7 @@ class PodmanRuntime:
             return
 
     async def _watch(self, id: str) -> None:  # noqa: A002
-        """Watch a container that runs, from its first sight on: its end, and its memory."""
+        """Watch a running container from its first sight on: its end, and its memory."""
         if not self._ends.has(id):
             state = await self._state_of(id)
             if state.get("Running") and state.get("Pid"):

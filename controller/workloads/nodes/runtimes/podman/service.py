@@ -1,4 +1,4 @@
-"""The process `podman system service`, started where nobody names a socket of one that runs."""
+"""The process `podman system service`, started if no socket of a running one is named."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dataplane.local.deadline import local_timeout
 
 _LOOK_S: Final = 0.02
 _IDLE_S: Final = 30
-"""A service that nobody has spoken to for so long ends by itself: none is left by a manager that was killed."""
+"""Idle time after which a service ends by itself, so that a killed manager leaves none."""
 _STOP_S: Final = 5.0
 _SAID_BYTES: Final = 4096
 
 
 class PodmanService:
-    """A service of its own, behind a socket that only this user may open; conmon keeps containers without it."""
+    """Our own service, behind a socket that only this user may open; conmon keeps containers without it."""
 
     def __init__(self, program: str, folder: Path, environment: Mapping[str, str], deadline_s: float) -> None:
-        # A service of before, whose manager was killed, removes its socket's path when it ends: never ours.
+        # An earlier service, whose manager was killed, removes its socket's path when it ends: never ours.
         self.socket = folder / f"podman-{secrets.token_hex(3)}.sock"
         self._program, self._deadline_s = program, deadline_s
         self._environment = child_environment(environment)
@@ -40,7 +40,7 @@ class PodmanService:
                 await self._start()
 
     async def renew(self, was: Process | None) -> None:
-        """Start it again in place of a process that takes no requests, unless somebody else has done so already."""
+        """Restart it in place of a process that takes no requests, unless that has been done already."""
         async with self._starting:
             if self._process is was:
                 await self.close()
@@ -48,7 +48,7 @@ class PodmanService:
 
     @property
     def process(self) -> Process | None:
-        """The process that runs now, as far as is known."""
+        """The process that runs now, as far as known."""
         return self._process
 
     async def close(self) -> None:
@@ -74,7 +74,7 @@ class PodmanService:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                # Its conmon leaves a file `oom` where it runs.
+                # Its conmon leaves a file `oom` in its working folder.
                 cwd=self.socket.parent,
                 stdin=DEVNULL,
                 stdout=DEVNULL,
@@ -88,7 +88,7 @@ class PodmanService:
                 f"podman: {self._program} cannot be started: {(error.strerror or '').lower()}"
             ) from error
         self._process, self._said = process, b""
-        # It would end by SIGPIPE, or wait for ever, were its warnings not read.
+        # It would end by SIGPIPE, or block, if its warnings were not read.
         self._reading = asyncio.create_task(self._read(process))
         try:
             async with local_timeout(self._deadline_s, "podman: start of its service"):
@@ -107,7 +107,7 @@ class PodmanService:
             await asyncio.sleep(_LOOK_S)
 
     async def _read(self, process: Process) -> None:
-        """Read what it says of itself, and keep the end of it."""
+        """Read its messages, and keep the end of them."""
         assert process.stderr is not None
         while piece := await process.stderr.read(_SAID_BYTES):
             self._said = (self._said + piece)[-_SAID_BYTES:]

@@ -1,4 +1,4 @@
-"""A container order as podman's API wants it (SpecGenerator of libpod's API, version 4)."""
+"""A container order in the form of podman's API (SpecGenerator of libpod's API, version 4)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _ACTED_ON: Final = (
     *("org.criu.", "org.systemd.", "run.oci.", "io.crun.", "module.wasm.", "io.podman.", "io.container.manager"),
     *("io.kubernetes.", "io.katacontainers.", "dev.gvisor.", "cdi.k8s.io", "com.github.containers."),
 )
-"""Annotations by which runc, crun and others take options: files to read, properties of units, devices."""
+"""Annotations that give options to runc, crun and others: files to read, properties of units, devices."""
 
 
 def specification_of(order: ContainerOrder, image_id: str, annotations: Iterable[str]) -> dict[str, Any]:
-    """Return the body of a request that creates a container of an image with these annotations, by their names."""
+    """Return the body of a request that creates a container of an image with these annotations."""
     check_order(order)
     acted_on = next((name for name in annotations if name.startswith(_ACTED_ON)), None)
     if acted_on is not None:
         raise OrderError(f"container {order.name}: its image has annotation {acted_on}, on which runtimes act")
     if order.mounts:
-        # It takes paths, which somebody may swap between our look at them and its own.
+        # It takes paths, which somebody may swap between our check and its own.
         raise OrderError(f"container {order.name}: podman mounts no folders of the machine, the runc runtime does")
     devices = [*(file.path for file in device_files(order.devices)), *(name for name in order.devices if is_cdi(name))]
     specification: dict[str, Any] = {
         "name": order.name,
         "image": image_id,
         "labels": dict(order.labels),
-        # Podman would hand the image's own on to runc.
+        # Podman would pass the image's own on to runc.
         "annotations": dict.fromkeys(annotations, ""),
         "env": dict(order.environment),
         "cap_drop": ["ALL"],

@@ -1,1 +1,1 @@
-"""Files that users name, read with root's rights: below folders that the settings allow, by a process of their own."""
+"""Users' files, read with root's rights: below folders that the settings allow, by a separate process."""

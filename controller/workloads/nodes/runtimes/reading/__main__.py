@@ -1,7 +1,7 @@
 """`python -I -S controller/workloads/nodes/runtimes/reading/__main__.py`, a request as JSON on its standard input.
 
-A process of its own, with a deadline, as a file may keep its reader waiting in the kernel for as long as it likes. It
-ends with 1 and one line where something is refused. Nothing of Millrace but its neighbours is loaded.
+A separate process, with a deadline, as a file may keep its reader waiting in the kernel for any time. It ends with 1
+and one line if something is refused. It loads nothing of Millrace but its neighbours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NICE = 5
 
 
 def main(request: dict[str, object]) -> bytes:
-    """Do what is asked and return what is to be written."""
+    """Carry out the request and return the answer to write."""
     match request:
         case {"do": "config", "folder": int(folder), "name": str(name), "most": int(most)}:
             found = open_at(folder, name)

@@ -1,4 +1,4 @@
-"""Requests to the process that reads what users name."""
+"""Requests to the process that reads users' files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PROGRAM: Final = Path(__file__).parent / "__main__.py"
 
 
 class ReadRefusedError(ContainerError):
-    """A file is not what it is to be, or not where it may be: one phrase, to be put after its name."""
+    """A file is not what it should be, or not where it may be: one phrase, to follow its name."""
 
 
 async def ask(doing: str, deadline_s: float, request: dict[str, object], *, descriptors: Sequence[int] = ()) -> bytes:
-    """Return what the process answers; raise ReadRefusedError, or RuntimeTimeoutError after the deadline."""
+    """Return the process's answer; raise ReadRefusedError, or RuntimeTimeoutError after the deadline."""
     command = (sys.executable, "-I", "-S", str(_PROGRAM))
     try:
         ended = await programs.run(

@@ -1,4 +1,4 @@
-"""Copies of files that users name, into a folder that only the node's user may enter: there nobody changes them."""
+"""Copies of users' files, in a folder that only the node's user may enter: nobody changes them there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 if __package__:
     from controller.workloads.nodes.runtimes.reading.beneath import FOLDER, RefusedError, open_at, open_below, reopen
-else:  # in the child process, which has this folder alone to import from
+else:  # in the child process, which can import only from this folder
     from beneath import FOLDER, RefusedError, open_at, open_below, reopen  # type: ignore[import-not-found, no-redef]
 
 MOST_BYTES = 4 << 20
-"""Of an index, a manifest or a configuration; one byte more is copied, so that the reader sees that it is too large."""
+"""Largest size of an index, a manifest or a configuration; one more byte is copied to show the reader the excess."""
 _MOST_MANIFESTS = 256
 _PIECE = 8 << 20
 _SETTING = "image_folders"
@@ -32,7 +32,7 @@ class Copier:
         self._copy(descriptor, "archive", self._left, is_cut=False)
 
     def indices(self, path: str) -> None:
-        """Copy what says which images a layout has: its index, and the indices and manifests in it."""
+        """Copy the list of a layout's images: its index, and the indices and manifests in it."""
         names = ["index.json"]
         seen = set(names)
         with _folder(self._folders, path) as layout:
@@ -58,7 +58,7 @@ class Copier:
                 self._copy(descriptor, name, self._left, is_cut=False)
 
     def _index(self, layout: int, name: str) -> Iterator[str]:
-        """Copy an index or a manifest that is there, and yield the digests of the manifests in it."""
+        """Copy an index or a manifest if it exists, and yield the digests of the manifests in it."""
         try:
             descriptor = open_at(layout, name)
         except RefusedError as error:
@@ -72,10 +72,10 @@ class Copier:
             for each in content["manifests"]:
                 yield str(each["digest"])
         except (ValueError, RecursionError, KeyError, TypeError):
-            return  # whoever wants it says what is wrong with it
+            return  # its later reader reports what is wrong with it
 
     def _copy(self, source: int, name: str, most_bytes: int, *, is_cut: bool) -> str:
-        """Copy a file and close its descriptor; one that has more than it may is refused, or cut."""
+        """Copy a file and close its descriptor; one above the limit is refused, or cut."""
         path = os.path.join(self._target, name)  # noqa: PTH118 - pathlib takes long to load
         try:
             nbytes = os.fstat(source).st_size
@@ -111,6 +111,6 @@ def _folder(folders: Sequence[str], path: str) -> Iterator[int]:
 
 
 def _blob(digest: str) -> str | None:
-    """Return a blob's place in a layout."""
+    """Return a blob's path in a layout."""
     algorithm, _, number = digest.partition(":")
     return f"blobs/sha256/{number}" if algorithm == "sha256" and number.isalnum() and len(number) < 200 else None

@@ -1,6 +1,6 @@
-"""What an image takes once it is unpacked, found out without unpacking it: bytes and entries of its layers (tar).
+"""Unpacked size of an image, measured without unpacking it: bytes and entries of its layers (tar).
 
-Holes count as the bytes that they stand for, since who unpacks them writes zeros.
+Holes count with the bytes that they stand for, since unpacking writes zeros.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _GZIP, _BZIP2, _XZ, _ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\
 
 
 class TooLargeError(Exception):
-    """An image takes more than it may, or what it takes cannot be told: one phrase."""
+    """An image is too large, or its size cannot be determined: one phrase."""
 
 
 class Meter:
-    """Adds up the layers of one image, and raises TooLargeError as soon as that is too much."""
+    """Adds up the layers of one image, and raises TooLargeError as soon as they are too large."""
 
     def __init__(self, most_bytes: int, most_entries: int) -> None:
         self._most_bytes, self._most_entries = most_bytes, most_entries
         self.nbytes = self.entries = 0
 
     def add(self, file: IO[bytes], *, is_archive: bool = False) -> None:
-        """Read a layer to its end; of an archive of images the layers in it."""
+        """Read a layer to its end; for an archive of images, the layers in it."""
         head = file.read(_HEAD)
         whole: Any = _Rest(head, file)
         is_packed = head.startswith((_GZIP, _BZIP2, _XZ, _ZSTANDARD))
@@ -39,7 +39,7 @@ class Meter:
             whole = _Counted(whole, self)
         try:
             self._add_members(whole, is_archive=is_archive)
-            # Whoever unpacks it reads what comes after its end, too.
+            # Unpacking reads anything after its end, too.
             while whole.read(_PIECE):
                 pass
         except tarfile.TarError as error:
@@ -64,7 +64,7 @@ class Meter:
             while (member := tar.next()) is not None:
                 tar.members = []  # type: ignore[attr-defined]  # it would keep them all
                 self.note(0, 1)
-                # Its own bytes are counted as they are read; a size that is only claimed would be sought for long.
+                # Its own bytes are counted as they are read; seeking over a size that is only claimed would take long.
                 if member.issparse() or member.size > self._most_bytes:
                     self.note(member.size)
                 if is_archive and member.isreg() and (inner := tar.extractfile(member)) is not None:
@@ -82,7 +82,7 @@ def _unpacked(head: bytes, file: Any) -> Any:  # noqa: ANN401 - anything with `r
 
 
 class _Rest:
-    """A file of which the head was read already."""
+    """A file whose head was read already."""
 
     def __init__(self, head: bytes, file: IO[bytes]) -> None:
         self._head, self._file = head, file

@@ -1,6 +1,6 @@
-"""An archive of an image, written anew without the names that its maker gave it.
+"""An image archive, rewritten without the names that its maker gave it.
 
-Others who name an image of a registry get what bears its name: an archive must not call itself that.
+Others who refer to an image of a registry get the one with its name: an archive must not claim that name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NotAnArchiveError(Exception):
 
 
 def rename(source: str, target: str) -> None:
-    """Write an archive of an image under a name that follows from its content."""
+    """Write an archive of an image under a name derived from its content."""
     name = f"localhost/millrace:archive-{_digest_of(source)[:_NAME_DIGITS]}"
     try:
         with tarfile.open(source, "r:*") as reading, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as writing:
@@ -35,7 +35,7 @@ def rename(source: str, target: str) -> None:
 
 def _copy(member: tarfile.TarInfo, reading: tarfile.TarFile, writing: tarfile.TarFile, name: str) -> None:
     place = member.name.removeprefix("./")
-    if place == "repositories":  # the names in archives of before 2016
+    if place == "repositories":  # names in archives from before 2016
         return
     content = reading.extractfile(member) if member.isreg() else None
     if content is not None and place in ("index.json", "manifest.json"):
@@ -50,7 +50,7 @@ def _copy(member: tarfile.TarInfo, reading: tarfile.TarFile, writing: tarfile.Ta
 
 
 def _named(content: Any, name: str) -> Any:  # noqa: ANN401 - anything that JSON can say
-    """Return an index of an OCI layout, or the manifest of Docker's archives, with this name alone."""
+    """Return an index of an OCI layout, or the manifest of Docker's archives, with only this name."""
     if isinstance(content, dict) and isinstance(content.get("manifests"), list):
         manifests = [each for each in content["manifests"] if isinstance(each, dict)]
         return content | {"manifests": [each | {"annotations": {_TAG: name}} for each in manifests]}

@@ -1,7 +1,7 @@
-"""Containers made by runc under conmon, which stays with each: it writes the log, and the exit code at the end.
+"""Containers created by runc under conmon, which stays with each: it writes the log, and the exit code at the end.
 
-conmon forks, runs `runc create`, and tells the container's first process, or why there is none, as JSON on a pipe whose
-number is in _OCI_SYNCPIPE. It leads a process group that runc and what runc starts are in. Source: conmon(8), conmon's
+conmon forks, runs `runc create`, and reports the container's first process, or the failure, as JSON on a pipe whose
+number is in _OCI_SYNCPIPE. It leads a process group that contains runc and runc's children. Source: conmon(8), conmon's
 src/conmon.c; as podman and CRI-O use it.
 """
 
@@ -28,7 +28,7 @@ _ANSWER_BYTES: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Conmon:
-    """How conmon is run: the programs, runc's folder, the folder in which exits are told, variables, and a deadline."""
+    """Configuration of conmon: the programs, runc's folder, the folder of exit files, variables, and a deadline."""
 
     program: str
     runc: str
@@ -38,7 +38,7 @@ class Conmon:
     deadline_s: float
 
     def command(self, container: str, folder: Path) -> tuple[str, ...]:
-        """Return the command that makes the container of the bundle in a folder."""
+        """Return the command that creates the container of the bundle in a folder."""
         return (
             *(self.program, "--api-version", "1", "--cid", container, "--cuuid", container, "--name", container),
             *("--runtime", self.runc, "--runtime-arg", "--root", "--runtime-arg", str(self.root)),
@@ -49,7 +49,7 @@ class Conmon:
         )
 
     async def create(self, container: str, folder: Path) -> int:
-        """Make a container; return its first process, which waits for its start. Nothing is left if that fails."""
+        """Create a container; return its first process, which waits for its start. A failure leaves nothing."""
         doing = f"create {container[:12]}"
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
@@ -61,7 +61,7 @@ class Conmon:
                     stderr=DEVNULL,
                     env=child_environment({**self.environment, "_OCI_SYNCPIPE": str(writing)}),
                     pass_fds=(writing,),
-                    # It leaves a file `oom` where it is started, beside the one in its persist folder.
+                    # It leaves a file `oom` in its working folder, next to the one in its persist folder.
                     cwd=folder,
                     start_new_session=True,
                 )
@@ -89,7 +89,7 @@ class Conmon:
 
     @staticmethod
     def end(folder: Path) -> None:
-        """Kill the conmon of a container that is not made yet, and the runc that hangs below it."""
+        """Kill the conmon of a container that is not created yet, and the runc below it."""
         try:
             leader = int((folder / "conmon.pid").read_text())
         except (OSError, ValueError):
@@ -99,7 +99,7 @@ class Conmon:
 
 
 async def _read_all(descriptor: int) -> bytes:
-    """Return what comes from a pipe until a line is there or nobody writes any more; closes it."""
+    """Return a pipe's content until a line is complete or all writers are gone; closes it."""
     reader = asyncio.StreamReader()
     opened = os.fdopen(descriptor, "rb", buffering=0)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_NONBLOCK)

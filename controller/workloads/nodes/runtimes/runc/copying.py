@@ -1,4 +1,4 @@
-"""A folder's copy, with owners, modes and attributes: by descriptors, so that no link leads out of what is copied."""
+"""Copy of a folder, with owners, modes and attributes: by descriptors, so that no link leads out of the source."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 @dataclass(slots=True)
 class Room:
-    """How many bytes and files may still be copied."""
+    """Remaining bytes and files of a copy."""
 
     nbytes: int
     files: int
 
     def take(self, nbytes: int, files: int = 0) -> None:
-        """Use some of it up; raise OSError where there is not so much."""
+        """Use some of it up; raise OSError if there is not enough left."""
         self.nbytes -= nbytes
         self.files -= files
         if self.nbytes < 0 or self.files < 0:
@@ -32,7 +32,7 @@ class Room:
 
 
 def copy_tree(source: int, target: Path, room: Room) -> None:
-    """Copy what is in the folder of a descriptor into a folder that is there; raise OSError.
+    """Copy the content of a folder's descriptor into an existing folder; raise OSError.
 
     Devices, pipes and sockets are left out: a container has those that its order names.
     """
@@ -66,7 +66,7 @@ def _copy_opened(name: str, source: int, target: int, flags: tuple[int, int], ro
     try:
         writing = os.open(name, flags[1], 0o600, dir_fd=target)
         try:
-            # By now it may be something else than it was when it was looked at.
+            # It may have been replaced since it was checked.
             if flags[0] == _FOLDER:
                 _copy_folder(reading, writing, room)
             elif stat.S_ISREG(os.fstat(reading).st_mode):
@@ -88,7 +88,7 @@ def _copy_link(name: str, source: int, target: int) -> None:
 def _copy_attributes(source: int, target: int) -> None:
     found = os.fstat(source)
     os.fchown(target, found.st_uid, found.st_gid)
-    # Changing the owner takes the bits of set-user-id away.
+    # Changing the owner clears set-user-id bits.
     os.fchmod(target, stat.S_IMODE(found.st_mode))
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
     with suppress(OSError):  # not every file system has them

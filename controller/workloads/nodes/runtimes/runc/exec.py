@@ -29,7 +29,7 @@ _WINDOW: Final = struct.Struct("HHHH")
 
 
 class RuncExec:
-    """A process in a container, as ExecSession; `pid_file` is where runc has written its number."""
+    """A process in a container, as ExecSession; runc has written its number to `pid_file`."""
 
     def __init__(self, process: Process, group: Group, pid_file: Path, terminal: _TerminalEnd | None) -> None:
         self._process, self._group, self._pid_file, self._terminal = process, group, pid_file, terminal
@@ -44,7 +44,7 @@ class RuncExec:
             await asyncio.sleep(_LOOK_S)
 
     async def output(self) -> AsyncGenerator[Output]:
-        """Yield what it writes, of both streams as it comes."""
+        """Yield its output, both streams in order of arrival."""
         if self._terminal is not None:
             while data := await self._terminal.reader.read(_PIECE_BYTES):
                 yield Output(STDOUT, data)
@@ -70,7 +70,7 @@ class RuncExec:
             await asyncio.gather(*self._copies, return_exceptions=True)
 
     async def write(self, data: bytes) -> None:
-        """Write to its standard input; what it does not take any more is gone."""
+        """Write to its standard input; input that it no longer reads is lost."""
         writer = self._process.stdin if self._terminal is None else self._terminal
         assert writer is not None
         with suppress(ConnectionError, OSError):
@@ -78,14 +78,14 @@ class RuncExec:
             await writer.drain()
 
     async def close_input(self) -> None:
-        """End its standard input: with a terminal by the character that says so."""
+        """End its standard input: on a terminal by the end-of-file character."""
         if self._terminal is not None:
             await self.write(b"\x04")
         elif self._process.stdin is not None:
             self._process.stdin.close()
 
     async def resize(self, size: Terminal) -> None:
-        """Tell its terminal another size."""
+        """Set its terminal's size."""
         if self._terminal is not None:
             self._terminal.resize(size)
 
@@ -99,7 +99,7 @@ class RuncExec:
         if self._process.returncode is None:
             with suppress(OSError, ValueError):
                 kill_member(int(self._pid_file.read_text()), self._group)
-            # runc ends by itself then, and takes the process's exit code with it.
+            # runc ends by itself then, and loses the process's exit code.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_END_S):
                     await self._read_to_end()
@@ -150,13 +150,13 @@ class _TerminalEnd:
 
     def close(self) -> None:
         self._reading.close()
-        # What it was to be told is of no use any more; waiting for room would be for ever.
+        # Pending input is of no use any more; waiting for room could block.
         self._writer.transport.abort()
         os.close(self._descriptor)
 
 
 class _LastRead(asyncio.StreamReaderProtocol):
-    """Takes EIO, by which a terminal says that nobody is at its other end any more, as the end."""
+    """Treats EIO, by which a terminal reports that its other end is closed, as the end."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(None if isinstance(exc, OSError) else exc)
@@ -172,7 +172,7 @@ async def start_exec(
     terminal: Terminal | None,
     deadline_s: float,
 ) -> RuncExec:
-    """Run runc's exec command and return when the process has begun; the caller closes the session."""
+    """Run runc's exec command and return once the process has begun; the caller closes the session."""
     variables = child_environment(environment)
     try:
         if terminal is None:
@@ -203,7 +203,7 @@ async def _with_terminal(
     try:
         end = _TerminalEnd(ours)
         end.resize(terminal)
-        # The terminal is the session's own, so that runc is told of each change of its size.
+        # The terminal is the session's own, so that runc is notified of each change of its size.
         words = ("setsid", "--ctty", "--wait", *command)
         process = await asyncio.create_subprocess_exec(
             *words, stdin=theirs, stdout=theirs, stderr=theirs, env=variables
@@ -218,7 +218,7 @@ async def _with_terminal(
 
 
 async def _copy(reader: StreamReader, stream: int, queue: asyncio.Queue[Output]) -> None:
-    """Put what comes into the queue, at the end one without data."""
+    """Put the input into the queue, and at the end an entry without data."""
     data = b"-"
     while data:
         data = await reader.read(_PIECE_BYTES)

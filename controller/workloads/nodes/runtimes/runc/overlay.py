@@ -1,7 +1,7 @@
-"""A container's root folder: an image's, shared and never written to, under a layer of the container's own (overlayfs).
+"""A container's root folder: an image's, shared and never written to, under the container's own layer (overlayfs).
 
-What is mounted is named by descriptors (/proc/self/fd/N): whoever may write to the folders on the way to it could put
-a link in the place of one. Source: Documentation/filesystems/overlayfs.rst of Linux; mount(2), open(2).
+Mounts are named by descriptors (/proc/self/fd/N): users with write access to the folders on the way could replace one
+with a link. Source: Documentation/filesystems/overlayfs.rst of Linux; mount(2), open(2).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount_root(lower: int, folder: Path, room: Room, *, is_copied: bool = False) -> None:
-    """Mount the folder of a descriptor at folder/rootfs under a layer of its own; copy it where that is impossible.
+    """Mount the folder of a descriptor at folder/rootfs under its own layer; copy it if that is impossible.
 
-    With `is_copied` it is copied in any case: what is mounted changes under the container as its owner changes it.
+    With `is_copied` it is always copied: a mounted folder changes under the container when its owner changes it.
 
-    Raises ContainerError in one line, with the container's folder as it was, if neither can be.
+    Raises ContainerError in one line, with the container's folder as it was, if neither works.
     """
     root, upper, work = (folder / name for name in ("rootfs", "upper", "work"))
     try:
         for each in (root, upper, work):
             each.mkdir()
-        # What is in the image is as it is, devices of the image are not.
+        # The image's content is used unchanged, except that its devices do not work.
         options = f"lowerdir=/proc/self/fd/{lower},upperdir={_escaped(upper)},workdir={_escaped(work)}"
         if is_copied or len(options) > _PAGE_BYTES or _mount("overlay", root, "overlay", _NODEV, options) != 0:
             copy_tree(lower, root, room)
@@ -54,7 +54,8 @@ def mount_root(lower: int, folder: Path, room: Room, *, is_copied: bool = False)
 def mount_binds(binds: Sequence[Bind], folder: Path) -> tuple[Mount, ...]:
     """Mount folders and files of the machine below folder/mounts, where nobody else can swap them; return them there.
 
-    runc takes paths, and a descriptor's mount would be of another mount namespace than its own. `unmount_all` ends it.
+    runc takes paths, and a descriptor's mount would belong to another mount namespace than its own. `unmount_all`
+    removes them.
     """
     found = []
     for index, bind in enumerate(binds):
@@ -75,9 +76,9 @@ def mount_binds(binds: Sequence[Bind], folder: Path) -> tuple[Mount, ...]:
 
 
 def unmount_all(folder: Path) -> None:
-    """Unmount all that is mounted in a folder; raise ContainerError if something stays.
+    """Unmount everything mounted in a folder; raise ContainerError if something stays.
 
-    What is still mounted there is the machine's own: the folder is not to be removed with it.
+    Anything still mounted there is the machine's own: the folder must not be removed with it.
     """
     for _ in range(_MOUNTS_AT_MOST):
         points = _mounted_in(folder)
@@ -89,7 +90,7 @@ def unmount_all(folder: Path) -> None:
 
 
 def _mounted_in(folder: Path) -> list[str]:
-    """Return mount points below a folder in the order in which they were made (proc_pid_mountinfo(5))."""
+    """Return mount points below a folder in order of creation (proc_pid_mountinfo(5))."""
     start, points = f"{folder}/", []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         point = re.sub(rb"\\([0-7]{3})", lambda found: bytes((int(found[1], 8),)), line.split()[4])

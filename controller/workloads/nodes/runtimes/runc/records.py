@@ -1,6 +1,6 @@
-"""What is kept of each container in its folder: who wants it, and how it ended as conmon saw it.
+"""Records of each container in its folder: its owner, and its end as conmon saw it.
 
-A folder has `record.json`, written last when the container is made, so that one without it is half made; conmon's
+A folder has `record.json`, written last when the container is created, so that one without it is half made; conmon's
 files `log`, `pid`, `conmon.pid`, `exit` and `oom`; and the bundle: config.json and rootfs.
 """
 
@@ -20,7 +20,7 @@ _STARTED: Final = "started"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A container as it was ordered; `cgroup` is the path of its control group."""
+    """A container as ordered; `cgroup` is the path of its control group."""
 
     id: str
     name: str
@@ -31,7 +31,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a container ended: its exit code, None where conmon was killed, and when."""
+    """End of a container: its exit code, None if conmon was killed, and the time."""
 
     exit_code: int | None
     time_ns: int | None
@@ -44,13 +44,13 @@ class Records:
         self.folder = folder
 
     def path(self, container: str) -> Path:
-        """Return a container's folder; raise NoSuchContainerError for what is no container's id."""
+        """Return a container's folder; raise NoSuchContainerError for an invalid id."""
         if not container.isalnum():
             raise NoSuchContainerError(f"runc: {container[:80]!r} is no container's id")
         return self.folder / container
 
     def write(self, record: Record) -> None:
-        """Write that a container is made."""
+        """Record that a container is complete."""
         folder = self.path(record.id)
         new = folder / f"{_RECORD}.new"
         new.write_bytes(msgspec.json.encode(record))
@@ -64,7 +64,7 @@ class Records:
             raise NoSuchContainerError(f"runc: there is no container {container[:12]}") from error
 
     def all(self) -> list[Record]:
-        """Return all containers that are made."""
+        """Return all complete containers."""
         found = []
         for path in self.folder.glob(f"*/{_RECORD}"):
             try:
@@ -74,11 +74,11 @@ class Records:
         return found
 
     def unfinished(self) -> list[str]:
-        """Return the ids of containers that are half made."""
+        """Return the ids of half-made containers."""
         return [path.name for path in self.folder.iterdir() if path.is_dir() and not (path / _RECORD).exists()]
 
     def set_started(self, container: str) -> None:
-        """Write that a container was started now."""
+        """Record that a container was started now."""
         (self.path(container) / _STARTED).touch()
 
     def started_ns(self, container: str) -> int | None:
@@ -86,7 +86,7 @@ class Records:
         return _modified_ns(self.path(container) / _STARTED)
 
     def ending(self, container: str) -> Ending | None:
-        """Return how it ended; None while conmon has not said so."""
+        """Return how it ended; None until conmon has reported that."""
         path = self.path(container) / "exit"
         try:
             text = path.read_text()
@@ -95,7 +95,7 @@ class Records:
         return Ending(int(text) if text.strip().isdecimal() else None, _modified_ns(path))
 
     def was_short_of_memory(self, container: str) -> bool:
-        """Return whether conmon was told that a process of it was killed for want of memory."""
+        """Return whether conmon saw a process of it killed for lack of memory."""
         return (self.path(container) / "oom").exists()
 
     def pid(self, container: str, name: str) -> int | None:

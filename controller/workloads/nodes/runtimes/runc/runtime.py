@@ -1,4 +1,4 @@
-"""The runtime that is runc under conmon: what a node's manager asks for, as folders and short-lived commands."""
+"""Runc under conmon as a runtime: the node manager's calls as folders and short-lived commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PARENT: Final = "/millrace"
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """What a container is made of, once its image or bundle is found."""
+    """Resolved image or bundle of a container."""
 
     root: int
     """A descriptor of the folder."""
@@ -61,10 +61,10 @@ class _Ready:
 
 
 class RuncRuntime:
-    """Containers of runc, all that is theirs in `folder`: images, bundles, logs, exit codes, runc's own state.
+    """Containers of runc, with all their data in `folder`: images, bundles, logs, exit codes, runc's own state.
 
-    `folders` says which of the machine's folders bundles may lie in, and containers may see; `seccomp` is the
-    profile of system calls, None for none.
+    `folders` are the machine's folders that bundles may lie in, and containers may see; `seccomp` is the profile of
+    system calls, None for none.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class RuncRuntime:
         self._seccomp: Mapping[str, Any] | None = None
 
     async def start(self) -> None:
-        """Make sure that runc and conmon are there; what a process that died has left half made is removed."""
+        """Check that runc and conmon are installed; remove the half-made remains of a process that died."""
         for folder in (self._folder, self._root, self._exits, self._records.folder, self._folder / IMAGE_FOLDER):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._profile is not None:
@@ -106,7 +106,7 @@ class RuncRuntime:
             await self._erase(container)
 
     async def close(self) -> None:
-        """Do nothing: nothing of ours runs but containers."""
+        """Do nothing: only containers keep running."""
 
     async def version(self) -> str:
         """Return runc's version."""
@@ -114,7 +114,7 @@ class RuncRuntime:
         return " ".join(("runc", *words[2:3]))
 
     async def pull(self, image: str) -> Image:
-        """Return the image, brought and unpacked if it is not there."""
+        """Return the image, fetched and unpacked if missing."""
         return await self._images.pull(image)
 
     async def images(self) -> tuple[Image, ...]:
@@ -122,22 +122,22 @@ class RuncRuntime:
         return await asyncio.to_thread(self._images.list)
 
     async def remove_image(self, digest: str) -> None:
-        """Remove an image that no container is of."""
+        """Remove an image that no container uses."""
         if any(record.image_digest == digest for record in await asyncio.to_thread(self._records.all)):
             raise ImageError(f"image {digest}: a container is of it")
         await self._images.remove(digest)
 
     async def written(self, id: str) -> int:  # noqa: A002
-        """Return what it has written to its own layer; where that is a copy of its root folder, the whole of it."""
+        """Return the bytes written to its own layer; if that is a copy of its root folder, all of it."""
         self._records.read(id)
         folder = self._records.path(id)
-        # What is mounted at rootfs, here or where another manager did so, is the image below that layer.
+        # The mount at rootfs, by us or another manager, is the image below that layer.
         layers = [folder / "upper", *(() if os.path.ismount(folder / "rootfs") else (folder / "rootfs",))]
         taken = [await asyncio.to_thread(taken_by, layer) for layer in layers]
         return sum(each.nbytes for each in taken)
 
     async def create(self, order: ContainerOrder) -> str:
-        """Make a container of an image that is there, or of a bundle's folder."""
+        """Create a container of an existing image, or of a bundle's folder."""
         check_order(order)
         if any(record.name == order.name for record in self._records.all()):
             raise OrderError(f"container {order.name}: there is one of that name already")
@@ -149,7 +149,7 @@ class RuncRuntime:
                 ready = await self._ready(order, stack)
                 await asyncio.to_thread(self._lay_out, folder, ready, order, cgroup)
                 await self._conmon.create(container, folder)
-            # The container has mounts of its own by now.
+            # The container has its own mounts by now.
             await asyncio.to_thread(unmount_all, folder / "mounts")
             self._records.write(
                 Record(
@@ -165,7 +165,7 @@ class RuncRuntime:
         return container
 
     async def start_container(self, id: str) -> None:  # noqa: A002
-        """Let its first process go on to what it is to run."""
+        """Let its first process execute the command."""
         self._records.read(id)
         await self._runc("start", id, doing=f"start {id[:12]}")
         self._records.set_started(id)
@@ -187,7 +187,7 @@ class RuncRuntime:
             await asyncio.to_thread(kill_in, group_at(self._records.read(id).cgroup))
 
     async def remove(self, id: str) -> None:  # noqa: A002
-        """Remove it, killed if it runs."""
+        """Remove it; kill it if it runs."""
         with suppress(NoSuchContainerError):
             await self._erase(id, self._records.read(id).cgroup)
 
@@ -199,7 +199,7 @@ class RuncRuntime:
         return await asyncio.to_thread(lambda: tuple(self._state(record, known) for record in wanted))
 
     async def usage(self, id: str) -> Usage:  # noqa: A002
-        """Return what its control group uses."""
+        """Return its control group's usage."""
         record = self._records.read(id)
         group = group_at(record.cgroup)
         if not group.folders or self._records.ending(id) is not None:
@@ -214,7 +214,7 @@ class RuncRuntime:
         tail: int | None = None,
         since_ns: int | None = None,
     ) -> AsyncGenerator[Output]:
-        """Yield what it has written."""
+        """Yield its output."""
         self._records.read(id)
 
         async def is_running() -> bool:
@@ -258,7 +258,7 @@ class RuncRuntime:
             process_file.unlink(missing_ok=True)
 
     async def events(self) -> AsyncGenerator[Ended]:
-        """Yield containers as they end: conmon puts a file for each into one folder."""
+        """Yield containers as they end: conmon creates a file for each in one folder."""
         with Inotify() as inotify:
             inotify.watch(self._exits, MOVED_TO)
             while True:
@@ -267,7 +267,7 @@ class RuncRuntime:
                         yield Ended(change.name)
 
     async def _ready(self, order: ContainerOrder, stack: ExitStack) -> _Ready:
-        """Return what a container is made of; raise ContainerError for what is not there or is refused."""
+        """Return a container's resolved image or bundle; raise ContainerError if it is missing or refused."""
         mounts = await hold_mounts(order.mounts, self._folders, stack, self._deadline_s)
         if order.bundle is not None:
             bundle = await read_bundle(order.bundle, self._folders, stack, self._deadline_s)
@@ -290,7 +290,7 @@ class RuncRuntime:
         mount_root(ready.root, folder, room, is_copied=ready.is_copied)
 
     async def _erase(self, container: str, cgroup: str | None = None) -> None:
-        """Remove all that there may be of a container, whole or half made."""
+        """Remove everything of a container, whole or half made."""
         folder = self._records.path(container)
         with suppress(NoSuchContainerError):
             await self._forget(container)
@@ -304,7 +304,7 @@ class RuncRuntime:
         (self._exits / container).unlink(missing_ok=True)
 
     async def _forget(self, container: str) -> None:
-        """Have runc forget a container; raise NoSuchContainerError if it knows none."""
+        """Have runc forget a container; raise NoSuchContainerError if it does not know it."""
         if not (self._root / container).exists():
             raise NoSuchContainerError(f"runc: there is no container {container[:12]}")
         await self._runc("delete", "--force", container, doing=f"delete {container[:12]}")
@@ -328,24 +328,24 @@ class RuncRuntime:
         return True
 
     def _runs(self, container: str) -> bool:
-        """Return whether it has not ended: conmon has not said so, and its first process is there."""
+        """Return whether it still runs: conmon has reported no end, and its first process exists."""
         if self._records.ending(container) is not None:
             return False
         conmon, first = (self._records.pid(container, name) for name in ("conmon.pid", "pid"))
         if conmon is not None and _is_conmon_of(conmon, container):
             return True
-        # Its conmon was killed: nobody will tell how it ends, but while it runs it runs.
+        # Its conmon was killed: nobody will report its end, but it counts as running while it runs.
         return first is not None and first in processes_in(group_at(self._records.read(container).cgroup))
 
     async def _known(self) -> dict[str, Mapping[str, Any]]:
-        """Return what runc says of each container."""
+        """Return runc's state of each container."""
         listed = json.loads(await self._runc("list", "--format", "json", doing="list")) or []
         return {entry["id"]: entry for entry in listed}
 
     def _state(self, record: Record, known: Mapping[str, Mapping[str, Any]]) -> ContainerState:
         entry = known.get(record.id, {})
         status = entry.get("status", "stopped")
-        # runc knows of the end of a process before its conmon has written how it ended: until then it is not over.
+        # runc knows of a process's end before its conmon has written it: until then it is not over.
         is_awaited = bool(entry) and status == "stopped" and self._runs(record.id)
         ending = self._records.ending(record.id)
         phase = (
@@ -387,7 +387,7 @@ def _process_in(folder: Path, command: tuple[str, ...], terminal: Terminal | Non
 
 
 def _is_conmon_of(process: int, container: str) -> bool:
-    """Return whether a process is there and is a container's conmon."""
+    """Return whether a process exists and is a container's conmon."""
     try:
         return container.encode() in Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""How much may be under way: Reno and CUBIC as values, each step a function of the last and of what was heard."""
+"""Congestion windows: Reno and CUBIC as values; each step is a function of the last one and of the feedback."""
 
 from dataplane.fabric.virtual.tcp.congestion.cubic import Cubic
 from dataplane.fabric.virtual.tcp.congestion.reno import Reno

@@ -1,13 +1,13 @@
 """CUBIC (RFC 9438): after a loss to 0.7, then a cubic function of time back to the old window and beyond.
 
-Windows are in segments, as in the RFC, whose names stand in comments; times in seconds since the beginning of this
-congestion avoidance, its epoch. Three things are as in Linux, not as in the RFC:
+Windows are in segments, as in the RFC, whose names appear in comments; times are in seconds since the start of this
+congestion avoidance, its epoch. Three things follow Linux, not the RFC:
 
-- the estimate of Reno's window grows by 0.53 segments a round trip for good; section 4.3 would have a whole one once it
-  is the window before the loss;
-- windows are whole segments: what a loss leaves is rounded down, and a window follows its curve once that is a segment
+- the estimate of Reno's window always grows by 0.53 segments a round trip; section 4.3 switches to a whole one once it
+  reaches the window before the loss;
+- windows are whole segments: after a loss the window is rounded down, and it follows its curve once that is a segment
   ahead;
-- before anything was lost a window grows by a twentieth a round trip at least.
+- before the first loss a window grows by at least a twentieth a round trip.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ C: Final = 0.4
 BETA: Final = 0.7
 RENO_ALPHA: Final = 3 * (1 - BETA) / (1 + BETA)
 MOST_GROWTH: Final = 1.5
-"""A round trip's, at most (section 4.2)."""
+"""Maximum growth per round trip (section 4.2)."""
 LEAST_GROWTH: Final = 0.05
-"""A round trip's while nothing has been lost."""
+"""Minimum growth per round trip before the first loss."""
 _NS_PER_S: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A congestion avoidance: when it began, and the curve that the window follows."""
+    """A congestion avoidance: its start, and the curve that the window follows."""
 
     start_ns: int
     window: float  # cwnd_epoch
@@ -47,7 +47,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Cubic:
-    """The window and threshold, the window before the last loss, the epoch, None outside, and HyStart, None without."""
+    """Window and threshold, window before the last loss, epoch (None outside), and HyStart (None without)."""
 
     mss_bytes: int
     window: float  # cwnd
@@ -55,7 +55,7 @@ class Cubic:
     plateau: float = 0.0  # W_max
     epoch: Epoch | None = None
     counted: float = 0.0
-    """Of the next segment of window."""
+    """Credit towards the next segment of window."""
     hystart: Hystart | None = None
 
     @property
@@ -104,19 +104,19 @@ class Cubic:
         return replace(self, window=min(self.window, initial_bytes / self.mss_bytes), epoch=None)
 
     def _started(self, heard: Acked, sample_ns: int, hystart: Hystart) -> Cubic:
-        """Return what HyStart makes of an acknowledgment in slow start: maybe its end."""
+        """Return the state after HyStart has processed an acknowledgment in slow start, which it may end."""
         after = hystart.heard(
             Heard(heard.now_ns, sample_ns, heard.position, heard.sent), self.window_bytes, self.mss_bytes
         )
         return replace(self, hystart=after, threshold=self.window if after.is_found else self.threshold)
 
     def _begun(self, now_ns: int) -> Epoch:
-        """Return an epoch that begins now (section 4.2, equation 2)."""
+        """Return an epoch that starts now (section 4.2, equation 2)."""
         plateau = max(self.plateau, self.window)
         return Epoch(now_ns, self.window, plateau, cbrt((plateau - self.window) / C), self.window, now_ns)
 
     def _paused(self, now_ns: int) -> Cubic:
-        """Return the same, but for time that does not count, as nothing was tried (section 5.8)."""
+        """Return the same state with idle time excluded from the epoch (section 5.8)."""
         epoch = self.epoch
         if epoch is None:
             return self

@@ -1,9 +1,10 @@
-"""HyStart as in Linux's CUBIC, as a value: slow start ends before it loses (Ha and Rhee, 2008).
+"""HyStart as in Linux's CUBIC, as a value: slow start ends before it causes loss (Ha and Rhee, 2008).
 
-Two signs end it, once the window has 16 segments. Delays grow: of the first eight round trips of a round of data even
-the least is longer than ever by an eighth, or by 4 to 16 ms. Or a train of acknowledgments, 2 ms apart at most, has
-lasted for half of the least round trip: what is under way fills the path one way. HyStart++ (RFC 9406) has only the
-first sign, and slows down for some rounds before it believes it; Linux's CUBIC does not.
+Two signs end it, once the window has 16 segments. Delay increase: among the first eight round trips of a round of data
+even the minimum exceeds the overall minimum by an eighth, clamped to 4 to 16 ms. ACK train: a train of acknowledgments
+at most 2 ms apart has lasted for half of the minimum round trip, so the data in flight fills the path one way.
+HyStart++ (RFC 9406) has only the first sign, and slows down for some rounds before acting on it; Linux's CUBIC does
+not.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ MOST_GROWTH_NS: Final = 16 * _MS
 TRAIN_GAP_NS: Final = 2 * _MS
 _MOST_CUSHION_NS: Final = _MS
 _BURST_BYTES: Final = 4 << 16
-"""What segmentation in devices may hold back, by which Linux lengthens a train; it sends at twice cwnd a round trip."""
+"""Bytes that segmentation offload may hold back, by which Linux extends a train (pacing at twice cwnd a round trip)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An acknowledgment of all before `position` when all before `sent` has been sent, and its round trip."""
+    """An acknowledgment of everything before `position` when everything before `sent` has been sent; its round trip."""
 
     now_ns: int
     rtt_ns: int
@@ -34,7 +35,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Hystart:
-    """The least round trip, and of the present round its end, beginning, last of the train, least and samples."""
+    """The minimum round trip; of the current round its end, start, last ACK of the train, minimum and samples."""
 
     least_rtt_ns: int | None = None  # delay_min
     round_end: int = 0
@@ -43,10 +44,10 @@ class Hystart:
     round_rtt_ns: int | None = None  # curr_rtt
     samples: int = 0
     is_found: bool = False
-    """Slow start is to end."""
+    """Slow start should end."""
 
     def heard(self, heard: Heard, window_bytes: int, mss_bytes: int) -> Hystart:
-        """Return what follows from an acknowledgment in slow start."""
+        """Return the state after an acknowledgment in slow start."""
         least_ns = heard.rtt_ns if self.least_rtt_ns is None else min(self.least_rtt_ns, heard.rtt_ns)
         now = replace(self, least_rtt_ns=least_ns)
         if heard.position > self.round_end:
@@ -58,7 +59,7 @@ class Hystart:
         return now.followed(heard, window_bytes, least_ns).sampled(heard.rtt_ns, least_ns)
 
     def followed(self, heard: Heard, window_bytes: int, least_ns: int) -> Hystart:
-        """Return what follows from when it came: the train of acknowledgments goes on, or not."""
+        """Return the state given its arrival time, which continues or ends the train of acknowledgments."""
         if heard.now_ns - self.train_ns > TRAIN_GAP_NS:
             return self
         cushion_ns = min(_MOST_CUSHION_NS, _BURST_BYTES * least_ns // (2 * window_bytes))
@@ -66,7 +67,7 @@ class Hystart:
         return replace(self, train_ns=heard.now_ns, is_found=is_found)
 
     def sampled(self, rtt_ns: int, least_ns: int) -> Hystart:
-        """Return what follows from its delay: with eight before it in the round, whether even the least is too long."""
+        """Return the state given its delay: after eight samples in a round even the minimum may prove too long."""
         round_ns = rtt_ns if self.round_rtt_ns is None else min(self.round_rtt_ns, rtt_ns)
         if self.samples < SAMPLES:
             return replace(self, round_rtt_ns=round_ns, samples=self.samples + 1)

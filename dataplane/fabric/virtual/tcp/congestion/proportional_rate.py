@@ -1,6 +1,6 @@
-"""How much may be sent while losses are repaired: Proportional Rate Reduction (RFC 9937), as a value; bytes.
+"""Proportional Rate Reduction (RFC 9937), the send allowance during loss recovery, as a value; bytes.
 
-What arrives sets the pace: no burst when half a window is given up, and no more than arrives while more gets lost.
+Arrivals set the pace: no burst when half the window is given up, and no more than arrives while losses continue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ProportionalRate:
-    """A recovery that began with so much under way and leads to a threshold; `allowed` may be sent now."""
+    """A recovery that began with a given flight size and leads to a threshold; `allowed` may be sent now."""
 
     mss_bytes: int
     threshold_bytes: int
@@ -20,7 +20,7 @@ class ProportionalRate:
     allowed_bytes: int = 0
 
     def delivered(self, nbytes: int, under_way_bytes: int, *, is_safe: bool) -> ProportionalRate:
-        """Return what follows when so much has arrived; safe: the stream advances, and nothing else is lost."""
+        """Return the state after a delivery; safe: the stream advances, and nothing else is lost."""
         total = self.delivered_bytes + nbytes
         if under_way_bytes > self.threshold_bytes:
             allowed = -(-total * self.threshold_bytes // max(1, self.at_first_bytes)) - self.sent_bytes
@@ -28,10 +28,10 @@ class ProportionalRate:
             allowed = max(total - self.sent_bytes, nbytes) + (self.mss_bytes if is_safe else 0)
             allowed = min(self.threshold_bytes - under_way_bytes, allowed)
         if not self.sent_bytes:
-            allowed = max(allowed, self.mss_bytes)  # the retransmission that the recovery begins with
+            allowed = max(allowed, self.mss_bytes)  # the first retransmission of the recovery
         return replace(self, delivered_bytes=total, allowed_bytes=max(0, allowed))
 
     def sent(self, nbytes: int) -> ProportionalRate:
-        """Return what is left after so much was sent."""
+        """Return the state after sending so much."""
         left = max(0, self.allowed_bytes - nbytes)
         return replace(self, sent_bytes=self.sent_bytes + nbytes, allowed_bytes=left)

@@ -1,4 +1,4 @@
-"""Reno: slow start, then a segment more each round trip; half after a loss (RFC 5681, bytes counted by RFC 3465)."""
+"""Reno: slow start, then one segment more each round trip; half after a loss (RFC 5681, bytes counted by RFC 3465)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataplane.fabric.virtual.tcp.congestion.values import LEAST_WINDOW_SEGMENTS
 
 @dataclass(frozen=True, slots=True)
 class Reno:
-    """The window, the threshold, and what was acknowledged since the window grew last."""
+    """The window, the threshold, and the bytes acknowledged since the window last grew."""
 
     mss_bytes: int
     window_bytes: int

@@ -1,4 +1,4 @@
-"""What a congestion control is told, and what it answers; no clock, no packets."""
+"""Interface of a congestion control, without clock or packets."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
 LEAST_WINDOW_SEGMENTS: Final = 2
-"""Below that no loss takes ssthresh (RFC 5681, equation 4)."""
+"""Minimum ssthresh after a loss, in segments (RFC 5681, equation 4)."""
 UNLIMITED: Final = 1 << 62
-"""ssthresh before anything was lost."""
+"""Initial ssthresh, before any loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """New data was acknowledged.
+    """An acknowledgment of new data.
 
-    `is_limited`: the window, not the program or the receiver, kept the sender from sending more. `after_timeout`: what
-    was lost then has not been repaired yet. `rtt_ns` is the smoothed round trip, `sample_ns` that of what was
-    acknowledged, None where it was sent twice; `position` the first that is awaited, `sent` the next to be sent.
+    `is_limited`: the window, not the program or the receiver, kept the sender from sending more. `after_timeout`: the
+    losses of that time have not been repaired yet. `rtt_ns` is the smoothed round trip, `sample_ns` that of the
+    acknowledged data, None if it was sent twice; `position` is the next one expected by the receiver, `sent` the next
+    to be sent.
     """
 
     nbytes: int
@@ -31,37 +32,37 @@ class Acked:
 
 
 class CongestionControl(Protocol):
-    """A congestion window and what decides about it, as a value; bytes."""
+    """A congestion window and the state that governs it, as a value; bytes."""
 
     @property
     def window_bytes(self) -> int:
-        """How much may be under way: cwnd."""
+        """Congestion window (cwnd)."""
         ...
 
     @property
     def threshold_bytes(self) -> int:
-        """Where slow start ends: ssthresh."""
+        """Slow start threshold (ssthresh)."""
         ...
 
     def acked(self, heard: Acked) -> Self:
-        """Return what follows from an acknowledgment while nothing is being repaired, or after a timeout."""
+        """Return the state after an acknowledgment while nothing is being repaired, or after a timeout."""
         ...
 
     def reduced(self, flight_bytes: int) -> Self:
-        """Return what follows from congestion (a loss, or a mark), noticed with so much under way."""
+        """Return the state after congestion (a loss or a mark), noticed at the given flight size."""
         ...
 
     def timed_out(self, flight_bytes: int, *, again: bool) -> Self:
-        """Return what follows from a retransmission timeout, of the same data `again` maybe."""
+        """Return the state after a retransmission timeout, with `again` for a repeated one of the same data."""
         ...
 
     def restarted(self, initial_bytes: int) -> Self:
-        """Return what is left of the window after so long a pause that nothing is known of the path any more."""
+        """Return the state after an idle period so long that nothing is known about the path any more."""
         ...
 
 
 def slow_start_bytes(heard: Acked, mss_bytes: int) -> int:
-    """Return how much slow start adds: what was acknowledged, but not more than one burst of it.
+    """Return the slow start increment: the bytes acknowledged, but at most one burst of them.
 
     RFC 3465, sections 2.2 and 2.3: two segments' worth, so that delayed acknowledgments do not slow it down, and one
     after a timeout.

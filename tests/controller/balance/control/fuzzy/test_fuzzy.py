@@ -22,8 +22,8 @@ from dataplane.errors import ConfigError
 TABLES = tuple(rules_of(gain, lines) for gain, lines in (("kp", KP), ("ki", KI), ("kd", KD)))
 SHARES = st.floats(-1.2, 1.2)
 RECORDED = Path(__file__).parent / "scikit_fuzzy.csv"
-"""What scikit-fuzzy 0.5.0's control interface gave for these rules at 40 random points, "and" as least, centre of area;
-words' triangles sampled at 601 points from -1 to 1, those of the results at 2401."""
+"""Output of scikit-fuzzy 0.5.0's control interface for these rules at 40 random points: minimum as "and", centre of
+area; input terms' triangles sampled at 601 points from -1 to 1, those of the results at 2401."""
 
 
 @given(SHARES)

@@ -1,4 +1,4 @@
-"""What a traced program may do wrong: it raises, crashes, never ends, forks, or is not there; each is a line."""
+"""Faults of a traced program: it raises, crashes, never ends, forks, or does not exist; each gives one line."""
 
 from __future__ import annotations
 

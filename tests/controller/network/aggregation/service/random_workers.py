@@ -39,13 +39,13 @@ ITEMS = 10
 SETTINGS = JobSettings(lease_ns=4 * S, reconnect_ns=1 * S, hold_ns=20 * S)
 DEADLINE_S = 60
 CHANGE_S = 5
-"""What switches are asked for is done or has failed after so long."""
+"""Seconds until a change requested of the switches is complete or has failed."""
 HOSTS = ("h1", "h2", "h3", "h4", "h5")
 
 
 @dataclass(slots=True)
 class Switches:
-    """What adds up: a job's members, and how far each has begun; an all-reduce is complete when all members have."""
+    """Switches that sum: a job's members and their progress; an all-reduce completes once all members have begun it."""
 
     epoch: int
     members: set[str]
@@ -53,10 +53,10 @@ class Switches:
     complete: int = 0
     is_running: bool = True
     sums: dict[int, frozenset[str]] = field(default_factory=dict)
-    """Whose values are in the result of each all-reduce."""
+    """Members whose values are in the result of each all-reduce."""
 
     def change_epoch(self) -> None:
-        """What is not complete is to be sent again."""
+        """Start a new epoch, in which incomplete items must be sent again."""
         self.epoch += 1
         self.begun = {host: min(count, self.complete) for host, count in self.begun.items()}
 
@@ -95,7 +95,7 @@ class Player:
     asked: set[int] = field(default_factory=set)
     """Items that it is to say of when it is past them."""
     sums: dict[int, frozenset[str]] = field(default_factory=dict)
-    """Whose values are in its results."""
+    """Members whose values are in its results."""
     over: Fail | None = None
     overdue_ns: int | None = None
     number: int = 0
@@ -122,7 +122,7 @@ class Crowd:
         self.workers = workers
         self.troubles = troubles
         self.entries: dict[str, int] = {}
-        """How far the job was when a worker was taken in, by token."""
+        """Progress of the job when a worker was admitted, by token."""
 
     # What happens
 

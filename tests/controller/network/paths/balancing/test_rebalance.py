@@ -1,4 +1,4 @@
-"""Which weights a crowded link brings about, by what they are predicted to do."""
+"""Weights chosen for a crowded link, by their predicted effect."""
 
 from __future__ import annotations
 

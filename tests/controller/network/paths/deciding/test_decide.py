@@ -334,7 +334,7 @@ def test_a_flow_moves_once_a_round_and_a_drained_queue_draws_nobody_in(network: 
 
 
 def test_a_link_is_not_better_for_not_being_measured(network: Network) -> None:
-    """What the least loaded measured link takes beside propagation the others take, too, up to two frames."""
+    """Unmeasured links get the least loaded measured link's delay beyond propagation, up to two frames."""
     taken = snapshot(link_state(network, "ab", queue_ns=9 * MS), link_state(network, "bd", queue_ns=2 * MS))
     graph = StateGraph.of(network, taken, SETTINGS)
     assert graph.figures(("a", "c", "d"), NOBODY).delay_ns == 18 * MS

@@ -1,4 +1,4 @@
-"""Which signs make a round due, and how often."""
+"""Signals that make a round due, and the gaps between rounds."""
 
 from __future__ import annotations
 

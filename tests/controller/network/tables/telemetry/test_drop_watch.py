@@ -1,4 +1,4 @@
-"""Which drops are reported, as tables."""
+"""Table entries that select the drops to report."""
 
 from __future__ import annotations
 

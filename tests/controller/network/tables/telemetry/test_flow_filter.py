@@ -1,4 +1,4 @@
-"""Which reports of flows are left out, as tables."""
+"""Table entries that filter out reports of flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many reports share a packet, as tables."""
+"""Table entries that set the number of reports per packet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queues are watched, as tables."""
+"""Table entries that select the queues to watch."""
 
 from __future__ import annotations
 

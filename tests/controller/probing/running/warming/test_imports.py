@@ -1,4 +1,4 @@
-"""What a warm process has imported for its forks is known to them, in CPU time."""
+"""CPU time of the imports that a warm process made before forking, as its forks know it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import StaleError
 
 Runs = Callable[[Task, ProbeTask | None], Completion | None]
-"""What becomes of a task that is dispatched; None: it goes on running."""
+"""Function that returns the outcome of a dispatched task; None means that it keeps running."""
 
 
 @dataclass(slots=True)

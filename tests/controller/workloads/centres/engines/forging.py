@@ -1,4 +1,4 @@
-"""What a hostile task writes so that another one's end is believed: wherever it, or anybody, may write."""
+"""Records forged by a hostile task to fake another task's end, wherever it, or anybody, may write."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class RayCluster(Closing):
 
     @property
     def address(self) -> str:
-        """Where it is asked."""
+        """Return the URL of its API."""
         return f"http://127.0.0.1:{self.port}"
 
     def nodes(self) -> list[str]:

@@ -96,7 +96,7 @@ class SlurmCluster(Closing):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its commands need."""
+        """Return the environment that its commands need."""
         return {**os.environ, "SLURM_CONF": str(self.configuration)}
 
     def run(self, *command: str) -> str:

@@ -1,4 +1,4 @@
-"""What engines of clusters know of their jobs while the cluster is asked; test_engines.py beside it has real ones."""
+"""Cluster engines' knowledge of their jobs during a query to the cluster; test_engines.py uses real clusters."""
 
 from __future__ import annotations
 

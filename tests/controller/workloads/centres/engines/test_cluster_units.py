@@ -1,4 +1,4 @@
-"""What nodes of Slurm and Ray come to in units, and parcels that jobs have packed: without any cluster."""
+"""Units of Slurm and Ray nodes, and parcels packed by jobs: without any cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine does, over the real thing: processes, a Slurm cluster, a Ray cluster, containers."""
+"""Behaviour common to all engines, over the real thing: processes, a Slurm cluster, a Ray cluster, containers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def ray_cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture(scope="module")
 def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
-    """What runs pods, for all tests of this file: it takes two seconds to come."""
+    """Container backend that runs pods, for all tests of this file: it takes two seconds to start."""
     with Containers(tmp_path_factory.mktemp("containers")) as found:
         yield found
 

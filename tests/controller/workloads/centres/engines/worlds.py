@@ -1,4 +1,4 @@
-"""What each engine runs on in tests, behind one face: the suite of engines knows nothing else of them."""
+"""Backends of the engines in tests, behind one interface: the engines' suite knows nothing else about them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class World(Protocol):
     """A unit type of which one job can have two."""
     root: Path
     centre: str
-    """Of the test's own: others' jobs may be there, too."""
+    """Centre used only by this test; the backend may hold other centres' jobs, too."""
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> Engine:
         """Return a new engine, as an agent that starts makes it."""

@@ -1,4 +1,4 @@
-"""What containers see and may do: capabilities, devices, folders of the machine, the network they are in."""
+"""Isolation of containers: capabilities, devices, the machine's folders, their network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What killed a container is known although its control group is gone before its counter was read."""
+"""Cause of a container's death, known although its control group vanished before its counter was read."""
 
 from __future__ import annotations
 

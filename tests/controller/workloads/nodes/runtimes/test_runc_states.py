@@ -1,4 +1,4 @@
-"""What a container of runc is, by what runc, its conmon and its folder say; these need neither runc nor root."""
+"""State of a runc container, from runc, its conmon and its folder; these tests need neither runc nor root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection is made of, each by itself: timeout, scoreboard, pace of recovery, reassembly, timers, numbers."""
+"""Parts of a connection, each by itself: timeout, scoreboard, pace of recovery, reassembly, timers, numbers."""
 
 from __future__ import annotations
 

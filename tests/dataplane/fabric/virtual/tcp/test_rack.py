@@ -311,7 +311,7 @@ def test_segments_that_are_overtaken_by_less_than_that_are_not_sent_again(make_f
 def test_the_first_segments_of_a_connection_and_after_a_pause_are_acknowledged_at_once(
     make_fabric: MakeFabric, quick: int, expected: int
 ) -> None:
-    """Of forty the first sixteen, then each second; again after a pause."""
+    """The first sixteen of forty segments are acknowledged one by one, then every second one; again after a pause."""
     settings = TcpSettings(quick_acks=quick)
     ends = Ends(make_fabric(dumbbell("100 Mbit/s")), server=settings)
     ends.run(100 * MS)

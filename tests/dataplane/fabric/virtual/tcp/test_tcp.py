@@ -21,7 +21,7 @@ from dataplane.wire.packet import decode_tcp_frame
 from tests.dataplane.fabric.virtual.tcp.ends import MS, SECOND, Ends, MakeFabric, dumbbell
 
 SHARE = 1448 / (1448 + 66 + 24)
-"""Of a full segment what is data, with timestamps, and with what Ethernet sends between frames."""
+"""Share of data in a full segment, with timestamps and what Ethernet sends between frames."""
 BOTH = pytest.mark.parametrize("congestion", list(Congestion))
 
 
@@ -158,7 +158,7 @@ def test_two_flows_share_a_bottleneck(make_fabric: MakeFabric, congestion: Conge
 
 
 class Tampering:
-    """What a host's TCP sends, before it enters the network: its times, and one segment that gets lost."""
+    """Intercept a host's TCP output before it enters the network: record its times, and lose one segment."""
 
     def __init__(self, fabric: VirtualFabric, host: str) -> None:
         self.times_ns: list[int] = []

@@ -1,4 +1,4 @@
-"""What a fresh packet may keep of the one before it: only what is written before it is read, whichever way is taken."""
+"""State that a fresh packet may keep from the one before: only what is written before it is read on every path."""
 
 from __future__ import annotations
 

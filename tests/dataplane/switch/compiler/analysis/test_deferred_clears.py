@@ -1,4 +1,4 @@
-"""What is cleared late, or not at all, never shows: programs in which it would, and the mistakes that they find."""
+"""Late or omitted clears never show: programs in which they would, and the mistakes that these programs find."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REGISTERS = {"r": RegisterSpec("r", size=4, width=8)}
 OWN, KEPT, SOURCE, OTHER = FieldRef("own", "u3"), FieldRef("own", "u6"), FieldRef("wide", "u3"), FieldRef("other", "u3")
 BIG = FieldRef("own", "big")
 SHOW = FieldRef("wide", "u6")
-"""What is written here leaves with the packet."""
+"""Field that leaves with the packet."""
 
 VALID_OTHER = Unary(UnaryOp.VALID, HeaderRef("other"))
 VALID_WIDE = Unary(UnaryOp.VALID, HeaderRef("wide"))

@@ -1,4 +1,4 @@
-"""What the switch reads and writes of a packet, and what its copies keep."""
+"""Parts of a packet that the switch reads and writes, and those that its copies keep."""
 
 from __future__ import annotations
 

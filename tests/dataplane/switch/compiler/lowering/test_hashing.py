@@ -43,7 +43,7 @@ CHECK_VALUES = {
     "crc64": 0x6C40DF5F0B497347,
     "crc64_xz": 0x995DC9BBDF1939FA,
 }
-"""Of b"123456789", from the catalogue of parametrised CRC algorithms (reveng)."""
+"""Checksums of b"123456789", from the catalogue of parametrised CRC algorithms (reveng)."""
 
 
 def native(calculation: Calculation) -> Callable[..., int]:

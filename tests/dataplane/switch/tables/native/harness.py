@@ -38,7 +38,7 @@ def send(port: int) -> ActionCall:
 
 @dataclass(frozen=True)
 class Program:
-    """What a state is made from."""
+    """Specifications that a state is built from."""
 
     tables: Mapping[str, TableSpec]
     profiles: Mapping[str, ProfileSpec] = field(default_factory=dict)

@@ -37,7 +37,7 @@ from tests.dataplane.switch.tables.native.harness import MakeBench, NativeBench,
 
 BURST = 32
 WORDS = 4
-"""Of a row of the reader's: two key words, the port that must be found (0: it may come and go), nothing."""
+"""Words per row of the reader: two key words, the port that must be found (0: it may come and go), one unused."""
 
 
 @kernel

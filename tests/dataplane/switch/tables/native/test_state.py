@@ -1,4 +1,4 @@
-"""What a native state follows beside tables: profiles, meters, value sets, counters, registers, replication."""
+"""Objects that a native state tracks besides tables: profiles, meters, value sets, counters, registers, replication."""
 
 from __future__ import annotations
 

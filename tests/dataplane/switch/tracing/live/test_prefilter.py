@@ -1,4 +1,4 @@
-"""What a filter says of bytes: no frame that it is meant for is missed, and headers at known places are looked for."""
+"""Prefilters on raw bytes: they miss no frame that the filter is meant for, and check headers at known places."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_stack_has_its_elements_one_behind_the_other() -> None:
 
 
 def test_headers_behind_options_are_not_looked_for_in_packets_without() -> None:
-    """Of packets whose IPv4 header is of fixed length the port is known by place; of others nothing is."""
+    """The port's place is known in packets whose IPv4 header has a fixed length; in others nothing is."""
     plain, options = (14, 0x0F, 5, True), (14, 0x0F, 5, False)
     found = [one for one in alternatives("udp.dst_port==2000", "fabric") if one.checks >= IPV4]
     assert {plain in one.checks for one in found} == {True, False}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ def docstrings_in(source: str) -> Iterator[tuple[int, str]]:
         body = getattr(node, "body", None)
         if not isinstance(body, list) or not body:
             continue
-        candidates = [after for before, after in zip(body, body[1:], strict=False) if _is_attribute(before)]
+        candidates = [after for before, after in itertools.pairwise(body) if _is_attribute(before)]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             candidates.insert(0, body[0])
         for one in candidates:

@@ -49,7 +49,7 @@ def ask_receive_buffer(opened: socket.socket, nbytes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SocketBacklog:
-    """What waits in a socket: bytes of the kernel's memory, of how many there may be, and how often it was full.
+    """Backlog of a socket: bytes of kernel memory in use, their maximum, and how often it was full.
 
     `dropped` counts in 32 bits, from the socket's beginning.
     """

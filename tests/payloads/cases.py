@@ -1,4 +1,4 @@
-"""What payloads are sent through: every mark, mode and program, and what else a watch may ask for."""
+"""Cases for payloads: every mark, mode and program, and the other options of a watch."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Fabric(Protocol):
 
 @dataclass(slots=True)
 class Carried:
-    """What a burst became: frames by the host that got them, and drops by counter."""
+    """Outcome of a burst: frames by the host that received them, and drops by counter."""
 
     arrived: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     drops: dict[str, int] = field(default_factory=dict)

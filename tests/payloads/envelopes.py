@@ -1,4 +1,4 @@
-"""What hosts put payloads into: IPv4 and IPv6, TCP and UDP, tunnels, fragments, and lengths that do not agree.
+"""Envelopes of payloads: IPv4 and IPv6, TCP and UDP, tunnels, fragments, and lengths that disagree.
 
 Beside what switches parse, what else of the standards hosts have on their wires: two VLAN tags, MPLS, PPPoE, IPv6
 extension headers, IP in IP, GRE in UDP, IPsec, SCTP (tests/payloads/inside.py makes their headers).
@@ -33,7 +33,7 @@ TWO_TAGS = (SERVICE_TAG + VLAN_TAG, VLAN_TAG + b"\x81\0\0\x07", b"\x91\0\0\x07" 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What is around a payload; `checksum` of L4 is right (None) or these 16 bits.
+    """Headers around a payload; the L4 `checksum` is valid (None) or these 16 bits.
 
     `tags` are VLAN tags and `shim` what else stands before IP, with its EtherType; `extensions` are of IPv6. `lie` is
     added to the UDP length; IP's own length says `short` bytes less than there are. `fragment` are flags and offset as

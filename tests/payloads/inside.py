@@ -1,4 +1,4 @@
-"""What hosts' frames carry that switches do not look into: headers before IP, and behind it.
+"""Contents of hosts' frames that switches do not parse: headers before IP, and after it.
 
 Of each standard the header with fields that make sense, so that a parser that did look would go on into the payload.
 """

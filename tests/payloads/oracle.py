@@ -1,4 +1,4 @@
-"""What leaves a fabric towards a host is what entered it, or a counted drop; and a drop is never a payload's fault."""
+"""Oracle: a frame leaves a fabric towards a host as it entered, or is a counted drop, which no payload may cause."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.payloads.envelopes import Envelope, Marked
 BURST = 256
 ETHERNET_BYTES, SHIELD_BYTES = 14, 24
 STRANGE_MARKER = 0
-"""What stands before INT in a payload by chance, most easily."""
+"""Bytes that most easily precede INT in a payload by chance."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of payloads; `changed` are examples of those that arrived otherwise, or did not, uncounted."""
+    """Outcome of payloads; `changed` are examples of those that arrived different, or were lost uncounted."""
 
     sent: int = 0
     changed: int = 0

@@ -22,7 +22,7 @@ KERNEL_CASES: Final = tuple((program, *case) for program in PROGRAMS for case in
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What became of a case's frames, and what sockets have seen up to then; `absent` are devices that are not there.
+    """Outcome of a case's frames, and the sockets' results so far; `absent` are devices that do not exist.
 
     `refused` is what queues, ports and devices have dropped up to then.
     """

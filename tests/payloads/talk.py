@@ -37,7 +37,7 @@ TIMESTAMPS, SACK, WINDOW_SCALE, SYN_DATA = 1, 2, 4, 32
 
 @dataclass(slots=True)
 class KernelCounts:
-    """What sockets saw; `lost` are datagrams that did not come back, `changed` what came back otherwise.
+    """Results at the sockets; `lost` are datagrams that did not come back, `changed` those that came back different.
 
     `by_line` are requests and datagrams; `options` the bits of TCP_INFO that connections of a line ended with.
     """

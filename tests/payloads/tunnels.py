@@ -15,7 +15,7 @@ from tests.payloads.kernel import TOPOLOGY, Bed
 from tests.payloads.lines import CLIENT, FAR, Line, lines_inside
 
 MTU_BYTES: Final = 1430
-"""What VXLAN over IPv6 leaves of 1,500 bytes, and no kind less."""
+"""Payload that VXLAN over IPv6 leaves of 1,500 bytes; no other kind leaves less."""
 KINDS: Final = ("vxlan", "vxlan over IPv6", "geneve", "gre", "gretap")
 
 

@@ -16,7 +16,7 @@ from tests.payloads.kernel import ACROSS, SAME_LEAF, TOPOLOGY, Bed
 from tests.payloads.oracle import Case, Verdict, compare, headers_of, make_cases
 
 FRAME_BYTES = 1514
-"""What a device with an MTU of 1,500 takes."""
+"""Largest frame of a device with an MTU of 1,500."""
 BURST = 64
 LATE_S = 10.0
 """A frame that has not come by then is lost, however busy the machine is."""

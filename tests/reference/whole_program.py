@@ -24,7 +24,7 @@ _SLACK = 1e-6
 """Stage two may exceed stage one's utilisation by this share: solvers are exact to about 1e-7."""
 
 _HOP_NS = 1.0
-"""What a link costs beside its delay, so that links of no delay are not used in circles."""
+"""Cost of a link on top of its delay, so that links without delay are not used in loops."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ NS_PER_KM = 5000.0
 DEGREE = 4.0
 """Links of a switch in the mean."""
 REACH = 0.08
-"""How quickly links become rarer with their length, in shares of the greatest distance (Waxman's alpha)."""
+"""Decay of link probability with length, as a share of the greatest distance (Waxman's alpha)."""
 
 
 def wide_area_network(switches: int, seed: int, rates_gbps: tuple[int, ...] = (100,)) -> Topology:

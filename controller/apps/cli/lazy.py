@@ -20,7 +20,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **more: Any) -> None:  # noqa: ANN401 - Typer's own
         super().__init__(**more)
-        self.commands = _Commands({row.name: row for row in self.rows})  # type: ignore[assignment]
+        self.commands = _Commands({row.name: row for row in self.rows})
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002
         """Return all names, in the order of the help."""

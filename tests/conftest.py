@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,11 @@ from hypothesis import settings
 settings.register_profile("millrace", deadline=None, max_examples=50)
 settings.load_profile("millrace")
 
+
+# A job that a shell without job control starts in the background ignores Ctrl-C, and so would all programs that tests
+# interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Nothing that tests are collected of is garbage; `pytest_collection_finish` has the collector work again.
 gc.disable()

@@ -59,8 +59,8 @@ class TenantSiege:
     centres: list[str] = field(default_factory=list)
     """Those with a daemon, which must be ready at the end."""
 
-    async def play(self, seconds: float) -> None:
-        """Attack for so long, and look at what became of everything else."""
+    async def play(self, seconds: float, pause_s: float = 0.0) -> None:
+        """Attack for `seconds`, each attacker pausing between its attacks, and compare everything else afterwards."""
         before = await self._objects(), self._files()
         until_s = time.monotonic() + seconds
         reporting = asyncio.create_task(self._report())
@@ -80,6 +80,7 @@ class TenantSiege:
         async def repeat(attack: Attack) -> None:
             while time.monotonic() < until_s:
                 await attack()
+                await asyncio.sleep(pause_s)
 
         try:
             async with asyncio.TaskGroup() as group:

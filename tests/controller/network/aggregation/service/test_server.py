@@ -202,7 +202,7 @@ def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:
 
 def test_who_meets_too_few_is_told_who_was_there(folder: Path) -> None:
     with place(folder) as here, pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) came in time"):
-        here.join("h1", 3, deadline_s=0.1).result(BOUND_S)
+        here.join("h1", 3, deadline_s=1.0).result(BOUND_S)
 
 
 def test_without_a_service_the_wait_has_an_end(folder: Path) -> None:

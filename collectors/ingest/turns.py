@@ -51,7 +51,7 @@ class NativeTurns:
         self._clock = MonotonicClock()
 
     def take(self, *, waits: bool) -> None:
-        """Take received reports, without the interpreter where possible; with `waits`, until it is woken."""
+        """Process received reports, in native code where possible; with `waits`, until the doorbell rings."""
         until_ns = self._clock.now_ns() + (NATIVE_TURN_NS if waits else TURN_NS)
         if self._collector.receive_from(self._reception, until_ns, waits=waits) is Stop.FAILED:
             cause = os.strerror(self._reception.state.error)

@@ -79,7 +79,7 @@ def strike(bell: Bell) -> None:
 def hear(bell: Bell) -> None:
     """Silence the bell; later events ring it again, and are visible to whoever looks from now on.
 
-    The ringer may not have written yet: the owner is then woken once more for nothing, and hears that, too.
+    The ringer may not have written yet: the owner then wakes up once more, without effect.
     """
     heard = stack_array(u64, 1)
     read(bell.fd, heard, 8)

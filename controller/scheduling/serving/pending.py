@@ -40,7 +40,7 @@ class PendingQueue:
         self._due: dict[str, list[tuple[int, int, str, int]]] = {}
         self._later: list[tuple[int, str, int]] = []
         self._refused: set[str] = set()
-        """Decided ones that wait for their next try: these can be woken."""
+        """Refused ones that wait for their next try; `wake` brings that forward."""
         self._parked: dict[str, list[tuple[int, int, str]]] = {}
         """The same by account, in heaps by priority and age; stale entries stay until they reach the top."""
         self._in_parked: set[tuple[int, int, str]] = set()

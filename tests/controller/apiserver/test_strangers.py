@@ -213,7 +213,7 @@ def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
     play(act)
 
 
-def test_the_workload_controller_touches_pods_nodes_and_the_status_of_groups(play: Play) -> None:
+def test_workload_controller_changes_pods_nodes_and_group_status(play: Play) -> None:
     async def act(served: Served) -> None:
         admin = served.client
         await admin.of(Node).create(node("h1"))

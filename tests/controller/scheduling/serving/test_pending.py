@@ -234,7 +234,7 @@ def test_queue_equals_its_plain_twin(steps: list[tuple[str, int, int, int, str]]
         assert queue.first_due(now_ns) == plain.first_due(now_ns)
 
 
-def test_room_goes_to_the_smallest_share_not_to_the_shortest_wait() -> None:
+def test_smallest_share_gets_room_before_the_shortest_wait() -> None:
     queue = PendingQueue(QueueSettings(most=4, first_wait_ns=10, longest_wait_ns=100), SHARES.__getitem__)
     for at_ns, account in enumerate(("large", "middle", "small")):
         queue.put(account, 0, at_ns, account)

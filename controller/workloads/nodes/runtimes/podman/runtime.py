@@ -155,8 +155,8 @@ class PodmanRuntime:
         for entry in found:
             if entry["State"] in _RUNNING:
                 await self._watch(entry["Id"])
-            elif entry["State"] in _ENDED:
-                await self._memory.settle(entry["Id"])
+        # Each may have to wait for the kernel, so that many that end at once would hold up the node's report.
+        await asyncio.gather(*(self._memory.settle(entry["Id"]) for entry in found if entry["State"] in _ENDED))
         self._memory.keep(entry["Id"] for entry in found)
         digests = {image_id: stored.image.digest for image_id, stored in (await self._images.stored()).items()}
         return tuple(_state(entry, digests, self._memory) for entry in found)

@@ -43,39 +43,65 @@ class Weights:
 
 
 class PodShares:
-    """Resources held by the pods of each account over all nodes, updated pod by pod and node by node."""
+    """Resources held by the pods of each account over all nodes, updated pod by pod and node by node.
+
+    A pod holds resources if it is bound and a node shows its share. Pods and nodes arrive by separate watches, and a
+    release is complete for turns as soon as either shows it: otherwise room that a node shows as free would go to the
+    next account while the share of the one that released it still looks as large as before.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
         self._held: dict[str, dict[str, int]] = {}
         self._total = Counter[str]()
+        self._bound: dict[str, Pod] = {}
+        self._shown = Counter[str]()
+        """Shares on nodes by the names of their pods."""
 
     def replace_pod(self, before: Pod | None, now: Pod | None) -> None:
         """Replace a pod's previous state with its current one."""
         was = None if before is None or before.status.node is None else before
         holds = None if now is None or now.status.node is None else now
         if was is not None and holds is not None and _is_same(was, holds):
+            self._bound[holds.metadata.name] = holds
             return  # usually just a report
         if was is not None:
-            self._add(account_of(was.metadata), _request_of(was), -1)
+            self._bound.pop(was.metadata.name, None)
+            if self._shown[was.metadata.name]:
+                self._add(was, -1)
         if holds is not None:
-            self._add(account_of(holds.metadata), _request_of(holds), 1)
+            self._bound[holds.metadata.name] = holds
+            if self._shown[holds.metadata.name]:
+                self._add(holds, 1)
 
-    def _add(self, account: str, request: Mapping[str, int], sign: int) -> None:
+    def _add(self, pod: Pod, sign: int) -> None:
+        account = account_of(pod.metadata)
         held = self._held.setdefault(account, {})
-        for name, amount in request.items():
+        for name, amount in _request_of(pod).items():
             held[name] = held.get(name, 0) + sign * amount
         if sign < 0 and not any(held.values()):
             del self._held[account]
 
     def replace_node(self, before: Node | None, now: Node | None) -> None:
         """Replace a node's previous state with its current one."""
-        if before is not None and now is not None and before.hardware == now.hardware:
-            return
-        if before is not None:
-            self._total.subtract(_hardware_of(before))
-        if now is not None:
-            self._total.update(_hardware_of(now))
+        if before is None or now is None or before.hardware != now.hardware:
+            if before is not None:
+                self._total.subtract(_hardware_of(before))
+            if now is not None:
+                self._total.update(_hardware_of(now))
+        were, are = () if before is None else before.shares, () if now is None else now.shares
+        if were != are:
+            self._replace_shares({share.pod for share in were}, {share.pod for share in are})
+
+    def _replace_shares(self, were: set[str], are: set[str]) -> None:
+        for names, sign in ((are - were, 1), (were - are, -1)):
+            for name in names:
+                self._shown[name] += sign
+                if self._shown[name] == 0:
+                    del self._shown[name]
+                # Add with the first share, subtract with the last one.
+                if self._shown[name] == (1 if sign > 0 else 0) and (pod := self._bound.get(name)) is not None:
+                    self._add(pod, sign)
 
     def of(self, account: str) -> float:
         """Return an account's share over its weight."""

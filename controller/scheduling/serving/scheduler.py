@@ -260,6 +260,7 @@ class Scheduler:
         if refused:
             pods = [pod for decided, _ in refused for pod in decided.outcome.pods]
             await self._read_again(pods, dict.fromkeys(node for decided, _ in refused for node in decided.nodes))
+        is_room_released = False
         for decided, answer in answers:
             if isinstance(answer, ApiError):
                 self.view.withdraw(decided.assumption)
@@ -268,7 +269,7 @@ class Scheduler:
                     if (now := self.view.pods.get(pod.metadata.name)) is not None:
                         self._put(now)
             else:
-                self.view.confirm(decided.assumption, answer.revision)
+                is_room_released |= self.view.confirm(decided.assumption, answer.revision)
                 self._note_bound(decided)
             self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / _NS_PER_S)
         if refused:
@@ -276,6 +277,7 @@ class Scheduler:
             for decided in self._binder.take_back():
                 self.view.withdraw(decided.assumption)
                 self.queue.again(decided.name, self._clock.now_ns())
+        if refused or is_room_released:
             self._wake()
         self._changed.set()
 
@@ -324,8 +326,10 @@ class Scheduler:
         known = {one: self.view.groups[one] for one in groups if one in self.view.groups}
         expected = evict(State(dict(found), {one: self.view.nodes[one] for one in nodes}, known), request)
         answer = await self._client.evict(request)
-        self.view.confirm(self.view.assume(expected), answer.revision)
+        is_room_released = self.view.confirm(self.view.assume(expected), answer.revision)
         self.queue.refused(name, self._clock.now_ns())
+        if is_room_released:
+            self._wake()
         self._said.pop(subject, None)
         self._metrics.decisions.labels("preempting").inc()
         LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)

@@ -97,21 +97,28 @@ class ClusterView:
             self._put(self._assumptions.add(assumption, resource, before))
         return assumption
 
-    def confirm(self, assumption: Assumption, revision: int) -> None:
-        """Keep an assumption until the watch has shown what was written at a revision."""
+    def confirm(self, assumption: Assumption, revision: int) -> bool:
+        """Keep an assumption until the watch has shown what was written at a revision.
+
+        Return True if that changes the shares of a node: the watch has already shown a later release.
+        """
         assumption.revision = revision
-        self._look_at(assumption)
+        return self._look_at(assumption)
 
     def withdraw(self, assumption: Assumption) -> None:
         """Return the resources to the state of the watch."""
         assumption.is_withdrawn = True
         self._look_at(assumption)
 
-    def _look_at(self, assumption: Assumption) -> None:
+    def _look_at(self, assumption: Assumption) -> bool:
+        has_changed = False
         for kind, name in assumption.keys:
             before = self._of(kind).get(name)
             if before is not None and (shown := self._assumptions.looked_at(kind, name, before)) is not before:
                 self._put(shown)
+                if isinstance(before, Node) and isinstance(shown, Node):
+                    has_changed = has_changed or before.shares != shown.shares
+        return has_changed
 
     def _put(self, resource: Resource) -> None:
         table, name = self._of(type(resource)), resource.metadata.name

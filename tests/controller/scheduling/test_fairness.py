@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller.apiserver.resources import Metadata, Node, Pod, Project
 from controller.apiserver.resources.hardware import Device, DeviceNeed, Hardware, Request
-from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.node import NodeStatus, Share
 from controller.apiserver.resources.pod import Container, PodSpec, PodStatus
 from controller.apiserver.resources.project import ProjectSpec
 from controller.scheduling.fairness import PodShares, Weights, in_turn
@@ -28,10 +28,13 @@ def pod(name: str, of: str, cpu_milli: int, gpus: int = 0, node: str | None = "h
     return Pod(metadata=Metadata(name=name, project=of), spec=spec, status=PodStatus(node=node))
 
 
-def node(name: str, cpu_milli: int, gpus: int) -> Node:
+def node(name: str, cpu_milli: int, gpus: int, pods: str = "pqr") -> Node:
+    """Return a node with shares of these pods."""
     devices = tuple(Device(number=number, kind=DeviceKind.GPU) for number in range(gpus))
     return Node(
-        metadata=Metadata(name=name), status=NodeStatus(hardware=Hardware(cpu_milli=cpu_milli, devices=devices))
+        metadata=Metadata(name=name),
+        status=NodeStatus(hardware=Hardware(cpu_milli=cpu_milli, devices=devices)),
+        shares=tuple(Share(pod=pod, uid=pod, epoch=1) for pod in pods),
     )
 
 
@@ -66,6 +69,26 @@ def test_pods_that_ask_for_nothing_come_and_go() -> None:
     assert shares.of("project a") == 0
 
 
+def test_a_release_counts_as_soon_as_the_pod_or_its_node_shows_it() -> None:
+    shares, one = PodShares(Weights()), pod("p", "a", 1_000)
+    shares.replace_pod(None, one)
+    assert shares.of("project a") == 0, "no node shows it"
+    with_share, without = node("h1", 10_000, 0), node("h1", 10_000, 0, pods="qr")
+    shares.replace_node(None, with_share)
+    assert shares.of("project a") == pytest.approx(0.1)
+    shares.replace_node(with_share, without)
+    assert shares.of("project a") == 0, "the node was first"
+    shares.replace_pod(one, None)
+    assert shares.of("project a") == 0
+    shares.replace_pod(None, one)
+    shares.replace_node(without, with_share)
+    assert shares.of("project a") == pytest.approx(0.1)
+    shares.replace_pod(one, pod("p", "a", 1_000, node=None))
+    assert shares.of("project a") == 0, "the pod was first"
+    shares.replace_node(with_share, None)
+    assert shares.of("project a") == 0
+
+
 pods = st.builds(
     pod,
     st.sampled_from("pqr"),
@@ -76,20 +99,27 @@ pods = st.builds(
 )
 
 
-@given(st.lists(pods | st.sampled_from("pqr"), max_size=30))
-def test_what_is_kept_up_is_what_there_is(changes: list[Pod | str]) -> None:
-    shares, known = PodShares(Weights()), dict[str, Pod]()
-    shares.replace_node(None, node("h1", 10_000, 4))
+nodes = st.builds(node, st.sampled_from(["h1", "h2"]), st.just(10_000), st.just(4), st.sampled_from(["", "p", "qr"]))
+
+
+@given(st.lists(pods | nodes | st.sampled_from("pqr"), max_size=30))
+def test_what_is_kept_up_is_what_there_is(changes: list[Pod | Node | str]) -> None:
+    shares, known, known_nodes = PodShares(Weights()), dict[str, Pod](), {"h1": node("h1", 10_000, 4)}
+    shares.replace_node(None, known_nodes["h1"])
     for change in changes:
-        if isinstance(change, str):
+        if isinstance(change, Node):
+            shares.replace_node(known_nodes.get(change.metadata.name), change)
+            known_nodes[change.metadata.name] = change
+        elif isinstance(change, str):
             shares.replace_pod(known.pop(change, None), None)
         else:
             shares.replace_pod(known.get(change.metadata.name), change)
             known[change.metadata.name] = change
     anew = PodShares(Weights())
-    anew.replace_node(None, node("h1", 10_000, 4))
     for one in known.values():
         anew.replace_pod(None, one)
+    for there in known_nodes.values():
+        anew.replace_node(None, there)
     assert [shares.of(f"project {name}") for name in "ab"] == [anew.of(f"project {name}") for name in "ab"]
 
 

@@ -231,3 +231,19 @@ def test_an_assumed_binding_survives_a_heartbeat_and_ends_with_the_event() -> No
     assert where() is None
     view.withdraw(assumption)  # too late to change anything
     assert view.nodes["h1"] is written
+
+
+def test_a_late_answer_tells_of_a_release_already_seen() -> None:
+    view = ClusterView()
+    hardware = Hardware.of(node("h1", cores=1))
+    seen = Node(metadata=Metadata(name="h1", revision=1), status=NodeStatus(ready=True, hardware=hardware))
+    spec = PodSpec(containers=(Container(name="c", image="i"),), request=Request(cpu_milli=1000))
+    pod = Pod(metadata=Metadata(name="p", uid="u", revision=2), spec=spec)
+    for one in (seen, pod):
+        view.take(one)
+    request = BindingRequest(bindings=(Binding(pod="p", node="h1", pod_revision=2, shares_version=0),))
+    assumption = view.assume(bind(State({"p": pod}, {"h1": seen}), request, 5))
+    assert view.take(replace(seen, metadata=replace(seen.metadata, revision=8), shares_version=2))
+    assert view.snapshot(None).free.cpu_milli.tolist() == [0], "the answer is still out"
+    assert view.confirm(assumption, 6)
+    assert view.snapshot(None).free.cpu_milli.tolist() == [1000]

@@ -70,6 +70,8 @@ def test_room_that_is_promised_is_not_given_to_a_lower_one(play: Play) -> None:
             await stop(cluster, "two")
             pods = await cluster.pods_when(placed_name("high"))
             assert pods["small"].status.node is None
+            for evicted in ("one", "two"):  # they wait again, and would compete with "small"
+                await cluster.client.of(Pod).delete(evicted)
             await cluster.client.of(Pod).delete("high")
             await cluster.client.release(ReleaseRequest(releases=(Release(pod="high", epoch=1),)))
             await cluster.pods_when(placed_name("small"))

@@ -14,8 +14,8 @@ from pathlib import Path
 from controller.apiserver.client import ApiClient, find_place
 from controller.common.errors import SchedulerError
 from controller.scheduling.costs import costs_of
-from controller.scheduling.framework.profiles import profiles_of
 from controller.scheduling.overload import monitor_of
+from controller.scheduling.pods import PodProfile
 from controller.scheduling.serving.metrics import Metrics
 from controller.scheduling.serving.scheduler import Scheduler
 from controller.scheduling.serving.tasks.scheduler import TaskScheduler
@@ -67,7 +67,7 @@ def take_profiles(scheduler: Scheduler, before: SchedulerSettings, read: Callabl
     """
     try:
         settings = read()
-        scheduler.take_profiles(profiles_of(settings.profiles))
+        scheduler.take_profiles(PodProfile.by_name(settings.profiles))
     except MillraceError as error:
         LOGGER.warning("profiles stay as they were: %s", error)
         return
@@ -88,7 +88,7 @@ async def serve(
 
     The API server may still be down. `on_ready` gets one line, once the policies are constructed.
     """
-    profiles = profiles_of(settings.profiles)
+    profiles = PodProfile.by_name(settings.profiles)
     metrics = Metrics(time.time_ns)
     async with AsyncExitStack() as stack:
         costs = await stack.enter_async_context(costs_of(settings.topology, settings.network, LOGGER))

@@ -18,7 +18,7 @@ from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import WHOLE, Cluster, Device, Node
 from controller.cluster.workloads.families import Layers, layered_graph
 from controller.cluster.workloads.files import openb_nodes, openb_pods, swf_jobs
-from controller.scheduling.framework import Profile, ProfileSettings
+from controller.scheduling.pods import PodProfile, PodProfileSettings
 from controller.scheduling.simulation.simulator import simulate
 from controller.scheduling.simulation.summary import summary_of
 from controller.scheduling.simulation.trace import Trace
@@ -76,7 +76,7 @@ def lublin(data: Path) -> Replay:
 
 
 def _replay(name: str, cluster: Cluster, work: Workload, costs: CostMap | None) -> Replay:
-    profile = Profile.of(ProfileSettings())
+    profile = PodProfile.of(PodProfileSettings())
     start_s = time.perf_counter()
     trace = simulate(cluster, work, profile, costs=costs)
     return Replay(name, trace, time.perf_counter() - start_s)

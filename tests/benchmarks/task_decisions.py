@@ -16,13 +16,13 @@ from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
 from controller.apiserver.resources.probe_task import ImplementationSpec, KernelUseSpec, ProbeTaskSpec
 from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
-from controller.scheduling.dispatch.planning import Plan, order_of
-from controller.scheduling.dispatch.probing import probes_due
-from controller.scheduling.dispatch.profiles import MEASURED, TaskProfile
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.serving.tasks.hours import Hours
 from controller.scheduling.serving.tasks.knowledge import Knowledge, pending_of
 from controller.scheduling.serving.tasks.view import TasksView
+from controller.scheduling.tasks.planning import Plan, order_of
+from controller.scheduling.tasks.probing import probes_due
+from controller.scheduling.tasks.profiles import MEASURED, TaskProfile
+from controller.scheduling.tasks.settings import TaskSettings
 from dataplane.topology.values import DeviceKind
 
 NOW_NS = 1_900_000_000_000_000_000

@@ -31,7 +31,7 @@ from controller.probing.evaluation.trust import Evidence, TrustSettings
 from controller.probing.prediction import predicted
 from controller.probing.values import Implementation, KernelUse, Library
 from controller.probing.values import ProbeTask as Probe
-from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from controller.workloads.centres.engines.base import JOB_ENDED, Engine, JobPhase, JobState
 from controller.workloads.centres.engines.local.engine import LocalEngine
 from controller.workloads.centres.engines.local.machine import look

@@ -17,10 +17,10 @@ if importlib.util.find_spec("torch") is None:
 
 from controller.learning.agent.records import load_checkpoint
 from controller.learning.agent.training.process import ProcessTraining
-from controller.scheduling.dispatch.profiles import MEASURED, TaskProfileSettings
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.framework.lessons import Outcome
 from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.tasks.profiles import MEASURED, TaskProfileSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from tests.controller.learning.policy.test_live import LEARN, network_of, seen
 from tests.controller.scheduling.serving.tasks.conftest import Play, Site, play
 from tests.controller.scheduling.serving.test_learning import AGENT

@@ -15,9 +15,9 @@ from controller.acceleration.values import Accelerator, Network
 from controller.apiserver.resources.operator_devices import MOST_OPERATORS, OperatorDevice
 from controller.cluster.hardware import WHOLE, DeviceRequest, Node
 from controller.cluster.hardware.values import Device
-from controller.scheduling.framework import PendingPod, Snapshot
-from controller.scheduling.framework.columns import Ids, Longs, NodeColumns
-from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.framework.policies import MOST_POINTS, Ids, Longs
+from controller.scheduling.pods import PendingPod, Snapshot
+from controller.scheduling.pods.columns import NodeColumns
 from dataplane.config import Strict
 
 _GB: Final = 1e9

@@ -9,10 +9,9 @@ import numpy as np
 from controller.acceleration.policies.between import UnitNetworks
 from controller.acceleration.policies.choosing import Chooser, Placed, key_of
 from controller.apiserver.resources.operator_devices import OperatorDevice
-from controller.scheduling.dispatch.filters import offer_of
-from controller.scheduling.dispatch.policies import Question
-from controller.scheduling.dispatch.scores import by_least
-from controller.scheduling.dispatch.values import Longs
+from controller.scheduling.framework.policies import Longs
+from controller.scheduling.tasks.scores import by_least
+from controller.scheduling.tasks.values import PendingTask, TimedOptions
 from dataplane.config import Strict
 from dataplane.topology.units import parse_rate_bps
 
@@ -41,52 +40,52 @@ class OperatorDevices:
         self._chooser = Chooser(settings.hardware, settings.calibration)
         self._networks = UnitNetworks(self._chooser.hardware, parse_rate_bps(settings.rate))
 
-    def points(self, asked: Question, rows: Longs) -> Longs:
+    def points(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> Longs:
         """Return the most points for the least time, half of them for twice as much, minus one for an idle device.
 
         None for units without a network between them.
         """
-        known = key_of(asked.task.operators)
-        found = [self._of(asked, row, known) for row in rows.tolist()]
+        known = key_of(task.operators)
+        found = [self._of(task, timed, row, known) for row in rows.tolist()]
         points = by_least(np.array([math.inf if one is None else one.seconds for one in found], np.float64))
-        idle = [self._has_idle(asked, row, one) for row, one in zip(rows.tolist(), found, strict=True)]
+        idle = [self._has_idle(timed, row, one) for row, one in zip(rows.tolist(), found, strict=True)]
         spared: Longs = np.maximum(points - np.array(idle, np.int64), 0)
         return spared
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
         """Return each operator's device, the time relative to the CPU alone, and the speed of the network."""
-        placed = self._of(asked, row, key_of(asked.task.operators))
-        between = self._networks.of(asked.view.costs, self._hosts(asked, row), self._units(asked, row))
+        placed = self._of(task, timed, row, key_of(task.operators))
+        between = self._networks.of(timed.view.costs, self._hosts(timed, row), self._units(timed, row))
         if placed is None:
             return between.problem
         if placed.explained is None or not between.is_from_costs or between.network is None:
             return placed.reason
         return f"{placed.reason}; {between.network.rate_gbit_per_s:.2g} Gbit/s between its units by the cost map"
 
-    def operator_devices(self, asked: Question, row: int) -> tuple[OperatorDevice, ...]:
+    def operator_devices(self, task: PendingTask, timed: TimedOptions, row: int) -> tuple[OperatorDevice, ...]:
         """Return the kind of device of each operator on an option's units; nothing if unknown."""
-        placed = self._of(asked, row, key_of(asked.task.operators))
+        placed = self._of(task, timed, row, key_of(task.operators))
         return () if placed is None else placed.devices(self._chooser.kinds)
 
-    def _of(self, asked: Question, row: int, known: bytes) -> Placed | None:
+    def _of(self, task: PendingTask, timed: TimedOptions, row: int, known: bytes) -> Placed | None:
         """Return the placement of operators on an option's units; None without a path between these."""
-        units = self._units(asked, row)
-        between = self._networks.of(asked.view.costs, self._hosts(asked, row), units)
+        units = self._units(timed, row)
+        between = self._networks.of(timed.view.costs, self._hosts(timed, row), units)
         if between.network is None:
             return None
-        has = offer_of(asked, row).devices
+        has = timed.offer(row).devices
         accelerators = tuple(one for one in self._chooser.hardware.accelerators if one.kind in has)
-        return self._chooser.place(asked.task.operators, known, accelerators, between.network, units)
+        return self._chooser.place(task.operators, known, accelerators, between.network, units)
 
-    def _hosts(self, asked: Question, row: int) -> tuple[str, ...]:
-        return asked.view.centres[offer_of(asked, row).centre].hosts
+    def _hosts(self, timed: TimedOptions, row: int) -> tuple[str, ...]:
+        return timed.view.centres[timed.offer(row).centre].hosts
 
-    def _units(self, asked: Question, row: int) -> int:
-        return int(asked.options.units[row])
+    def _units(self, timed: TimedOptions, row: int) -> int:
+        return int(timed.options.units[row])
 
-    def _has_idle(self, asked: Question, row: int, placed: Placed | None) -> bool:
+    def _has_idle(self, timed: TimedOptions, row: int, placed: Placed | None) -> bool:
         """Return whether a unit has a device known to the hardware file that no operator uses."""
         if placed is None or placed.explained is None:
             return False
-        has = offer_of(asked, row).devices
+        has = timed.offer(row).devices
         return any(label not in placed.labels for label, kind in self._chooser.kinds.items() if kind in has)

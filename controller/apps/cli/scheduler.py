@@ -104,12 +104,12 @@ def simulate(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Replay work on a cluster in virtual time, by the daemon's policies, and show what it comes to."""
-    from controller.scheduling.framework.profiles import ProfileSettings  # noqa: PLC0415
+    from controller.scheduling.pods import PodProfileSettings  # noqa: PLC0415
     from controller.scheduling.simulation import command  # noqa: PLC0415
 
     if settings is not None:
         from controller.scheduling.process import load_settings  # noqa: PLC0415
-    profiles = (ProfileSettings(),) if settings is None else load_settings(settings).profiles
+    profiles = (PodProfileSettings(),) if settings is None else load_settings(settings).profiles
     wanted = command.Wanted(
         tuple(workload), topology, nodes, profiles, profile, order, spreading, edge_bytes, seed, trace
     )

@@ -32,8 +32,8 @@ from controller.network.paths.telemetry_load import TelemetryLoad
 from controller.network.tables.base import WATCH_ALL
 from controller.network.tables.sources import check_networks
 from controller.network.tables.telemetry.int_watch import Watch
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.settings import SchedulerSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from controller.workloads.centres.settings import CentreSettings
 from controller.workloads.centres.settings import OnStop as OnStopOfCentre
 from controller.workloads.nodes.settings import NodeSettings, OnStop

@@ -29,10 +29,10 @@ from controller.network.paths.settings import MetricsSettings as PathsMetrics
 from controller.network.tables.sources import RoutedNetworks
 from controller.network.tables.telemetry.int_watch import Watch
 from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
-from controller.scheduling.dispatch.settings import TaskSettings
-from controller.scheduling.framework.profiles import ProfileSettings
+from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.settings import MetricsSettings as SchedulerMetrics
 from controller.scheduling.settings import QueueSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from controller.workloads.centres.settings import LocalSettings, TrialSettings, UnitSettings
 from controller.workloads.centres.settings import MetricsSettings as CentreMetrics
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
@@ -147,7 +147,7 @@ class ApiSection(Strict, frozen=True):
 class SchedulerSection(Strict, frozen=True):
     """The scheduler; `millrace scheduler --help`."""
 
-    profiles: Annotated[tuple[ProfileSettings, ...], msgspec.Meta(min_length=1)] | None = None
+    profiles: Annotated[tuple[PodProfileSettings, ...], msgspec.Meta(min_length=1)] | None = None
     """Ways to decide; default: one, that of the scheduler."""
     queue: QueueSettings = msgspec.field(default_factory=QueueSettings)
     """Pod queue."""

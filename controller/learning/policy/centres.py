@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from controller.cluster.cost_map import UNREACHABLE_NS
 from controller.learning.policy.observing import operations_of
-from controller.learning.policy.scales import PAGE_BYTES, logarithmic, shared, timed
+from controller.learning.policy.scales import PAGE_BYTES, logarithmic, shared
+from controller.learning.policy.scales import timed as time_features
 from controller.learning.values import Bools, Floats, Observation
-from controller.scheduling.dispatch.policies import Question
-from controller.scheduling.dispatch.values import CentresView, Longs
+from controller.scheduling.framework.policies import Longs
+from controller.scheduling.tasks.values import CentresView, PendingTask, TimedOptions
 
 Figures = npt.NDArray[np.float64]
 
@@ -34,7 +35,7 @@ class Centres:
 
 
 def observe(
-    asked: Question, rows: Longs, centres: Centres, *, has_network: bool, has_load: bool = False
+    task: PendingTask, timed: TimedOptions, rows: Longs, centres: Centres, *, has_network: bool, has_load: bool = False
 ) -> Observation:
     """Return what is seen of a task of which `rows` are the options that are possible; an action is a centre.
 
@@ -44,20 +45,20 @@ def observe(
     and bandwidth are the longest and the least from hosts that the task reads from elsewhere, the latter as a part of
     the fastest; nothing known of the network counts as nothing between.
     """
-    view, count = asked.view, len(centres.names)
-    offers = np.unique(asked.options.offer[rows])
+    view, count = timed.view, len(centres.names)
+    offers = np.unique(timed.options.offer[rows])
     at = centres.of_offer[offers]
     candidates = np.zeros(count, np.bool_)
     candidates[at] = True
     free, units = np.zeros(count), np.zeros(count)
     np.add.at(free, at, [view.slots[offer].free for offer in offers.tolist()])
     np.add.at(units, at, view.counts[offers])
-    nbytes = sum(one.nbytes for one in asked.task.reads)
-    local = np.array([_local(asked, view.centres[name].hosts) for name in centres.names], np.float64)
-    delay, bandwidth = _ways(asked, centres)
+    nbytes = sum(one.nbytes for one in task.reads)
+    local = np.array([_local(task, view.centres[name].hosts) for name in centres.names], np.float64)
+    delay, bandwidth = _ways(task, view, centres)
     return Observation.of(
         utilisation=1 - sum(one.free for one in view.slots) / max(int(view.counts.sum()), 1),
-        operations=float(logarithmic(operations_of(asked.task.operators))),
+        operations=float(logarithmic(operations_of(task.operators))),
         size=float(logarithmic(-(-nbytes // PAGE_BYTES))),
         is_write=0.0,
         free=free / np.maximum(units, 1),
@@ -65,44 +66,44 @@ def observe(
         candidates=candidates,
         delay=delay if has_network else None,
         bandwidth=bandwidth if has_network else None,
-        load=_loads(asked, rows, centres, candidates) if has_load else (),
+        load=_loads(timed, rows, centres, candidates) if has_load else (),
     )
 
 
-def _loads(asked: Question, rows: Longs, centres: Centres, candidates: Bools) -> Sequence[Floats]:
+def _loads(timed: TimedOptions, rows: Longs, centres: Centres, candidates: Bools) -> Sequence[Floats]:
     """Return six figures of each centre's load, of its option that ends first; 1 for what is not possible or known.
 
     Queued are held units over all; it waits until its units are free; computing takes the estimate, at most; fetching
     takes what it reads. How long ports are taken is not known: 0.
     """
-    view, count = asked.view, len(centres.names)
+    view, count = timed.view, len(centres.names)
     held, units = np.zeros(count), np.zeros(count)
     np.add.at(held, centres.of_offer, view.counts - np.array([one.free for one in view.slots], np.int64))
     np.add.at(units, centres.of_offer, view.counts)
     seconds = np.full((3, count), np.inf)
-    finish_s = np.nan_to_num(asked.finish_s, nan=np.inf)
+    finish_s = np.nan_to_num(timed.finish_s, nan=np.inf)
     for row in rows[np.argsort(-finish_s[rows], kind="stable")].tolist():
-        centre = centres.of_offer[asked.options.offer[row]]
-        seconds[:, centre] = asked.start_s[row], asked.options.high[row], asked.transfer_s[row]
+        centre = centres.of_offer[timed.options.offer[row]]
+        seconds[:, centre] = timed.start_s[row], timed.options.high[row], timed.transfer_s[row]
     is_known = candidates & np.isfinite(seconds)
-    waits, takes, fetches = np.where(is_known, timed(1e9 * np.where(is_known, seconds, 0)), 1)
+    waits, takes, fetches = np.where(is_known, time_features(1e9 * np.where(is_known, seconds, 0)), 1)
     none = np.zeros(count, np.float32)
     return shared(held / np.maximum(units, 1)), waits, takes, none, none, fetches
 
 
-def _local(asked: Question, hosts: tuple[str, ...]) -> int:
-    return sum(one.nbytes for one in asked.task.reads if one.host in hosts)
+def _local(task: PendingTask, hosts: tuple[str, ...]) -> int:
+    return sum(one.nbytes for one in task.reads if one.host in hosts)
 
 
-def _ways(asked: Question, centres: Centres) -> tuple[Figures, Figures]:
+def _ways(task: PendingTask, view: CentresView, centres: Centres) -> tuple[Figures, Figures]:
     """Return the longest delay and the least bandwidth from hosts elsewhere to each centre, as features."""
-    view, count = asked.view, len(centres.names)
+    count = len(centres.names)
     delay, bandwidth = np.zeros(count), np.ones(count)
     known = [seconds for seconds, _ in view.transfer_s.values() if 0 < seconds < np.inf]
     fastest_s = min(known, default=0.0)
     for number, name in enumerate(centres.names):
         hosts = view.centres[name].hosts
-        for read in asked.task.reads:
+        for read in task.reads:
             if read.host in hosts:
                 continue
             seconds = view.transfer_s.get((read.host, name), (0.0, False))[0]

@@ -15,9 +15,9 @@ from controller.cluster.hardware import Node
 from controller.cluster.operators import Operator, OperatorError, work_of
 from controller.learning.policy.scales import PAGE_BYTES, logarithmic, shared, timed
 from controller.learning.values import Bools, Floats, Observation
-from controller.scheduling.framework.columns import Ids
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import PendingPod
+from controller.scheduling.framework.policies import Ids
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import PendingPod
 from dataplane.topology.values import NumberFormat
 
 _UNKNOWN_BPS: Final = 1_000_000_000

@@ -14,11 +14,11 @@ from controller.learning.policy.live import Answer, LiveSettings
 from controller.learning.policy.observing import observe
 from controller.learning.policy.ranking import points_of, reasons_of, usual_of
 from controller.learning.values import Observation
-from controller.scheduling.framework.columns import Ids, Longs
-from controller.scheduling.framework.plugins import make_policy
-from controller.scheduling.framework.policies import Score
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import MOST_POINTS, PendingPod
+from controller.scheduling.framework.lessons import Note
+from controller.scheduling.framework.plugins import PODS, make_policy
+from controller.scheduling.framework.policies import MOST_POINTS, Ids, Longs, Score
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import PendingPod
 
 
 class Learned(LearningPolicy):
@@ -30,9 +30,9 @@ class Learned(LearningPolicy):
 
     def __init__(self, settings: LiveSettings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         super().__init__(settings, "pods", _example, clock_ns)
-        self._fallback: Score | None = None
+        self._fallback: Score[PendingPod, Snapshot] | None = None
         if settings.fallback:
-            self._fallback = make_policy(settings.fallback, {}, ("points", "reason"))
+            self._fallback = make_policy(PODS, settings.fallback, {}, ("points", "reason"))
         self._asked: tuple[PendingPod, Snapshot, Ids, Answer] | None = None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
@@ -62,9 +62,10 @@ class Learned(LearningPolicy):
             return [said + self._fallback.reason(pod, snapshot, node) for node in nodes.tolist()]
         return reasons_of(self.network, answer, nodes)
 
-    def decided(self, key: str, pod: PendingPod, snapshot: Snapshot, nodes: Ids, node: int) -> None:
-        """Note the node that a pod got."""
-        self.network.decided(key, self._answer(pod, snapshot, nodes), node)
+    def note(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, node: int) -> Note:
+        """Return a callback that records that a pod got one of the possible nodes."""
+        answer = self._answer(pod, snapshot, nodes)
+        return lambda key: self.network.decided(key, answer, node)
 
     def _answer(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Answer:
         """Return what the network says, asked once for the same pod, snapshot and nodes."""

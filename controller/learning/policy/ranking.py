@@ -8,8 +8,7 @@ import numpy as np
 
 from controller.learning.policy.live import Answer, LiveNetwork, Usual
 from controller.learning.values import Bools, Floats
-from controller.scheduling.framework.columns import Ids, Longs
-from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.framework.policies import MOST_POINTS, Ids, Longs
 
 
 def points_of(answer: Answer, actions: Ids) -> Longs:

@@ -14,18 +14,10 @@ from controller.learning.policy.learning import LearningPolicy
 from controller.learning.policy.live import Answer, LiveSettings
 from controller.learning.policy.ranking import points_of, reasons_of, usual_of
 from controller.learning.values import Observation
-from controller.scheduling.dispatch.policies import Question, TaskScore
-from controller.scheduling.dispatch.slots import Slots
-from controller.scheduling.dispatch.values import (
-    MOST_POINTS,
-    CentreState,
-    CentresView,
-    Longs,
-    Offer,
-    Options,
-    PendingTask,
-)
-from controller.scheduling.framework.plugins import make_policy
+from controller.scheduling.framework.plugins import TASKS, make_policy
+from controller.scheduling.framework.policies import MOST_POINTS, Longs, Score
+from controller.scheduling.tasks.slots import Slots
+from controller.scheduling.tasks.values import CentreState, CentresView, Offer, Options, PendingTask, TimedOptions
 
 
 class LearnedTasks(LearningPolicy):
@@ -36,55 +28,57 @@ class LearnedTasks(LearningPolicy):
 
     def __init__(self, settings: LiveSettings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         super().__init__(settings, "tasks", _example, clock_ns)
-        self._fallback: TaskScore | None = None
+        self._fallback: Score[PendingTask, TimedOptions] | None = None
         if settings.fallback:
-            self._fallback = make_policy(settings.fallback, {}, ("points", "reason"), is_of_tasks=True)
-        self._asked: tuple[Question, Centres, Answer] | None = None
+            self._fallback = make_policy(TASKS, settings.fallback, {}, ("points", "reason"))
+        self._asked: tuple[TimedOptions, Centres, Answer] | None = None
         self._centres: tuple[CentresView, Centres] | None = None
 
-    def points(self, asked: Question, rows: Longs) -> Longs:
+    def points(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> Longs:
         """Return `MOST_POINTS` for options of the centre of the highest value, 0 for the lowest; the same in shadow."""
-        centres, answer = self._answer(asked, rows)
+        centres, answer = self._answer(task, timed, rows)
         if self.settings.shadow:
             return np.full(len(rows), MOST_POINTS, np.int64)
         if answer.values is None and answer.explored is None and self._fallback is not None:
-            return self._fallback.points(asked, rows)
-        return points_of(answer, centres.of_offer[asked.options.offer[rows]])
+            return self._fallback.points(task, timed, rows)
+        return points_of(answer, centres.of_offer[timed.options.offer[rows]])
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
         """Return the value of an option's centre and its place among all centres, or why there is none."""
-        if self._asked is None or self._asked[0] is not asked:
+        if self._asked is None or self._asked[0] is not timed:
             raise SchedulerError("it is asked why before it was asked which")
         _, centres, answer = self._asked
         if answer.values is None and self._fallback is not None and not self.settings.shadow:
-            said = f"the network is not asked: {self.network.why_not(answer)}"
-            return f"{said}; {self.settings.fallback}: {self._fallback.reason(asked, row)}"
-        return reasons_of(self.network, answer, centres.of_offer[asked.options.offer[[row]]])[0]
+            said = f"the network is not timed: {self.network.why_not(answer)}"
+            return f"{said}; {self.settings.fallback}: {self._fallback.reason(task, timed, row)}"
+        return reasons_of(self.network, answer, centres.of_offer[timed.options.offer[[row]]])[0]
 
-    def note(self, asked: Question, rows: Longs, row: int) -> Callable[[str], None]:
+    def note(self, task: PendingTask, timed: TimedOptions, rows: Longs, row: int) -> Callable[[str], None]:
         """Return what takes note, by a key, that a task got one of some options."""
-        centres, answer = self._answer(asked, rows)
-        action = int(centres.of_offer[asked.options.offer[row]])
+        centres, answer = self._answer(task, timed, rows)
+        action = int(centres.of_offer[timed.options.offer[row]])
         return lambda key: self.network.decided(key, answer, action)
 
-    def _answer(self, asked: Question, rows: Longs) -> tuple[Centres, Answer]:
+    def _answer(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> tuple[Centres, Answer]:
         """Return the centres, and what the network says of them; asked once for the same question."""
-        if self._asked is not None and self._asked[0] is asked:
+        if self._asked is not None and self._asked[0] is timed:
             return self._asked[1:]
-        if self._centres is None or self._centres[0] is not asked.view:
-            self._centres = (asked.view, Centres.of(asked.view))
+        if self._centres is None or self._centres[0] is not timed.view:
+            self._centres = (timed.view, Centres.of(timed.view))
         centres, shown = self._centres[1], self.network.made_for
-        seen = observe(asked, rows, centres, has_network=shown.network, has_load=shown.load)
+        seen = observe(task, timed, rows, centres, has_network=shown.network, has_load=shown.load)
         usual = None
         if self.network.asks_fallback and self._fallback is not None and len(rows):
-            usual = usual_of(self._fallback.points(asked, rows), centres.of_offer[asked.options.offer[rows]])
-        self._asked = (asked, centres, self.network.answer(seen, asked.task.name, usual))
+            usual = usual_of(self._fallback.points(task, timed, rows), centres.of_offer[timed.options.offer[rows]])
+        self._asked = (timed, centres, self.network.answer(seen, task.name, usual))
         return self._asked[1:]
 
 
 def _example(made_for: MadeFor) -> Observation:
     view = CentresView(0, (Offer("any", "unit", 1),), {"any": CentreState("any")}, (Slots(1),))
     none, never = np.zeros(0), np.zeros(0, np.bool_)
-    asked = Question(PendingTask("any", "any"), view, Options.of((), {}), none, none, never, never)
+    timed = TimedOptions(view, Options.of((), {}), none, none, never, never)
     rows = np.zeros(0, np.int64)
-    return observe(asked, rows, Centres.of(view), has_network=made_for.network, has_load=made_for.load)
+    return observe(
+        PendingTask("any", "any"), timed, rows, Centres.of(view), has_network=made_for.network, has_load=made_for.load
+    )

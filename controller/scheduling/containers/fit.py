@@ -7,10 +7,9 @@ from zlib import crc32
 import numpy as np
 
 from controller.cluster.hardware import WHOLE, DeviceRequest
-from controller.scheduling.framework import PendingPod, Snapshot
-from controller.scheduling.framework.columns import Floats, Ids, Longs, NodeColumns
-from controller.scheduling.framework.filters import NoSettings
-from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.framework.policies import MOST_POINTS, Floats, Ids, Longs, NoSettings
+from controller.scheduling.pods import PendingPod, Snapshot
+from controller.scheduling.pods.columns import NodeColumns
 from dataplane.config import Strict
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.scheduling.framework import PendingPod, Snapshot
-from controller.scheduling.framework.columns import Ids, Longs
-from controller.scheduling.framework.filters import NoSettings
-from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.framework.policies import MOST_POINTS, Ids, Longs, NoSettings
+from controller.scheduling.pods import PendingPod, Snapshot
 
 
 class ImageLocality:

@@ -15,8 +15,8 @@ from typing import Final
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Shares
 from controller.scheduling.containers.reservations import Reservation, with_reservations
-from controller.scheduling.framework import PendingPod, Profile, Snapshot, place_group
 from controller.scheduling.framework.deciding import decide, filtered
+from controller.scheduling.pods import PendingPod, PodProfile, Snapshot, place_group
 
 MOST_NODES: Final = 64
 """Maximum number of nodes to examine: those where the least would have to leave if all pods did."""
@@ -99,7 +99,7 @@ class Cluster:
         return frozenset(holder.pod for holder in self.holders if holder.is_leaving)
 
 
-def make_room(profile: Profile, pods: Sequence[PendingPod], cluster: Cluster, priority: int) -> Room | None:
+def make_room(profile: PodProfile, pods: Sequence[PendingPod], cluster: Cluster, priority: int) -> Room | None:
     """Return the victims for a pod or for all pods of a group; None if no pods of a lower priority would help.
 
     Prefers the option whose victims' highest priority is lowest, then the fewest pods, then the lowest sum of
@@ -133,17 +133,17 @@ def _units(holders: Iterable[Holder], leaving: frozenset[str]) -> list[_Unit]:
     return [_Unit(tuple(some)) for some in together.values()]
 
 
-def _places(profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot) -> tuple[int, ...] | None:
+def _places(profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot) -> tuple[int, ...] | None:
     """Return the nodes of all pods, None if some do not fit."""
     if len(pods) == 1:
         choice = decide(profile, pods[0], snapshot)
-        return (choice.node,) if choice.is_placed else None
+        return (choice.candidate,) if choice.is_placed else None
     found = place_group(profile, pods, snapshot)
-    return tuple(choice.node for choice in found.choices) if found.is_placed else None
+    return tuple(choice.candidate for choice in found.choices) if found.is_placed else None
 
 
 def _fewest_for_pod(
-    profile: Profile, pod: PendingPod, cluster: Cluster, units: Sequence[_Unit], everybody: frozenset[str]
+    profile: PodProfile, pod: PendingPod, cluster: Cluster, units: Sequence[_Unit], everybody: frozenset[str]
 ) -> list[_Unit] | None:
     """Return the best set of units over the nodes that could run a pod if all units left."""
     empty = profile.seen(pod, cluster.without(everybody))
@@ -179,7 +179,7 @@ def _by_node(units: Sequence[_Unit]) -> dict[int, list[_Unit]]:
 
 
 def _fewest_for_group(
-    profile: Profile, pods: Sequence[PendingPod], cluster: Cluster, units: Sequence[_Unit], nodes: tuple[int, ...]
+    profile: PodProfile, pods: Sequence[PendingPod], cluster: Cluster, units: Sequence[_Unit], nodes: tuple[int, ...]
 ) -> list[_Unit] | None:
     """Return a minimal set of units whose removal lets a group be placed."""
 

@@ -8,10 +8,8 @@ import numpy as np
 from msgspec import Meta
 
 from controller.cluster.cost_map import UNREACHABLE_NS
-from controller.scheduling.framework import PendingPod, Snapshot
-from controller.scheduling.framework.columns import Flags, Floats, Ids, Longs
-from controller.scheduling.framework.filters import NoSettings
-from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.framework.policies import MOST_POINTS, Flags, Floats, Ids, Longs, NoSettings
+from controller.scheduling.pods import PendingPod, Snapshot
 from dataplane.config import Strict
 
 _NS_PER_BYTE_AT_1_BPS = 8e9

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.cluster.cost_map import Basis, CostMap, Load
-from controller.scheduling.framework import Peer
+from controller.scheduling.pods import Peer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import numpy as np
 
 from controller.cluster.hardware import WHOLE, DeviceRequest, Request
 from controller.scheduling.containers.kernels.structures import Asked, Room
-from controller.scheduling.framework import Snapshot
-from controller.scheduling.framework.columns import Longs, NodeColumns
+from controller.scheduling.framework.policies import Longs
+from controller.scheduling.pods import Snapshot
+from controller.scheduling.pods.columns import NodeColumns
 from dataplane.native import Array, pointer_to
 
 _NO_DEVICES = np.zeros(1, np.uint8)

@@ -23,10 +23,10 @@ from controller.scheduling.containers.kernels.stranded import IMPOSSIBLE, strand
 from controller.scheduling.containers.kernels.structures import Demand
 from controller.scheduling.containers.rooms import asked_of, can_be_asked, room_of
 from controller.scheduling.containers.typical import TypicalPod, reckoned, workload_of
-from controller.scheduling.framework import PendingPod, Snapshot
-from controller.scheduling.framework.columns import Floats, Ids, Longs, NodeColumns
-from controller.scheduling.framework.values import MOST_POINTS
-from controller.scheduling.framework.workload import Workload
+from controller.scheduling.framework.policies import MOST_POINTS, Floats, Ids, Longs
+from controller.scheduling.pods import PendingPod, Snapshot
+from controller.scheduling.pods.columns import NodeColumns
+from controller.scheduling.pods.workload import Workload
 from dataplane.config import Strict
 from dataplane.native import pointer_to
 from dataplane.topology.values import DeviceKind

@@ -8,8 +8,8 @@ import numpy as np
 from msgspec import Meta
 
 from controller.cluster.hardware import WHOLE
-from controller.scheduling.framework import PendingPod, Snapshot
-from controller.scheduling.framework.columns import Flags, Floats
+from controller.scheduling.framework.policies import Flags, Floats
+from controller.scheduling.pods import PendingPod, Snapshot
 from dataplane.config import Strict
 
 

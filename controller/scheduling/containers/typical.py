@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from controller.cluster.hardware import WHOLE, DeviceRequest, Request
-from controller.scheduling.framework import Snapshot
-from controller.scheduling.framework.workload import Workload
+from controller.scheduling.pods import Snapshot
+from controller.scheduling.pods.workload import Workload
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 

@@ -22,8 +22,8 @@ from controller.scheduling.containers.reservations import Reservation, with_rese
 from controller.scheduling.extender import objects
 from controller.scheduling.extender.annotations import NOTHING, PeerNeed, Wishes, is_meant, wishes_of
 from controller.scheduling.extender.hardware import KindOf, node_of, request_of
-from controller.scheduling.framework import Peer, PendingPod, Snapshot
-from controller.scheduling.framework.columns import FreeColumns, NodeColumns
+from controller.scheduling.pods import Peer, PendingPod, Snapshot
+from controller.scheduling.pods.columns import FreeColumns, NodeColumns
 
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = objects.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")

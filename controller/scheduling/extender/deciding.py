@@ -10,10 +10,9 @@ import numpy as np
 
 from controller.scheduling.extender.messages import LEAST_PRIORITY, MOST_PRIORITY
 from controller.scheduling.extender.objects import Taint, Toleration
-from controller.scheduling.framework import PendingPod, Profile, Snapshot
-from controller.scheduling.framework.columns import Ids
 from controller.scheduling.framework.deciding import PASSES, checked_points, filtered
-from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.framework.policies import MOST_POINTS, Ids
+from controller.scheduling.pods import PendingPod, PodProfile, Snapshot
 
 _UNKNOWN: Final = "nothing is known of it yet"
 
@@ -49,7 +48,7 @@ class NodeScore:
 
 
 def filter_nodes(
-    profile: Profile,
+    profile: PodProfile,
     pod: PendingPod,
     names: Sequence[str],
     snapshot: Snapshot,
@@ -81,7 +80,7 @@ def filter_nodes(
 
 
 def score_nodes(
-    profile: Profile, pod: PendingPod, names: Sequence[str], snapshot: Snapshot, *, stretch: bool, explained: int
+    profile: PodProfile, pod: PendingPod, names: Sequence[str], snapshot: Snapshot, *, stretch: bool, explained: int
 ) -> tuple[NodeScore, ...]:
     """Return the scores of the named nodes, in their order; unknown nodes get 0.
 
@@ -90,7 +89,7 @@ def score_nodes(
     """
     snapshot = profile.seen(pod, snapshot)
     rows = _rows(names, snapshot)
-    given = [checked_points(score, pod, snapshot, rows) if len(rows) else rows for score in profile.scores]
+    given = [checked_points(profile, score, pod, snapshot, rows) if len(rows) else rows for score in profile.scores]
     total, most = np.zeros(len(rows), np.int64), 0
     for score, points in zip(profile.scores, given, strict=True):
         if len(points) and points.min() < points.max():
@@ -113,7 +112,7 @@ def score_nodes(
     return tuple(found)
 
 
-def may_run(profile: Profile, pod: PendingPod, node: str, snapshot: Snapshot) -> Refusal | None:
+def may_run(profile: PodProfile, pod: PendingPod, node: str, snapshot: Snapshot) -> Refusal | None:
     """Return why a node may not run a pod once some pods are gone, None if it may."""
     row = snapshot.columns.number.get(node)
     if row is None:
@@ -136,7 +135,7 @@ def untolerated(taints: Mapping[str, Sequence[Taint]], tolerations: Sequence[Tol
     return found
 
 
-def _refusers(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Snapshot, Ids]:
+def _refusers(profile: PodProfile, pod: PendingPod, snapshot: Snapshot) -> tuple[Snapshot, Ids]:
     """Return the snapshot that policies see, and the number of the filter that refuses each node, or `PASSES`."""
     seen = profile.seen(pod, snapshot)
     refuser = np.full(len(seen.columns.nodes), PASSES, np.int16)
@@ -149,7 +148,9 @@ def _rows(names: Sequence[str], snapshot: Snapshot) -> Ids:
     return np.array([number[name] for name in names if name in number], np.int64)
 
 
-def _reasons(profile: Profile, pod: PendingPod, snapshot: Snapshot, row: int, points: Sequence[int]) -> tuple[str, ...]:
+def _reasons(
+    profile: PodProfile, pod: PendingPod, snapshot: Snapshot, row: int, points: Sequence[int]
+) -> tuple[str, ...]:
     return tuple(
         f"{score.weight} * {given} by {score.name}: {score.policy.reason(pod, snapshot, row)}"
         for score, given in zip(profile.scores, points, strict=True)

@@ -24,7 +24,7 @@ from controller.scheduling.extender.kube_api import KubernetesApi
 from controller.scheduling.extender.metrics import Metrics
 from controller.scheduling.extender.service import ExtenderService
 from controller.scheduling.extender.settings import ExtenderSettings
-from controller.scheduling.framework.profiles import profiles_of
+from controller.scheduling.pods import PodProfile
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
@@ -57,7 +57,7 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
 
     `on_ready` gets one line, once nodes and pods have been listed if there is an API server.
     """
-    profiles, clock = profiles_of(settings.profiles), MonotonicClock()
+    profiles, clock = PodProfile.by_name(settings.profiles), MonotonicClock()
     token = None if settings.token_file is None else _token(Path(settings.token_file))
     files = None if settings.tls is None else _files(settings.tls)
     context = None if files is None else _context(files)

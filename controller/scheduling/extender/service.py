@@ -36,7 +36,7 @@ from controller.scheduling.extender.metrics import Metrics
 from controller.scheduling.extender.recent import Recent
 from controller.scheduling.extender.settings import ExtenderSettings
 from controller.scheduling.extender.unbound import Unbound
-from controller.scheduling.framework import PendingPod, Profile, Snapshot
+from controller.scheduling.pods import PendingPod, PodProfile, Snapshot
 from dataplane.clock import Clock
 
 LOGGER: Final = logging.getLogger("millrace.extender")
@@ -51,7 +51,7 @@ T = TypeVar("T")
 class _Asked:
     """A pod as policies see it, and the state for its decision."""
 
-    profile: Profile
+    profile: PodProfile
     pod: PendingPod
     snapshot: Snapshot
     emptied: Snapshot
@@ -68,7 +68,7 @@ class ExtenderService:
     def __init__(
         self,
         settings: ExtenderSettings,
-        profiles: Mapping[str, Profile],
+        profiles: Mapping[str, PodProfile],
         books: Books,
         *,
         api: KubernetesApi | None,

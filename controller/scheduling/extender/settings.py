@@ -10,7 +10,7 @@ from msgspec import Meta, field
 from controller.apiserver.settings import Positive, PositiveS, TlsSettings, is_own
 from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.http_server import HttpLimits
-from controller.scheduling.framework.profiles import ProfileSettings
+from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.settings import MetricsSettings
 from dataplane.config import Strict
 from dataplane.rpc.addresses import is_unix
@@ -146,8 +146,8 @@ class ExtenderSettings(Strict, frozen=True):
     host_label: str | None = None
     """The label with the name of a node's host in the topology; null: nodes are named like their hosts."""
 
-    profiles: Annotated[tuple[ProfileSettings, ...], Meta(min_length=1)] = field(
-        default_factory=lambda: (ProfileSettings(),)
+    profiles: Annotated[tuple[PodProfileSettings, ...], Meta(min_length=1)] = field(
+        default_factory=lambda: (PodProfileSettings(),)
     )
     """Ways to decide; a pod names its own by an annotation, else the first applies."""
 

@@ -6,13 +6,15 @@ called from other threads, one at a time; the other methods must not block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from controller.scheduling.framework.columns import Ids
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import PendingPod
+from controller.scheduling.framework.policies import C, C_contra, Ids, S, S_contra
+from controller.scheduling.framework.profiles import Profile
+
+Note = Callable[[str], None]
+"""Called with a decision's key once the decision is in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,22 @@ class Learns(Protocol):
 
 
 @runtime_checkable
-class LearnsOfPods(Learns, Protocol):
-    """A score of pods that learns."""
+class Learner(Learns, Protocol[S_contra, C_contra]):
+    """A score that learns."""
 
-    def decided(self, key: str, pod: PendingPod, snapshot: Snapshot, nodes: Ids, node: int) -> None:
-        """Record that a pod got one of the possible `nodes`, with the snapshot that policies saw."""
+    def note(self, subject: S_contra, candidates: C_contra, numbers: Ids, number: int, /) -> Note:
+        """Return a callback that records that a subject got one of the possible candidates `numbers`.
+
+        Called while everything is as it was at the decision.
+        """
         ...
+
+
+def learners_of(profiles: Mapping[str, Profile[S, C]]) -> dict[str, Learner[S, C]]:
+    """Return the policies that learn, by the name of their profile; if a profile has several, the first learns."""
+    found: dict[str, Learner[S, C]] = {}
+    for name, profile in profiles.items():
+        for score in profile.scores:
+            if isinstance(score.policy, Learner) and score.policy.is_learning:
+                found.setdefault(name, score.policy)
+    return found

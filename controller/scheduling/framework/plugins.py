@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
@@ -15,28 +16,44 @@ from controller.common.errors import SchedulerError
 
 LOGGER: Final = logging.getLogger(__name__)
 
-OF_PODS: Final = "millrace.policies.pods"
-"""Entry-point group of policies that rank nodes for pods; an entry's name is the policy's, its object the class."""
-OF_TASKS: Final = "millrace.policies.tasks"
-"""Entry-point group of policies that rank units of centres for tasks."""
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of subject: what it and its candidates are called, and the entry-point group of its policies.
+
+    An entry's name is the policy's, its object the class.
+    """
+
+    noun: str
+    candidate: str
+    profile: str
+    group: str
+
+    @property
+    def plural(self) -> str:
+        """Several subjects."""
+        return f"{self.noun}s"
+
+
+PODS: Final = Kind("pod", "node", "profile", "millrace.policies.pods")
+TASKS: Final = Kind("task", "option", "task profile", "millrace.policies.tasks")
+KINDS: Final = (PODS, TASKS)
 _OF_EITHER: Final = "millrace.schedulers.policies"
 """Entry-point group before 0.3, whose policies may be for pods or for tasks."""
 
 
-def make_policy(
-    name: str, settings: Mapping[str, object], methods: tuple[str, ...], *, is_of_tasks: bool = False
-) -> Any:  # noqa: ANN401 - a policy
-    """Return a policy of pods, or of tasks, that has these methods, constructed with its settings.
+def make_policy(kind: Kind, name: str, settings: Mapping[str, object], methods: tuple[str, ...]) -> Any:  # noqa: ANN401 - a policy
+    """Return a policy for a kind of subject that has these methods, constructed with its settings.
 
     Raise SchedulerError, in one line, for an unknown name, a plug-in that does not load or lacks something, and invalid
     settings.
     """
-    made_by = _load(name, *((OF_TASKS, OF_PODS) if is_of_tasks else (OF_PODS, OF_TASKS)))
-    kind = getattr(made_by, "Settings", None)
-    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+    made_by = _load(kind, name)
+    settings_kind = getattr(made_by, "Settings", None)
+    if not (isinstance(settings_kind, type) and issubclass(settings_kind, msgspec.Struct)):
         raise SchedulerError(f"policy {name}: it has no Settings")
     try:
-        made = made_by(msgspec.convert(dict(settings), kind))
+        made = made_by(msgspec.convert(dict(settings), settings_kind))
     except msgspec.ValidationError as error:
         raise SchedulerError(f"policy {name}: settings: {error}") from None
     except Exception as error:  # a plug-in may raise anything
@@ -48,18 +65,20 @@ def make_policy(
 
 def known_policies() -> tuple[str, ...]:
     """Return the names of all policies."""
-    return tuple(sorted({entry.name for group in (OF_PODS, OF_TASKS, _OF_EITHER) for entry in _entries(group)}))
+    groups = (*(kind.group for kind in KINDS), _OF_EITHER)
+    return tuple(sorted({entry.name for group in groups for entry in _entries(group)}))
 
 
-def _load(name: str, group: str, other: str) -> Callable[..., Any]:
-    """Return the class registered under a name in a group; `other` is the group of the other subject."""
-    found = [entry for entry in _entries(group) if entry.name == name]
+def _load(kind: Kind, name: str) -> Callable[..., Any]:
+    """Return the class registered under a name for a kind of subject."""
+    found = [entry for entry in _entries(kind.group) if entry.name == name]
     old = [entry for entry in _entries(_OF_EITHER) if entry.name == name]
     if not found + old:
-        mine = (*_entries(group), *_entries(_OF_EITHER))
+        mine = (*_entries(kind.group), *_entries(_OF_EITHER))
         known = ", ".join(sorted(entry.name for entry in mine)) or "none, as no package with entry points is installed"
-        if any(entry.name == name for entry in _entries(other)):
-            raise SchedulerError(f"policy {name} is of {_subject(other)}; those of {_subject(group)} are {known}")
+        for other in KINDS:
+            if other != kind and any(entry.name == name for entry in _entries(other.group)):
+                raise SchedulerError(f"policy {name} is of {other.plural}; those of {kind.plural} are {known}")
         raise SchedulerError(f"there is no policy {name!r}; there are {known}")
     if len(found + old) > 1:
         places = " and ".join(sorted(entry.value for entry in found + old))
@@ -87,12 +106,12 @@ def _entries_on(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  #
 @cache
 def _warn(entry: EntryPoint) -> None:
     LOGGER.warning(
-        "policy %s: the group %s of entry points is called %s and %s now", entry.name, _OF_EITHER, OF_PODS, OF_TASKS
+        "policy %s: the group %s of entry points is called %s and %s now",
+        entry.name,
+        _OF_EITHER,
+        PODS.group,
+        TASKS.group,
     )
-
-
-def _subject(group: str) -> str:
-    return group.rpartition(".")[2]
 
 
 def _line(error: Exception) -> str:

@@ -1,17 +1,23 @@
-"""Policies: filters, which refuse nodes, scores, which rank the others, and choices of devices on a node.
+"""Policies: filters, which refuse candidates of a subject, and scores, which rank the others.
+
+Subjects are pods, whose candidates are the nodes of a snapshot (`controller.scheduling.pods`), and tasks, whose
+candidates are options: so many units of a compute centre (`controller.scheduling.tasks`). Candidates are numbered from
+0 to `len(candidates)`, and policies answer for all of them at once, as columns.
 
 A policy is a class with its own `Settings`, a `dataplane.config.Strict`, and is constructed with one. It may keep what
-can be computed from its settings, and cache answers: the same pod and snapshot always give the same answer, regardless
-of earlier calls.
+can be computed from its settings, and cache answers: the same subject and candidates always give the same answer,
+regardless of earlier calls. It is registered as an entry point of the group of its subject (`plugins`).
 
-A filter may also have `devices(pod, snapshot)`: the devices, in the rows of `NodeColumns`, that the pod may get on
-nodes that pass, None for all. Policies see a snapshot in which nothing is free on the other devices. A filter that uses
-measured loads has `lets_in(before, now)`: whether the change of a device's load lets in pods that it kept off before,
-so that these are decided again. Both filters and scores may return many reasons at once, if that is cheaper:
-`reasons(pod, snapshot, nodes)` of a filter, and `reasons(pod, snapshot, nodes, points)` of a score, which gets its
-points back. A score may have `is_neutral(pod, snapshot)`: whether it gives all nodes `MOST_POINTS`, so that it need not
-be called; and `operator_devices(pod, snapshot, node)`: the devices for the operators of a pod on a node, which its
-programs are told.
+Filters and scores may return many reasons at once, if that is cheaper: `reasons(subject, candidates, numbers)` of a
+filter, and `reasons(subject, candidates, numbers, points)` of a score, which gets its points back. A score may have
+`is_neutral(subject, candidates)`: whether it gives all candidates `MOST_POINTS`, so that it need not be called; and
+`operator_devices(subject, candidates, number)`: the devices for the operators of a subject on a candidate, which its
+programs are told; the first score of a profile that has it decides.
+
+For pods only: a filter has `is_local`, and may have `devices(pod, snapshot)`: the devices, in the rows of
+`NodeColumns`, that the pod may get on nodes that pass, None for all; policies see a snapshot in which nothing is free
+on the other devices. A filter that uses measured loads has `lets_in(before, now)`: whether the change of a device's
+load lets in pods that it kept off before, so that these are decided again.
 
 ```python
 class Quiet:
@@ -35,44 +41,68 @@ class Quiet:
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
 
-from controller.cluster.hardware import Shares
-from controller.scheduling.framework.columns import Flags, Ids, Longs
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import PendingPod
+import numpy as np
+import numpy.typing as npt
 
+from dataplane.config import Strict
 
-class Filter(Protocol):
-    """Refuses nodes."""
+Longs = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
-    is_local: bool
-    """True if its answer for a node depends only on that node's hardware and free resources."""
-
-    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return whether each node may run the pod, None if all may."""
-        ...
-
-    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return why a node is refused; called only for refused nodes."""
-        ...
+MOST_POINTS: Final = 1000
+"""The points of the best candidate; scores range from 0 to this."""
 
 
-class Score(Protocol):
-    """Ranks nodes."""
+class Subject(Protocol):
+    """Something to be placed."""
 
-    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return the points of each of `nodes`, 0 to `MOST_POINTS`: the more, the better."""
-        ...
-
-    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
-        """Return the basis of a node's points."""
+    @property
+    def name(self) -> str:
+        """Its name, unique among subjects of its kind."""
         ...
 
 
-class DeviceChoice(Protocol):
-    """Chooses devices."""
+class Candidates(Protocol):
+    """Where a subject may go, with all that policies may know of it."""
 
-    def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
-        """Return the shares of a pod on a node where it fits; raise HardwareError if it does not."""
+    def __len__(self) -> int:
+        """Return their number."""
+        ...
+
+
+S = TypeVar("S", bound=Subject)
+C = TypeVar("C", bound=Candidates)
+S_contra = TypeVar("S_contra", bound=Subject, contravariant=True)
+C_contra = TypeVar("C_contra", bound=Candidates, contravariant=True)
+
+
+class NoSettings(Strict, frozen=True):
+    """Settings of a policy without any."""
+
+
+class Filter(Protocol[S_contra, C_contra]):
+    """Refuses candidates."""
+
+    def passes(self, subject: S_contra, candidates: C_contra, /) -> Flags | None:
+        """Return whether each candidate is possible, None if all are."""
+        ...
+
+    def reason(self, subject: S_contra, candidates: C_contra, number: int, /) -> str:
+        """Return why a candidate is refused; called only for refused ones."""
+        ...
+
+
+class Score(Protocol[S_contra, C_contra]):
+    """Ranks candidates."""
+
+    def points(self, subject: S_contra, candidates: C_contra, numbers: Ids, /) -> Longs:
+        """Return the points of each of `numbers`, 0 to `MOST_POINTS`: the more, the better."""
+        ...
+
+    def reason(self, subject: S_contra, candidates: C_contra, number: int, /) -> str:
+        """Return the basis of a candidate's points."""
         ...

@@ -24,7 +24,7 @@ from controller.apiserver.registry.placements import (
 from controller.apiserver.resources import Pod
 from controller.apiserver.resources.hardware import device_shares
 from controller.common.errors import ApiError, StaleError, TooLargeError
-from controller.scheduling.framework import Profile
+from controller.scheduling.pods import PodProfile
 from controller.scheduling.serving.assumptions import Assumption
 from controller.scheduling.serving.outcomes import Knowledge, Outcome
 from controller.scheduling.serving.view import ClusterView
@@ -44,7 +44,7 @@ class Decided:
     name: str
     subject: str
     outcome: Outcome
-    profile: Profile
+    profile: PodProfile
     request: BindingRequest
     assumption: Assumption
     begun_ns: int
@@ -136,7 +136,7 @@ class Binder:
 
 
 def request_of(
-    outcome: Outcome, decision: NewDecision, profile: Profile, known: Knowledge, versions: Mapping[str, int]
+    outcome: Outcome, decision: NewDecision, profile: PodProfile, known: Knowledge, versions: Mapping[str, int]
 ) -> BindingRequest:
     """Return the request that binds pods to their nodes, if neither they nor their nodes' shares have changed since.
 
@@ -149,7 +149,7 @@ def request_of(
             pod=pod.metadata.name,
             node=node,
             devices=device_shares(shares),
-            operator_devices=profile.operator_devices(choice.pod, snapshot, choice.node),
+            operator_devices=profile.operator_devices(choice.subject, snapshot, choice.candidate),
             pod_revision=pod.metadata.revision,
             shares_version=versions.get(node, known.view.nodes[node].shares_version),
         )

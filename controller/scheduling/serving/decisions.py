@@ -12,7 +12,8 @@ from controller.apiserver.resources.decision import DecisionSpec, Outcome, Place
 from controller.apiserver.resources.hardware import device_shares
 from controller.cluster.cost_map import Basis
 from controller.cluster.hardware import Shares
-from controller.scheduling.framework import Explanation, PendingPod, Snapshot
+from controller.scheduling.framework.explaining import Explanation
+from controller.scheduling.pods import PendingPod, Snapshot
 
 _LINE: Final = 1024
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]")
@@ -35,9 +36,9 @@ def decision_of(
     """
     last = explanations[-1] if explanations else None
     placements = tuple(
-        Placement(pod=why.pod, node=why.node, devices=device_shares(some))
+        Placement(pod=why.subject, node=why.choice, devices=device_shares(some))
         for why, some in zip(explanations, shares, strict=False)
-        if why.node is not None
+        if why.choice is not None
     )
     return DecisionSpec(
         subject_kind=subject_kind,
@@ -56,9 +57,9 @@ def decision_of(
 
 def refusals_of(why: Explanation) -> tuple[Refusal, ...]:
     """Return refused nodes by their reason."""
-    ordered = sorted(why.refused, key=lambda one: (one.policy, one.reason, one.node))
+    ordered = sorted(why.refused, key=lambda one: (one.policy, one.reason, one.name))
     return tuple(
-        Refusal(reason=line(reason), policy=policy, nodes=tuple(one.node for one in some))
+        Refusal(reason=line(reason), policy=policy, nodes=tuple(one.name for one in some))
         for (policy, reason), some in groupby(ordered, key=lambda one: (one.policy, one.reason))
     )
 
@@ -67,7 +68,7 @@ def scores_of(why: Explanation) -> tuple[Score, ...]:
     """Return the candidates' scores, the best first."""
     return tuple(
         Score(
-            node=candidate.node,
+            node=candidate.name,
             total=float(candidate.points),
             parts={one.policy: float(one.weight * one.points) for one in candidate.scores},
             reasons=tuple(_reason_of(one.policy, one.reason) for one in candidate.scores),

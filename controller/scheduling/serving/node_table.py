@@ -14,7 +14,8 @@ from controller.apiserver.resources import Node
 from controller.cluster.hardware import WHOLE, Cluster, values
 from controller.cluster.hardware.errors import HardwareError
 from controller.cluster.hardware.values import NOTHING
-from controller.scheduling.framework.columns import Flags, Floats, FreeColumns, Ids, NodeColumns
+from controller.scheduling.framework.policies import Flags, Floats, Ids
+from controller.scheduling.pods.columns import FreeColumns, NodeColumns
 from controller.scheduling.serving.reports import images_of, measured_devices, with_images
 
 Images = Mapping[str, Mapping[int, int]]

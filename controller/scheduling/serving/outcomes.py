@@ -14,9 +14,10 @@ from controller.apiserver.resources.decision import Outcome as DecisionOutcome
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Shares
 from controller.scheduling.containers.preemption import Room, make_room
-from controller.scheduling.framework import Choice, Explanation, Profile, Snapshot, explain, place_group
 from controller.scheduling.framework.deciding import Examined, examine
-from controller.scheduling.framework.explaining import explained
+from controller.scheduling.framework.explaining import Explanation
+from controller.scheduling.pods import PodChoice, PodProfile, Snapshot, explain, place_group
+from controller.scheduling.pods.explaining import explained
 from controller.scheduling.serving.decisions import decision_of, is_measured
 from controller.scheduling.serving.room import cluster_of, priority_of, promised
 from controller.scheduling.serving.view import ClusterView
@@ -27,12 +28,12 @@ class Outcome:
     """The decision about a pod or a group; without shares it was refused, and `room` may be made for it."""
 
     pods: tuple[Pod, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[PodChoice, ...]
     shares: tuple[Shares, ...]
     explanations: tuple[Explanation, ...]
     reason: str
     room: Room | None = None
-    examined: tuple[Examined, ...] = ()
+    examined: tuple[Examined[Snapshot], ...] = ()
     """The policies' results for each pod that gets shares."""
 
 
@@ -41,7 +42,7 @@ class Knowledge:
     """Inputs of decisions: the cluster, profiles by name, and the current network."""
 
     view: ClusterView
-    profiles: Mapping[str, Profile]
+    profiles: Mapping[str, PodProfile]
     costs: CostMap | None
 
     @property
@@ -81,7 +82,7 @@ def spec_of(
     measured = None
     if outcome.shares:
         choice, snapshot = outcome.choices[-1], known.snapshot
-        measured = is_measured(snapshot, choice.pod, snapshot.columns.names[choice.node])
+        measured = is_measured(snapshot, choice.subject, snapshot.columns.names[choice.candidate])
     group = subject if kind == "group" else None
     if outcome.room is not None and outcome.room.victims:
         spec = replace(spec, outcome=DecisionOutcome.PREEMPTING, preempted=outcome.room.victims)
@@ -111,11 +112,11 @@ def _decided(subject: str, pods: tuple[Pod, ...], known: Knowledge, most: int) -
     if len(pods) == 1:
         choice, examined = examine(profile, pending[0], snapshot)
         why = explained(profile, choice, examined, most=most)
-        shares = (profile.shares(pending[0], snapshot, choice.node),) if choice.is_placed else ()
+        shares = (profile.shares(pending[0], snapshot, choice.candidate),) if choice.is_placed else ()
         return Outcome(pods, (choice,), shares, (why,), why.summary, examined=(examined,))
     found = place_group(profile, pending, snapshot)
     if not found.is_placed:
-        blocked = next((choice.pod for choice in found.choices if not choice.is_placed), pending[0])
+        blocked = next((choice.subject for choice in found.choices if not choice.is_placed), pending[0])
         why = explain(profile, blocked, snapshot, most=most)
         return Outcome(pods, (), (), (why,), f"group {subject} is not placed whole: {blocked.name}: {why.summary}")
     explained_all = list(_explained(profile, snapshot, found.choices, found.shares, most))
@@ -133,10 +134,10 @@ def _cannot(pods: Sequence[Pod]) -> str:
 
 
 def _explained(
-    profile: Profile, snapshot: Snapshot, choices: Sequence[Choice], shares: Sequence[Shares], most: int
-) -> Iterator[tuple[Explanation, Examined]]:
+    profile: PodProfile, snapshot: Snapshot, choices: Sequence[PodChoice], shares: Sequence[Shares], most: int
+) -> Iterator[tuple[Explanation, Examined[Snapshot]]]:
     """Yield why each pod of a group was placed on its node, each after what those before it took."""
     for choice, some in zip(choices, shares, strict=True):
-        examined = examine(profile, choice.pod, snapshot)[1]
+        examined = examine(profile, choice.subject, snapshot)[1]
         yield explained(profile, choice, examined, most=most), examined
-        snapshot = snapshot.taking(choice.node, some, choice.pod.group, choice.pod.peers)
+        snapshot = snapshot.taking(choice.candidate, some, choice.subject.group, choice.subject.peers)

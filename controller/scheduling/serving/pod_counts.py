@@ -9,7 +9,7 @@ import numpy as np
 
 from controller.apiserver.resources import Pod
 from controller.apiserver.resources.pod import Phase
-from controller.scheduling.framework.columns import Ids
+from controller.scheduling.framework.policies import Ids
 
 _STARTING = (Phase.BOUND, Phase.STARTING)
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from controller.apiserver.resources import Pod
 from controller.apiserver.resources.pod import Phase
-from controller.scheduling.framework import Choice, Profile
 from controller.scheduling.framework.deciding import Examined
-from controller.scheduling.framework.lessons import Learns, LearnsOfPods
+from controller.scheduling.framework.lessons import Learner
+from controller.scheduling.pods import PodChoice, PodProfile, Snapshot
 from controller.scheduling.serving.lessons import Lessons
 from controller.scheduling.serving.view import ClusterView, is_ready
 
 _ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.LOST)
-
-
-def learners_of(profiles: Mapping[str, Profile]) -> dict[str, Learns]:
-    """Return the policies that learn, by the name of their profile; if a profile has several, the first learns."""
-    found: dict[str, Learns] = {}
-    for name, profile in profiles.items():
-        for score in profile.scores:
-            if isinstance(score.policy, LearnsOfPods) and score.policy.is_learning:
-                found.setdefault(name, score.policy)
-    return found
 
 
 def utilisation_of(view: ClusterView) -> float:
@@ -35,22 +25,26 @@ def utilisation_of(view: ClusterView) -> float:
 
 
 def bound(
-    lessons: Lessons, view: ClusterView, profile: Profile, choices: Sequence[Choice], examined: Sequence[Examined]
+    lessons: Lessons,
+    view: ClusterView,
+    profile: PodProfile,
+    choices: Sequence[PodChoice],
+    examined: Sequence[Examined[Snapshot]],
 ) -> None:
     """Tell a profile's learning policy which pods were bound, and track the outcomes.
 
     The measured time is from a pod's creation to its start; for a pod that is placed again, from its new binding.
     """
     learner = lessons.learners.get(profile.name)
-    if not isinstance(learner, LearnsOfPods):
+    if not isinstance(learner, Learner):
         return
     for choice, seen in zip(choices, examined, strict=True):
-        pod = view.pods.get(choice.pod.name)
+        pod = view.pods.get(choice.subject.name)
         if pod is None or pod.status.node is None:
             continue
         name, status = pod.metadata.name, pod.status
         key = f"{name}/{status.epoch}"
-        learner.decided(key, choice.pod, seen.snapshot, seen.nodes, choice.node)
+        learner.note(choice.subject, seen.candidates, seen.passing, choice.candidate)(key)
         asked_ns = pod.metadata.created_ns if status.epoch <= 1 else status.bound_ns or 0
         lessons.stands(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
         look_at(lessons, pod)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from controller.apiserver.resources import Node
-from controller.scheduling.framework.columns import Floats, FreeColumns, NodeColumns
+from controller.scheduling.framework.policies import Floats
+from controller.scheduling.pods.columns import FreeColumns, NodeColumns
 
 
 def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColumns) -> Floats | None:

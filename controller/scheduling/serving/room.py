@@ -16,8 +16,8 @@ from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware.errors import HardwareError
 from controller.scheduling.containers.preemption import Cluster, Holder, Room
 from controller.scheduling.containers.reservations import Reservation
-from controller.scheduling.framework import Profile, Snapshot
 from controller.scheduling.framework.deciding import filtered
+from controller.scheduling.pods import PodProfile, Snapshot
 from controller.scheduling.serving.view import ClusterView, is_waiting
 
 
@@ -42,7 +42,9 @@ def priority_of(view: ClusterView, pod: Pod) -> int:
     return pod.spec.priority if group is None else group.spec.priority
 
 
-def promised(view: ClusterView, profiles: Mapping[str, Profile], pods: Sequence[Pod], snapshot: Snapshot) -> Snapshot:
+def promised(
+    view: ClusterView, profiles: Mapping[str, PodProfile], pods: Sequence[Pod], snapshot: Snapshot
+) -> Snapshot:
     """Return the snapshot without the room promised to other pods of the same or a higher priority.
 
     A promise counts while its pod waits and would fit there once the leaving pods have left.

@@ -23,7 +23,8 @@ from controller.apiserver.resources.decision import DecisionSpec
 from controller.apiserver.resources.decision import Outcome as DecisionOutcome
 from controller.common.errors import ApiError, ControllerError, NotFoundError, StaleError
 from controller.scheduling.costs import Costs
-from controller.scheduling.framework import Profile
+from controller.scheduling.framework.lessons import learners_of
+from controller.scheduling.pods import PodProfile
 from controller.scheduling.serving import pod_lessons
 from controller.scheduling.serving.binding import Answers, Binder, Decided
 from controller.scheduling.serving.decisions import decision_name
@@ -51,7 +52,7 @@ class Scheduler:
         self,
         client: ApiClient,
         settings: SchedulerSettings,
-        profiles: Mapping[str, Profile],
+        profiles: Mapping[str, PodProfile],
         *,
         costs: Costs,
         clock: Clock,
@@ -71,7 +72,7 @@ class Scheduler:
         self._strangers: set[str] = set()
         self._is_away = False
         self._binder = Binder(client, self._answered)
-        self.lessons = Lessons(clock, pod_lessons.learners_of(profiles), lambda: pod_lessons.utilisation_of(self.view))
+        self.lessons = Lessons(clock, learners_of(profiles), lambda: pod_lessons.utilisation_of(self.view))
         metrics.learning.ask("pods", lambda: self.lessons.learners)
 
     async def run(self) -> None:
@@ -87,10 +88,10 @@ class Scheduler:
         """Return how many pods and groups wait for a decision, and for how long (ns) the oldest has."""
         return self.queue.undecided(self._clock.now_ns())
 
-    def take_profiles(self, profiles: Mapping[str, Profile]) -> None:
+    def take_profiles(self, profiles: Mapping[str, PodProfile]) -> None:
         """Use other profiles from now on; refused pods are tried again."""
         self.profiles = dict(profiles)
-        self.lessons.take(pod_lessons.learners_of(profiles))
+        self.lessons.take(learners_of(profiles))
         self._strangers.clear()
         self._refill()
         self.queue.wake(self._clock.now_ns())

@@ -13,9 +13,9 @@ from controller.apiserver.resources.pod import PeerNeed, Phase
 from controller.cluster.cost_map import CostMap
 from controller.scheduling.containers.reservations import Reservation, with_reservations
 from controller.scheduling.fairness import PodShares, Weights
-from controller.scheduling.framework import Peer, PendingPod, Snapshot
-from controller.scheduling.framework.values import Mate
-from controller.scheduling.framework.workload import Workload
+from controller.scheduling.pods import Peer, PendingPod, Snapshot
+from controller.scheduling.pods.values import Mate
+from controller.scheduling.pods.workload import Workload
 from controller.scheduling.serving.assumptions import Assumption, Assumptions
 from controller.scheduling.serving.node_table import KnownNode, NodeTable, is_ready
 from controller.scheduling.serving.pod_counts import PodCounts

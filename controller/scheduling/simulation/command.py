@@ -18,7 +18,7 @@ from controller.cluster.workloads.errors import WorkloadError
 from controller.cluster.workloads.families import Batch, Layers, batch, layered_graph
 from controller.cluster.workloads.files import openb_nodes, openb_pods, spotri_graph, swf_jobs
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework.profiles import Profile, ProfileSettings, profiles_of
+from controller.scheduling.pods import PodProfile, PodProfileSettings
 from controller.scheduling.simulation.export import check_name, write_trace
 from controller.scheduling.simulation.network import Spreading
 from controller.scheduling.simulation.queue import Order
@@ -39,7 +39,7 @@ class Wanted:
     workloads: tuple[str, ...]
     topology: str | None
     nodes: Path | None
-    profiles: tuple[ProfileSettings, ...]
+    profiles: tuple[PodProfileSettings, ...]
     profile: str
     order: str
     spreading: str
@@ -158,8 +158,8 @@ def _one_of(kind: type[E], option: str, text: str) -> E:
         raise SchedulerError(f"{option} {text!r} is not one of {', '.join(map(str, kind))}") from None
 
 
-def _profile(wanted: Wanted) -> Profile:
-    profiles = profiles_of(wanted.profiles)
+def _profile(wanted: Wanted) -> PodProfile:
+    profiles = PodProfile.by_name(wanted.profiles)
     if wanted.profile not in profiles:
         raise SchedulerError(f"there is no profile {wanted.profile!r}; there are {', '.join(profiles)}")
     return profiles[wanted.profile]

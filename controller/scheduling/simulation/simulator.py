@@ -7,12 +7,12 @@ from functools import partial
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Shares
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework.columns import FreeColumns
-from controller.scheduling.framework.deciding import Choice, decide
-from controller.scheduling.framework.groups import place_group
-from controller.scheduling.framework.profiles import Profile
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import Peer, PendingPod
+from controller.scheduling.framework.deciding import decide
+from controller.scheduling.pods import PodChoice, PodProfile
+from controller.scheduling.pods.columns import FreeColumns
+from controller.scheduling.pods.groups import place_group
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import Peer, PendingPod
 from controller.scheduling.simulation.network import Network
 from controller.scheduling.simulation.queue import Free, Queue, Shape
 from controller.scheduling.simulation.settings import SimulationSettings
@@ -22,13 +22,13 @@ from controller.scheduling.simulation.workload import Unit, Variant, Workload, u
 from dataplane.clock import VirtualClock
 from dataplane.events import EventQueue
 
-Placed = tuple[Variant, list[Choice], list[Shares]]
+Placed = tuple[Variant, list[PodChoice], list[Shares]]
 
 
 def simulate(
     cluster: Cluster,
     workload: Workload,
-    profile: Profile,
+    profile: PodProfile,
     settings: SimulationSettings | None = None,
     costs: CostMap | None = None,
     *,
@@ -49,7 +49,7 @@ class Simulator:
         self,
         cluster: Cluster,
         workload: Workload,
-        profile: Profile,
+        profile: PodProfile,
         settings: SimulationSettings,
         costs: CostMap | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class Simulator:
         self._freed: set[int] = set()
         self._possible: set[object] = set()
         self._is_dispatching = False
-        self._running: dict[int, tuple[list[Choice], list[Shares]]] = {}
+        self._running: dict[int, tuple[list[PodChoice], list[Shares]]] = {}
         self._inputs: dict[int, int] = {}
 
     def run(self, until_ns: int | None = None) -> Trace:
@@ -118,7 +118,7 @@ class Simulator:
                 pod = PendingPod(unit.name, variant.requests[0], unit.priority, peers=peers)
                 choice = decide(self._profile, pod, snapshot)
                 if choice.is_placed:
-                    return variant, [choice], [self._profile.shares(pod, snapshot, choice.node)]
+                    return variant, [choice], [self._profile.shares(pod, snapshot, choice.candidate)]
                 continue
             pods = [
                 PendingPod(f"{unit.name}/{member}", request, unit.priority, peers=peers, group=unit.name)
@@ -136,17 +136,17 @@ class Simulator:
         """Return the host of an input: for a unit's output, the node of its first member."""
         return source if isinstance(source, str) else self._columns.names[self._trace.first_node[source]]
 
-    def _start(self, unit: Unit, variant: Variant, choices: list[Choice], shares: list[Shares]) -> None:
+    def _start(self, unit: Unit, variant: Variant, choices: list[PodChoice], shares: list[Shares]) -> None:
         now_ns = self.events.clock.time_ns
         for choice, some in zip(choices, shares, strict=True):
-            self._free.add(self._columns, choice.node, some, -1)
+            self._free.add(self._columns, choice.candidate, some, -1)
         if len(choices) > 1:
             counts = self._groups.setdefault(unit.name, {})
             for choice in choices:
-                counts[choice.node] = counts.get(choice.node, 0) + 1
+                counts[choice.candidate] = counts.get(choice.candidate, 0) + 1
         self._running[unit.number] = (choices, shares)
         self._trace.started(unit, variant, choices, now_ns)
-        nodes = list(dict.fromkeys(choice.node for choice in choices))
+        nodes = list(dict.fromkeys(choice.candidate for choice in choices))
         coming = [(self._source(source), node, nbytes) for source, nbytes in unit.sources for node in nodes]
         if self.network is None or not coming:
             self._transferred(unit, variant)
@@ -172,8 +172,8 @@ class Simulator:
         choices, shares = self._running.pop(unit.number)
         self._groups.pop(unit.name, None)
         for choice, some in zip(choices, shares, strict=True):
-            self._free.add(self._columns, choice.node, some, 1)
-            self._freed.add(choice.node)
+            self._free.add(self._columns, choice.candidate, some, 1)
+            self._freed.add(choice.candidate)
         for number in unit.after:
             follower = self._units[number]
             follower.waits -= 1

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from controller.cluster.hardware import WHOLE, Cluster
-from controller.scheduling.framework.columns import NodeColumns
-from controller.scheduling.framework.deciding import Choice
-from controller.scheduling.framework.explaining import explain
-from controller.scheduling.framework.profiles import Profile
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import PendingPod
+from controller.scheduling.pods import PodChoice, PodProfile
+from controller.scheduling.pods.columns import NodeColumns
+from controller.scheduling.pods.explaining import explain
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import PendingPod
 from controller.scheduling.simulation.trace import NOT_YET, Held, Longs, Trace
 from controller.scheduling.simulation.workload import LeftOut, Unit, Variant
 
@@ -38,16 +37,16 @@ class Tracer:
         self._choices: list[tuple[int, int, int] | None] = [None] * count
         self._reasons: dict[int, str] = {}
 
-    def started(self, unit: Unit, variant: Variant, choices: Sequence[Choice], now_ns: int) -> None:
+    def started(self, unit: Unit, variant: Variant, choices: Sequence[PodChoice], now_ns: int) -> None:
         """Record a unit's placement, and the reason."""
         number, first = unit.number, choices[0]
         self.started_ns[number] = now_ns
-        self.first_node[number] = first.node
-        self._nodes[number] = tuple(self._columns.names[choice.node] for choice in choices)
+        self.first_node[number] = first.candidate
+        self._nodes[number] = tuple(self._columns.names[choice.candidate] for choice in choices)
         self._variants[number] = variant
         self._choices[number] = (first.points, first.equal, sum(count for _, count in first.refused))
 
-    def refused(self, unit: Unit, profile: Profile, empty: Snapshot) -> None:
+    def refused(self, unit: Unit, profile: PodProfile, empty: Snapshot) -> None:
         """Record that a unit can never be placed, and why."""
         self.is_refused[unit.number] = True
         self._reasons[unit.number] = f"could not even run alone: {self._why(unit, profile, empty)}"
@@ -57,7 +56,7 @@ class Tracer:
         self.is_refused[unit.number] = True
         self._reasons[unit.number] = f"waits for {cause}, which cannot be placed"
 
-    def note_waiting(self, waiting: Iterable[Unit], profile: Profile, snapshot: Snapshot) -> None:
+    def note_waiting(self, waiting: Iterable[Unit], profile: PodProfile, snapshot: Snapshot) -> None:
         """Record why units still wait at the end."""
         for unit in waiting:
             self._reasons[unit.number] = self._why(unit, profile, snapshot)
@@ -96,12 +95,12 @@ class Tracer:
         )
 
     @staticmethod
-    def _why(unit: Unit, profile: Profile, snapshot: Snapshot) -> str:
+    def _why(unit: Unit, profile: PodProfile, snapshot: Snapshot) -> str:
         requests = unit.variants[0].requests
         why = explain(profile, PendingPod(unit.name, requests[0], unit.priority), snapshot, most=1)
-        if why.node is not None:
+        if why.choice is not None:
             return f"all {len(requests)} members together find no place"
-        example = f", {why.refused[0].node}: {why.refused[0].reason}" if why.refused else ""
+        example = f", {why.refused[0].name}: {why.refused[0].reason}" if why.refused else ""
         return f"{why.summary}{example}"
 
     def _held(self) -> Held:

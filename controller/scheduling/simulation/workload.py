@@ -9,7 +9,7 @@ from functools import lru_cache
 from controller.cluster.hardware import DeviceRequest, Request
 from controller.cluster.workloads.values import Pod, PodGroup, Task, TaskGraph
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework.values import Peer
+from controller.scheduling.pods.values import Peer
 from dataplane.topology.values import DeviceKind
 
 

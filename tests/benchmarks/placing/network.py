@@ -29,9 +29,9 @@ from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap, Load
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.hardware import WHOLE, Cluster, Node, Request
-from controller.scheduling.framework import Peer, PendingPod, Profile, ProfileSettings, Snapshot, decide, place_group
 from controller.scheduling.framework.profiles import PolicySettings
-from controller.scheduling.framework.values import Mate
+from controller.scheduling.pods import Peer, PendingPod, PodProfile, PodProfileSettings, Snapshot, decide, place_group
+from controller.scheduling.pods.values import Mate
 from dataplane.topology.families import from_text
 from dataplane.topology.values import MediumKind, MemoryMedium
 
@@ -93,7 +93,7 @@ def delay_case(arity: int, seed: int) -> Case:
     return Case(costs, cluster, tuple(pods), earlier)
 
 
-def placed(case: Case, profile: Profile, *, reserves: bool) -> dict[str, str]:
+def placed(case: Case, profile: PodProfile, *, reserves: bool) -> dict[str, str]:
     """Return where a profile puts a case's pods, one after the other; pods that it refuses are left out."""
     found: dict[str, str] = {}
     snapshot = Snapshot.of(case.cluster, case.costs)
@@ -102,9 +102,9 @@ def placed(case: Case, profile: Profile, *, reserves: bool) -> dict[str, str]:
         choice = decide(profile, known, snapshot)
         if not choice.is_placed:
             continue
-        found[pod.name] = snapshot.columns.names[choice.node]
-        shares = snapshot.shares(choice.node, pod.request)
-        snapshot = snapshot.taking(choice.node, shares, pod.group, known.peers if reserves else ())
+        found[pod.name] = snapshot.columns.names[choice.candidate]
+        shares = snapshot.shares(choice.candidate, pod.request)
+        snapshot = snapshot.taking(choice.candidate, shares, pod.group, known.peers if reserves else ())
     return found
 
 
@@ -143,22 +143,22 @@ def peer_delays_ns(case: Case, where: Mapping[str, str], pods: Iterable[str]) ->
     ]
 
 
-def blind_profiles() -> dict[str, Profile]:
+def blind_profiles() -> dict[str, PodProfile]:
     """Return the default profile without its network policies, and others that know nothing of the network."""
-    default = ProfileSettings()
+    default = PodProfileSettings()
     filters = tuple(one for one in default.filters if one.policy not in NETWORK)
     own = tuple(one for one in default.scores if one.policy not in NETWORK)
     variants = {"default": own} | {
         name: (PolicySettings(policy=name),) for name in ("least-used", "most-used", "spread")
     }
-    return {name: Profile.of(replace_scores(default, filters, scores)) for name, scores in variants.items()}
+    return {name: PodProfile.of(replace_scores(default, filters, scores)) for name, scores in variants.items()}
 
 
 def replace_scores(
-    settings: ProfileSettings, filters: Sequence[PolicySettings], scores: Sequence[PolicySettings]
-) -> ProfileSettings:
+    settings: PodProfileSettings, filters: Sequence[PolicySettings], scores: Sequence[PolicySettings]
+) -> PodProfileSettings:
     """Return settings with other policies."""
-    return ProfileSettings(name="blind", filters=tuple(filters), scores=tuple(scores), seed=settings.seed)
+    return PodProfileSettings(name="blind", filters=tuple(filters), scores=tuple(scores), seed=settings.seed)
 
 
 def delay_ratio(arities: Sequence[int], seeds: int) -> float:
@@ -167,7 +167,7 @@ def delay_ratio(arities: Sequence[int], seeds: int) -> float:
     blind: dict[str, list[float]] = {name: [] for name in blind_profiles()}
     for arity, seed in product(arities, range(seeds)):
         case = delay_case(arity, seed)
-        mine = placed(case, Profile.of(ProfileSettings()), reserves=True)
+        mine = placed(case, PodProfile.of(PodProfileSettings()), reserves=True)
         others = {name: placed(case, profile, reserves=False) for name, profile in blind_profiles().items()}
         # Delays are compared of pods that all of them place.
         common = set(mine).intersection(*others.values())
@@ -273,15 +273,19 @@ def kept(case: Case, where: Mapping[str, str]) -> int:
     return sum(other is not None and not full[ways(case.costs, node, other)].any() for node, other, _ in flows)
 
 
-def bounds_kept(seeds: int, profile: Profile | None = None, *, size: int = 5) -> tuple[int, int]:
+def bounds_kept(seeds: int, profile: PodProfile | None = None, *, size: int = 5) -> tuple[int, int]:
     """Return how many bounds of groups are kept that `place_group` places, and how many all that can be placed have."""
     ours = feasible = 0
-    profile = profile or Profile.of(ProfileSettings())
+    profile = profile or PodProfile.of(PodProfileSettings())
     for seed in range(seeds):
         case = group_case(seed, size=size)
         best, snapshot = exact(case), Snapshot.of(case.cluster, case.costs)
         found = place_group(profile, case.pods, snapshot)
-        where = {choice.pod.name: snapshot.columns.names[choice.node] for choice in found.choices if choice.is_placed}
+        where = {
+            choice.subject.name: snapshot.columns.names[choice.candidate]
+            for choice in found.choices
+            if choice.is_placed
+        }
         where = where if found.is_placed else {}
         assert kept(case, where) == (bounds_of(case) if where else 0), f"seed {seed}: a bound is broken"
         if best is not None:

@@ -13,9 +13,10 @@ from typing import Final
 
 from controller.cluster.hardware import WHOLE, Cluster, Node, Request
 from controller.cluster.workloads.files import openb_nodes, openb_pods
-from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
-from controller.scheduling.framework.profiles import PolicySettings, Ties
-from controller.scheduling.framework.workload import Workload
+from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.pods import PendingPod, PodProfile, PodProfileSettings, Snapshot, decide
+from controller.scheduling.pods.profiles import Ties
+from controller.scheduling.pods.workload import Workload
 
 NODES: Final = "openb_node_list_all_node.csv"
 PODS: Final = "openb_pod_list_default.csv"
@@ -64,17 +65,17 @@ def gpu_milli(request: Request) -> int:
     return sum(wanted.count * wanted.thousandths for wanted in request.devices)
 
 
-def profile_of(score: str, devices: str) -> Profile:
+def profile_of(score: str, devices: str) -> PodProfile:
     """Return the profile in which one policy ranks nodes, and one chooses the device; of equal nodes the first."""
     filters = tuple(PolicySettings(policy=name) for name in ("ready", "device-model", "fits"))
     scores = (PolicySettings(policy=score),)
-    settings = ProfileSettings(
+    settings = PodProfileSettings(
         name=score, filters=filters, scores=scores, devices=PolicySettings(policy=devices), ties=Ties.FIRST
     )
-    return Profile.of(settings)
+    return PodProfile.of(settings)
 
 
-def unallocated(profile: Profile, snapshot: Snapshot, pods: list[PendingPod]) -> tuple[float, list[PendingPod]]:
+def unallocated(profile: PodProfile, snapshot: Snapshot, pods: list[PendingPod]) -> tuple[float, list[PendingPod]]:
     """Place pods one after the other; return how many GPUs stay unallocated, and the pods that found no place.
 
     The snapshot is of nodes that the caller gives away: shares are taken in place.
@@ -85,5 +86,5 @@ def unallocated(profile: Profile, snapshot: Snapshot, pods: list[PendingPod]) ->
         if not choice.is_placed:
             refused.append(pod)
             continue
-        snapshot.free.add(snapshot.columns, choice.node, profile.shares(pod, snapshot, choice.node), -1)
+        snapshot.free.add(snapshot.columns, choice.candidate, profile.shares(pod, snapshot, choice.candidate), -1)
     return int(snapshot.free.device_milli.sum()) / WHOLE, refused

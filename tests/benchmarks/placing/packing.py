@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from controller.scheduling.framework import PendingPod, Profile, ProfileSettings
+from controller.scheduling.pods import PendingPod, PodProfile, PodProfileSettings
 from tests.benchmarks.placing.openb import Trace, profile_of, unallocated
 
 POLICIES: Final = {
@@ -46,7 +46,7 @@ def figures(quick: bool, data: Path) -> Mapping[str, float]:
     seeds = range(_FIRST_SEED, _FIRST_SEED + (2 if quick else _SEEDS))
     capacity = sum(len(node.devices) for node in trace.nodes)
     profiles = {name: profile_of(*policies) for name, policies in POLICIES.items()}
-    profiles["default"] = Profile.of(ProfileSettings())
+    profiles["default"] = PodProfile.of(PodProfileSettings())
     left: dict[str, list[float]] = {name: [] for name in profiles}
     refused: dict[str, Counter[str]] = {name: Counter() for name in profiles}
     for seed in seeds:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
 from controller.scheduling.framework.deciding import examine
-from controller.scheduling.framework.explaining import explained
+from controller.scheduling.pods import PendingPod, PodProfile, PodProfileSettings, Snapshot, decide
+from controller.scheduling.pods.explaining import explained
 from controller.scheduling.serving.decisions import decision_of
 from tests.benchmarks.placing.openb import Trace, profile_of
 
@@ -30,8 +30,8 @@ def figures(quick: bool, data: Path) -> Mapping[str, float]:
     if trace is None:
         print(f"speed: skipped: the trace openb is not in {data}")
         return {}
-    default, packing = Profile.of(ProfileSettings()), profile_of("stranding", "stranding")
-    ways: dict[str, tuple[Profile, Callable[[Profile, PendingPod, Snapshot], None]]] = {
+    default, packing = PodProfile.of(PodProfileSettings()), profile_of("stranding", "stranding")
+    ways: dict[str, tuple[PodProfile, Callable[[PodProfile, PendingPod, Snapshot], None]]] = {
         "placements_per_s": (default, _with_reasons),
         "placements_per_s_no_reasons": (default, _without),
         "placements_per_s_packing_only": (packing, _without),
@@ -52,16 +52,16 @@ def figures(quick: bool, data: Path) -> Mapping[str, float]:
     return {name: _ROUND / sorted(some)[len(some) // 2] for name, some in seconds.items()}
 
 
-def _without(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> None:
+def _without(profile: PodProfile, pod: PendingPod, snapshot: Snapshot) -> None:
     choice = decide(profile, pod, snapshot)
     if choice.is_placed:
-        snapshot.free.add(snapshot.columns, choice.node, profile.shares(pod, snapshot, choice.node), -1)
+        snapshot.free.add(snapshot.columns, choice.candidate, profile.shares(pod, snapshot, choice.candidate), -1)
 
 
-def _with_reasons(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> None:
+def _with_reasons(profile: PodProfile, pod: PendingPod, snapshot: Snapshot) -> None:
     choice, examined = examine(profile, pod, snapshot)
     why = explained(profile, choice, examined)
-    shares = (profile.shares(pod, snapshot, choice.node),) if choice.is_placed else ()
+    shares = (profile.shares(pod, snapshot, choice.candidate),) if choice.is_placed else ()
     decision_of(
         [why],
         shares,
@@ -73,4 +73,4 @@ def _with_reasons(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> None
         decided_ns=0,
     )
     for some in shares:
-        snapshot.free.add(snapshot.columns, choice.node, some, -1)
+        snapshot.free.add(snapshot.columns, choice.candidate, some, -1)

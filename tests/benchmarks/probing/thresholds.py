@@ -1,7 +1,7 @@
 """Savings of efficiency thresholds: unit-hours of a mix of scalable tasks against "all units", at equal finish time.
 
 A centre has 32 units; 120 tasks of eight types wait from the start. In virtual time the task scheduler's own decider
-(controller.scheduling.dispatch) plans them by two of its profiles: `measured`, which gives a task no more units than
+(controller.scheduling.tasks) plans them by two of its profiles: `measured`, which gives a task no more units than
 its type's threshold, found by probes on 1 to 32 units whose run times scatter by 3 %; and `all-units`, which gives each
 all of them. Real run times scatter by 3 %, too, and differ from the curve by up to 3 % per type. A search then finds
 the smallest centre on which `measured` ends no later than `all-units` does on 32: its units times that time, including
@@ -32,11 +32,11 @@ from rich.table import Table
 from controller.apiserver.resources import Metadata, ProbeResult
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
 from controller.probing.values import Implementation, KernelUse, Library, ProbeTask
-from controller.scheduling.dispatch.estimating import Evidence, KnownType, options_of, threshold_in
-from controller.scheduling.dispatch.planning import Plan, order_of
-from controller.scheduling.dispatch.profiles import ALL_UNITS, MEASURED, TaskProfile
-from controller.scheduling.dispatch.slots import Slots
-from controller.scheduling.dispatch.values import CentreState, CentresView, Offer, Options, PendingTask
+from controller.scheduling.tasks.estimating import Evidence, KnownType, options_of, threshold_in
+from controller.scheduling.tasks.planning import Plan, order_of
+from controller.scheduling.tasks.profiles import ALL_UNITS, MEASURED, TaskProfile
+from controller.scheduling.tasks.slots import Slots
+from controller.scheduling.tasks.values import CentreState, CentresView, Offer, Options, PendingTask
 from dataplane.topology.values import DeviceKind
 from tests.benchmarks.probing import scaling
 

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from controller.apiserver.resources import ProbeResult, Task
 from controller.probing.evaluation import scored
-from controller.scheduling.dispatch.prices import cost_of
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
 from controller.scheduling.serving.tasks.writing import Writer, few_at_once
+from controller.scheduling.tasks.prices import cost_of
+from controller.scheduling.tasks.settings import TaskSettings
 
 _NS = 1_000_000_000
 _MOST = 256

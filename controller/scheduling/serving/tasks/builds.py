@@ -16,7 +16,7 @@ from controller.probing.expert import loads
 from controller.probing.library import KernelLibrary
 from controller.probing.matching import match
 from controller.probing.values import ProbeKernel
-from controller.scheduling.dispatch.names import name_of
+from controller.scheduling.tasks.names import name_of
 from dataplane.errors import ConfigError
 
 BENCHMARK_TYPE: Final = "fixed-benchmark"

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from controller.apiserver.resources.decision import DecisionSpec, Outcome, Placement
-from controller.scheduling.dispatch.deciding import Verdict, summary
-from controller.scheduling.dispatch.profiles import TaskProfile
-from controller.scheduling.framework import Explanation
+from controller.scheduling.framework.explaining import Explanation
 from controller.scheduling.serving.decisions import line, refusals_of, scores_of
+from controller.scheduling.tasks.deciding import Verdict
+from controller.scheduling.tasks.profiles import TaskProfile
 
 
 def decision_of(
     profile: TaskProfile, verdict: Verdict, why: Explanation, *, scheduler: str, begun_ns: int, decided_ns: int
 ) -> DecisionSpec:
     """Return the decision about a task, with the reasons centre by centre."""
-    option, name = verdict.option, verdict.asked.task.name
+    option, name = verdict.option, verdict.task.name
     outcome = Outcome.REFUSED if option is None else Outcome.DISPATCHED if verdict.start_s <= 0 else Outcome.WAITING
     placements = () if option is None else (Placement(pod=name, node=option.offer[0]),)
     measured = None
-    if option is not None and verdict.row is not None and verdict.asked.task.reads:
-        measured = bool(verdict.asked.is_measured_way[verdict.row])
+    if option is not None and verdict.row is not None and verdict.task.reads:
+        measured = bool(verdict.timed.is_measured_way[verdict.row])
     return DecisionSpec(
         subject_kind="task",
         subjects=(name,),
         outcome=outcome,
         profile=profile.name,
         scheduler=line(scheduler),
-        reason=line(summary(verdict, why)),
+        reason=line(why.summary),
         placements=placements,
         refused=refusals_of(why),
         scores=scores_of(why),

@@ -19,20 +19,22 @@ from controller.apiserver.resources.decision import DecisionSpec
 from controller.apiserver.resources.task import TaskPhase, UnitChoice
 from controller.common.errors import ControllerError
 from controller.scheduling.costs import Costs
-from controller.scheduling.dispatch.deciding import Verdict, devices_of, explained, summary
-from controller.scheduling.dispatch.planning import Plan, order_of
-from controller.scheduling.dispatch.profiles import TaskProfile
-from controller.scheduling.dispatch.settings import TaskSettings
-from controller.scheduling.dispatch.values import Options, PendingTask
 from controller.scheduling.fairness import in_turn
-from controller.scheduling.framework import Explanation
+from controller.scheduling.framework.explaining import Explanation
+from controller.scheduling.framework.lessons import Note
 from controller.scheduling.serving.decisions import line
 from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE
 from controller.scheduling.serving.tasks.decisions import decision_of
 from controller.scheduling.serving.tasks.knowledge import Knowledge, pending_of
-from controller.scheduling.serving.tasks.lessons import Note, TaskLessons
+from controller.scheduling.serving.tasks.lessons import TaskLessons
 from controller.scheduling.serving.tasks.view import TasksView
 from controller.scheduling.serving.tasks.writing import Due, Writer, few_at_once
+from controller.scheduling.tasks.deciding import Verdict, devices_of
+from controller.scheduling.tasks.explaining import explained
+from controller.scheduling.tasks.planning import Plan, order_of
+from controller.scheduling.tasks.profiles import TaskProfile
+from controller.scheduling.tasks.settings import TaskSettings
+from controller.scheduling.tasks.values import Options, PendingTask
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _BREATH_S: Final = 0.05
@@ -153,7 +155,7 @@ class Dispatching:
         options = self._options(profile, pending, wall_ns)
         first = BENCHMARK_TYPE if profile.benchmark else name
         if not (pending.centre and pending.unit) and being_probed(first):
-            return Verdict.nothing(plan.question(pending, options))
+            return Verdict.nothing(pending, plan.timed(pending, options))
         return plan.decide(profile, pending, options)
 
     def _options(self, profile: TaskProfile, pending: PendingTask, wall_ns: int) -> Options:
@@ -163,7 +165,7 @@ class Dispatching:
         option = verdict.option
         assert option is not None
         assert verdict.row is not None
-        high, profile = float(verdict.asked.options.high[verdict.row]), self._profiles[task.spec.profile]
+        high, profile = float(verdict.timed.options.high[verdict.row]), self._profiles[task.spec.profile]
         item = Dispatch(
             task=task.metadata.name,
             centre=option.offer[0],
@@ -184,7 +186,7 @@ class Dispatching:
 
     def _told(self, task: Task, verdict: Verdict) -> tuple[Task, TaskPhase, str, DecisionSpec | None] | None:
         """Return a task's new reason for waiting, and the decision to keep; None if unchanged."""
-        name, type_name = task.metadata.name, verdict.asked.task.task_type
+        name, type_name = task.metadata.name, verdict.task.task_type
         if verdict.option is None and (doing := self._knowledge.probing_line(type_name)):
             return (task, TaskPhase.PROBING, doing, None)
         spec, why = self._decision(task, verdict)
@@ -205,7 +207,7 @@ class Dispatching:
         profile, now_ns = self._profiles[task.spec.profile], self._writer.now_ns()
         why = explained(profile, verdict, most=self._settings.explained_centres)
         spec = decision_of(
-            profile, verdict, why, scheduler=self._writer.name, begun_ns=verdict.asked.view.now_ns, decided_ns=now_ns
+            profile, verdict, why, scheduler=self._writer.name, begun_ns=verdict.timed.view.now_ns, decided_ns=now_ns
         )
         return spec, why
 
@@ -214,4 +216,4 @@ def _kind_of(verdict: Verdict, why: Explanation) -> str:
     """Return a decision without its figures, which change all the time."""
     if verdict.option is not None:
         return f"waits for {verdict.option.offer}"
-    return summary(verdict, why)
+    return why.summary

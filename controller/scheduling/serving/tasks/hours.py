@@ -16,8 +16,8 @@ from controller.probing.hours import PathSample, ProbeSample, good_hours
 from controller.probing.hours.good import WINDOW_S
 from controller.probing.hours.samples import probe_samples
 from controller.probing.hours.windows import good_windows
-from controller.scheduling.dispatch.values import PendingTask, Window
 from controller.scheduling.serving.tasks.view import TasksView
+from controller.scheduling.tasks.values import PendingTask, Window
 from dataplane.errors import MillraceError
 from dataplane.topology.values import Topology
 

@@ -11,26 +11,18 @@ from controller.apiserver.resources import Centre, ProbeResult, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import TaskPhase
 from controller.cluster.cost_map import CostMap
-from controller.scheduling.dispatch.estimating import Evidence, KnownType, options_of
-from controller.scheduling.dispatch.probing import Key, Known, Need, Place
-from controller.scheduling.dispatch.profiles import TaskProfile
-from controller.scheduling.dispatch.settings import TaskSettings
-from controller.scheduling.dispatch.slots import NEVER_S, Slots
-from controller.scheduling.dispatch.values import (
-    CentreState,
-    CentresView,
-    Offer,
-    Option,
-    Options,
-    PendingTask,
-    Read,
-)
 from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE
 from controller.scheduling.serving.tasks.hours import Hours
 from controller.scheduling.serving.tasks.past import Measured, Ran, measured_of, ran_of, run_time_s, spent_of
 from controller.scheduling.serving.tasks.transfers import transfers
 from controller.scheduling.serving.tasks.trusts import Trusts
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
+from controller.scheduling.tasks.estimating import Evidence, KnownType, options_of
+from controller.scheduling.tasks.probing import Key, Known, Need, Place
+from controller.scheduling.tasks.profiles import TaskProfile
+from controller.scheduling.tasks.settings import TaskSettings
+from controller.scheduling.tasks.slots import NEVER_S, Slots
+from controller.scheduling.tasks.values import CentreState, CentresView, Offer, Option, Options, PendingTask, Read
 from dataplane.topology.values import DeviceKind
 
 _NS: Final = 1_000_000_000

@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, runtime_checkable
-
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
-from controller.scheduling.dispatch.deciding import Verdict
-from controller.scheduling.dispatch.policies import Question
-from controller.scheduling.dispatch.profiles import TaskProfile
-from controller.scheduling.dispatch.values import Longs
-from controller.scheduling.framework.lessons import Learns
+from controller.scheduling.framework.lessons import Learner, Note
 from controller.scheduling.serving.lessons import Lessons
 from controller.scheduling.serving.tasks.view import WAITING, TasksView
-
-Note = Callable[[str], None]
-"""Called with a decision's key once the decision is in force."""
-
-
-@runtime_checkable
-class LearnsOfTasks(Learns, Protocol):
-    """A score of tasks that learns."""
-
-    def note(self, asked: Question, rows: Longs, row: int) -> Note:
-        """Return a callback that records that a task got one of the possible options `rows`.
-
-        Called while the books are as they were at the decision.
-        """
-        ...
-
-
-def learners_of(profiles: Mapping[str, TaskProfile]) -> dict[str, Learns]:
-    """Return the policies that learn, by the name of their profile; if a profile has several, the first learns."""
-    found: dict[str, Learns] = {}
-    for name, profile in profiles.items():
-        for score in profile.scores:
-            if isinstance(score.policy, LearnsOfTasks) and score.policy.is_learning:
-                found.setdefault(name, score.policy)
-    return found
+from controller.scheduling.tasks.deciding import Verdict
 
 
 def utilisation_of(view: TasksView) -> float:
@@ -59,9 +28,9 @@ class TaskLessons:
     def note(self, task: Task, verdict: Verdict) -> Note | None:
         """Return the callback for the dispatch of a decided task, None if no policy learns."""
         learner = self._lessons.learners.get(task.spec.profile)
-        if not isinstance(learner, LearnsOfTasks) or verdict.row is None:
+        if not isinstance(learner, Learner) or verdict.row is None:
             return None
-        return learner.note(verdict.asked, verdict.rows, verdict.row)
+        return learner.note(verdict.task, verdict.timed, verdict.examined.passing, verdict.row)
 
     def dispatched(self, task: Task, note: Note | None) -> None:
         """Report a dispatched task, and track its outcome.

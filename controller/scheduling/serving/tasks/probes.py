@@ -15,17 +15,17 @@ from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase,
 from controller.probing.building import BuildSettings
 from controller.probing.errors import ProbeError
 from controller.probing.library import KernelLibrary
-from controller.scheduling.dispatch.names import name_of
-from controller.scheduling.dispatch.probing import Order, Place, Reason, probes_due
-from controller.scheduling.dispatch.profiles import TaskProfile
-from controller.scheduling.dispatch.settings import TaskSettings
-from controller.scheduling.dispatch.units import Chosen, Step, Wanted, choose_unit
-from controller.scheduling.dispatch.values import CentreState, PendingTask
 from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE, benchmark, probes_for
 from controller.scheduling.serving.tasks.decisions import plain_decision
 from controller.scheduling.serving.tasks.knowledge import Knowledge, pending_of
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
 from controller.scheduling.serving.tasks.writing import Writer
+from controller.scheduling.tasks.names import name_of
+from controller.scheduling.tasks.probing import Order, Place, Reason, probes_due
+from controller.scheduling.tasks.profiles import TaskProfile
+from controller.scheduling.tasks.settings import TaskSettings
+from controller.scheduling.tasks.units import Chosen, Step, Wanted, choose_unit
+from controller.scheduling.tasks.values import CentreState, PendingTask
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 LABELS: Final = {"millrace.probe": "true"}

@@ -20,8 +20,7 @@ from controller.apiserver.resources import Task
 from controller.apiserver.resources.base import Resource
 from controller.common.errors import ApiError, ControllerError, SchedulerError
 from controller.scheduling.costs import Costs
-from controller.scheduling.dispatch.profiles import task_profiles_of
-from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.framework.lessons import learners_of
 from controller.scheduling.serving.learning_metrics import LearningMetrics
 from controller.scheduling.serving.lessons import Lessons
 from controller.scheduling.serving.projects import follow_weights
@@ -29,12 +28,14 @@ from controller.scheduling.serving.tasks.accounts import Accounts
 from controller.scheduling.serving.tasks.dispatching import Dispatching
 from controller.scheduling.serving.tasks.hours import Hours
 from controller.scheduling.serving.tasks.knowledge import Knowledge
-from controller.scheduling.serving.tasks.lessons import TaskLessons, learners_of, utilisation_of
+from controller.scheduling.serving.tasks.lessons import TaskLessons, utilisation_of
 from controller.scheduling.serving.tasks.metrics import TaskMetrics
 from controller.scheduling.serving.tasks.probes import Probes
 from controller.scheduling.serving.tasks.silence import Silence
 from controller.scheduling.serving.tasks.view import KINDS, TasksView
 from controller.scheduling.serving.tasks.writing import Writer
+from controller.scheduling.tasks.profiles import TaskProfile
+from controller.scheduling.tasks.settings import TaskSettings
 from dataplane.clock import Clock
 from dataplane.topology.file import load_topology
 
@@ -71,7 +72,7 @@ class TaskScheduler:
         """Duration of the last round."""
         self._listed: set[type[Resource]] = set()
         writer = Writer(client, self.view, self.metrics, name=name, clock=clock, now_ns=now_ns)
-        self._profiles = profiles = task_profiles_of(settings.profiles)
+        self._profiles = profiles = TaskProfile.by_name(settings.profiles)
         self.lessons = Lessons(clock, learners_of(profiles), lambda: utilisation_of(self.view))
         self._task_lessons = TaskLessons(self.lessons, self.view)
         if learning is not None:

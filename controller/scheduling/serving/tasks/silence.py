@@ -5,10 +5,10 @@ from __future__ import annotations
 from controller.apiserver.registry.dispatches import Completion
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TaskPhase
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.serving.tasks.metrics import TaskMetrics
 from controller.scheduling.serving.tasks.view import TasksView
 from controller.scheduling.serving.tasks.writing import Writer, few_at_once
+from controller.scheduling.tasks.settings import TaskSettings
 
 
 class Silence:

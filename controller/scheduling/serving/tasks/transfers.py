@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from controller.cluster.cost_map import Basis, CostMap
-from controller.scheduling.dispatch.values import CentreState, PendingTask
+from controller.scheduling.tasks.values import CentreState, PendingTask
 
 _BITS: Final = 8
 _NS: Final = 1e9

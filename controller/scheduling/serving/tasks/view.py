@@ -14,8 +14,8 @@ from controller.apiserver.resources.base import Resource
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
 from controller.probing import files, kernel_files, values
 from controller.probing.errors import ProbeError
-from controller.scheduling.dispatch.names import type_of
 from controller.scheduling.fairness import Weights
+from controller.scheduling.tasks.names import type_of
 
 R = TypeVar("R", bound=Resource)
 KINDS: Final[tuple[type[Resource], ...]] = (Centre, Task, ProbeResult, ProbeTask, ProbeKernel)

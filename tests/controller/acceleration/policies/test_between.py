@@ -15,15 +15,14 @@ from controller.acceleration.network.timing import timed, tree_over
 from controller.acceleration.policies.between import MOST_HOSTS, UnitNetworks
 from controller.acceleration.policies.tasks import OperatorDevices
 from controller.cluster.cost_map import CostMap, Load
-from controller.scheduling.dispatch.policies import Question
-from controller.scheduling.dispatch.profiles import ACCELERATED, TaskProfile
-from controller.scheduling.dispatch.settings import TaskSettings
-from controller.scheduling.dispatch.values import CentreState, PendingTask
-from controller.scheduling.framework.plugins import make_policy
+from controller.scheduling.framework.plugins import TASKS, make_policy
+from controller.scheduling.tasks.profiles import ACCELERATED, TaskProfile
+from controller.scheduling.tasks.settings import TaskSettings
+from controller.scheduling.tasks.values import CentreState, PendingTask
 from dataplane.topology.families import from_text
 from dataplane.topology.file import loads
 from dataplane.topology.values import DeviceKind, LinkKey, Topology
-from tests.controller.acceleration.policies.test_tasks import GEMM, WITH_GPU, asked, counts
+from tests.controller.acceleration.policies.test_tasks import GEMM, WITH_GPU, Asked, asked, counts
 
 HARDWARE = "millrace: 1\npreset: 2\naccelerators: [{kind: gpu, parallelism: 1000}]\n"
 RACKS = loads(
@@ -45,25 +44,26 @@ APART = CostMap.of(RACKS, Snapshot(0, {}, {}, {}, statuses={LinkKey("s1", "s2"):
 def policy_in(folder: Path, **more: object) -> OperatorDevices:
     path = folder / "hardware.yaml"
     path.write_text(HARDWARE)
-    made = make_policy("operator-devices", {"hardware": str(path), **more}, ("points", "reason"), is_of_tasks=True)
+    made = make_policy(TASKS, "operator-devices", {"hardware": str(path), **more}, ("points", "reason"))
     assert isinstance(made, OperatorDevices)
     return made
 
 
-def question(costs: CostMap | None, *hosts: str, units: int = 2) -> Question:
+def question(costs: CostMap | None, *hosts: str, units: int = 2) -> Asked:
     found = asked(PendingTask("t", "train", operators=counts(GEMM)), WITH_GPU, units=units)
     centre = CentreState(WITH_GPU.centre, hosts=hosts, is_probed=True)
-    return dataclasses.replace(found, view=dataclasses.replace(found.view, costs=costs, centres={centre.name: centre}))
+    view = dataclasses.replace(found.timed.view, costs=costs, centres={centre.name: centre})
+    return found._replace(timed=dataclasses.replace(found.timed, view=view))
 
 
 def test_the_same_task_is_told_the_gpu_on_a_quiet_network_and_the_cpu_on_a_loaded_one(tmp_path: Path) -> None:
     policy = policy_in(tmp_path)
     for costs, device, rate in ((QUIET, DeviceKind.GPU, "0.1 Gbit/s"), (LOADED, DeviceKind.CPU, "0.005 Gbit/s")):
         of = question(costs, "h1", "h3")
-        (found,) = policy.operator_devices(of, 0)
+        (found,) = policy.operator_devices(*of, 0)
         assert found.device is device
-        assert f"{rate} between its units by the cost map" in policy.reason(of, 0)
-    on_one_rack = policy.reason(question(LOADED, "h2", "h4"), 0)
+        assert f"{rate} between its units by the cost map" in policy.reason(*of, 0)
+    on_one_rack = policy.reason(*question(LOADED, "h2", "h4"), 0)
     assert "product on the gpu" in on_one_rack
 
 
@@ -75,16 +75,16 @@ def test_without_a_cost_map_of_its_hosts_the_settings_rate_counts(
     tmp_path: Path, costs: CostMap | None, hosts: tuple[str, ...], units: int
 ) -> None:
     of = question(costs, *hosts, units=units)
-    assert "product on the gpu" in policy_in(tmp_path).reason(of, 0)
+    assert "product on the gpu" in policy_in(tmp_path).reason(*of, 0)
     slow = policy_in(tmp_path, rate="1 kbit/s")
-    assert ("product on the cpu" in slow.reason(of, 0)) == (units > 1)
+    assert ("product on the cpu" in slow.reason(*of, 0)) == (units > 1)
 
 
 def test_units_that_nothing_leads_between_get_no_points_and_the_reason_is_said(tmp_path: Path) -> None:
     policy, of = policy_in(tmp_path), question(APART, "h1", "h3")
-    assert policy.points(of, np.arange(1)).tolist() == [0]
-    assert "nothing leads from the one to the other" in policy.reason(of, 0)
-    assert policy.operator_devices(of, 0) == ()
+    assert policy.points(*of, np.arange(1)).tolist() == [0]
+    assert "nothing leads from the one to the other" in policy.reason(*of, 0)
+    assert policy.operator_devices(*of, 0) == ()
 
 
 def test_rounds_are_those_of_a_tree_over_near_hosts_up_to_the_steps_that_are_told_apart() -> None:
@@ -112,7 +112,7 @@ def test_a_profile_that_is_there_by_default_has_the_policy() -> None:
     (policy,) = (score.policy for score in profile.scores if score.name == "operator-devices")
     assert isinstance(policy, OperatorDevices)
     of = question(None)
-    (found,) = policy.operator_devices(of, 0)
+    (found,) = policy.operator_devices(*of, 0)
     assert found.device is DeviceKind.GPU
-    plain = dataclasses.replace(of, task=PendingTask("t", "plain"))
-    assert policy.operator_devices(plain, 0) == ()
+    plain = of._replace(task=PendingTask("t", "plain"))
+    assert policy.operator_devices(*plain, 0) == ()

@@ -13,14 +13,15 @@ from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, DeviceRequest, Node, Request
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
-from controller.scheduling.framework.plugins import make_policy
-from controller.scheduling.framework.profiles import ACCELERATED, PolicySettings, WeightedScore
-from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.framework.plugins import PODS, make_policy
+from controller.scheduling.framework.policies import MOST_POINTS
+from controller.scheduling.framework.profiles import PolicySettings, WeightedScore
+from controller.scheduling.pods import PendingPod, PodProfile, PodProfileSettings, Snapshot, decide
+from controller.scheduling.pods.profiles import ACCELERATED
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.topology.values import Bus, BusKind, DeviceKind
 from tests.controller.acceleration.policies.test_tasks import COPY, GEMM, UNKNOWN, counts
-from tests.controller.scheduling.framework.clusters import GIB, node
+from tests.controller.scheduling.pods.clusters import GIB, node
 
 HARDWARE = """\
 millrace: 1
@@ -57,7 +58,7 @@ def pod(*operators: str, request: Request = ONE_GPU) -> PendingPod:
 def policy(tmp_path: Path) -> PodDevices:
     path = tmp_path / "hardware.yaml"
     path.write_text(HARDWARE)
-    made = make_policy("operator-devices", {"hardware": str(path)}, ("points", "reason"))
+    made = make_policy(PODS, "operator-devices", {"hardware": str(path)}, ("points", "reason"))
     assert isinstance(made, PodDevices)
     return made
 
@@ -101,12 +102,12 @@ def test_who_asks_for_no_device_or_says_nothing_is_left_alone(policy: PodDevices
 
 def test_a_profile_that_is_there_by_default_places_by_it() -> None:
     assert ACCELERATED in SchedulerSettings().profiles
-    profile = Profile.of(ACCELERATED)
+    profile = PodProfile.of(ACCELERATED)
     choice = decide(profile, pod("product"), STATE)
-    assert STATE.columns.names[choice.node] in ("a100", "t4")
-    (found,) = profile.operator_devices(choice.pod, STATE, choice.node)
+    assert STATE.columns.names[choice.candidate] in ("a100", "t4")
+    (found,) = profile.operator_devices(choice.subject, STATE, choice.candidate)
     assert found == OperatorDevice(operator="product", device=DeviceKind.GPU)
-    assert Profile.of(ProfileSettings()).operator_devices(choice.pod, STATE, choice.node) == ()
+    assert PodProfile.of(PodProfileSettings()).operator_devices(choice.subject, STATE, choice.candidate) == ()
 
 
 def test_a_policy_that_names_no_device_of_the_pods_is_one_line(policy: PodDevices) -> None:
@@ -115,12 +116,12 @@ def test_a_policy_that_names_no_device_of_the_pods_is_one_line(policy: PodDevice
             return (OperatorDevice(operator="product", device=DeviceKind.TPU),)
 
     scores = (WeightedScore("wild", 1, Wild(PodDevices.Settings())),)
-    profile = dataclasses.replace(Profile.of(ProfileSettings()), scores=scores)
+    profile = dataclasses.replace(PodProfile.of(PodProfileSettings()), scores=scores)
     with pytest.raises(SchedulerError, match="policy wild: pod p: operator 'product' is to run on a tpu"):
         profile.operator_devices(pod("product"), STATE, 1)
 
 
 def test_policies_of_tasks_are_none_of_pods() -> None:
-    settings = ProfileSettings(scores=(PolicySettings(policy="thrift"),))
+    settings = PodProfileSettings(scores=(PolicySettings(policy="thrift"),))
     with pytest.raises(SchedulerError, match="policy thrift is of tasks; those of pods are best-fit"):
-        Profile.of(settings)
+        PodProfile.of(settings)

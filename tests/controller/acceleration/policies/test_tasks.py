@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,27 +22,23 @@ from controller.apiserver.resources.task import OperatorCount, UnitChoice
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 from controller.common.errors import SchedulerError
-from controller.scheduling.dispatch.deciding import Verdict, devices_of, explained
-from controller.scheduling.dispatch.planning import Plan
-from controller.scheduling.dispatch.policies import Question
-from controller.scheduling.dispatch.profiles import (
-    MEASURED,
-    TaskProfile,
-    TaskProfileSettings,
-    WeightedTaskScore,
-)
-from controller.scheduling.dispatch.slots import Slots
-from controller.scheduling.dispatch.values import (
-    MOST_POINTS,
+from controller.scheduling.framework.plugins import TASKS, known_policies, make_policy
+from controller.scheduling.framework.policies import MOST_POINTS
+from controller.scheduling.framework.profiles import PolicySettings, WeightedScore
+from controller.scheduling.tasks.deciding import Verdict, devices_of
+from controller.scheduling.tasks.explaining import explained
+from controller.scheduling.tasks.planning import Plan
+from controller.scheduling.tasks.profiles import MEASURED, TaskProfile, TaskProfileSettings
+from controller.scheduling.tasks.slots import Slots
+from controller.scheduling.tasks.values import (
     CentreState,
     CentresView,
     Offer,
     Option,
     Options,
     PendingTask,
+    TimedOptions,
 )
-from controller.scheduling.framework.plugins import known_policies, make_policy
-from controller.scheduling.framework.profiles import PolicySettings
 from dataplane.topology.values import DeviceKind, NumberFormat
 
 HARDWARE = "millrace: 1\naccelerators: [{kind: gpu, parallelism: 1000, bus: 1 GB/s}]\n"
@@ -64,7 +61,14 @@ def counts(*operators: Operator, flows: tuple[Flow, ...] = ()) -> tuple[Operator
     return operators_of(OperatorGraph("job", operators, flows), MEASURED_S)
 
 
-def asked(task: PendingTask, *offers: Offer, units: int = 1) -> Question:
+class Asked(NamedTuple):
+    """A task with its options."""
+
+    task: PendingTask
+    timed: TimedOptions
+
+
+def asked(task: PendingTask, *offers: Offer, units: int = 1) -> Asked:
     view = CentresView(
         NOW_NS,
         offers,
@@ -74,17 +78,18 @@ def asked(task: PendingTask, *offers: Offer, units: int = 1) -> Question:
     same = Estimate(10.0, 9.0, 11.0, Basis.MEASURED)
     options = Options.of(tuple(Option(one.key, units, same) for one in offers), view.place)
     zero = np.zeros(len(offers), np.float64)
-    return Question(task, view, options, zero, zero, zero.astype(np.bool_), zero.astype(np.bool_))
+    never = zero.astype(np.bool_)
+    return Asked(task, TimedOptions(view, options, zero, zero, never, never))
 
 
 def made(settings: PolicySettings) -> OperatorDevices:
-    policy = make_policy(settings.policy, settings.settings, ("points", "reason"), is_of_tasks=True)
+    policy = make_policy(TASKS, settings.policy, settings.settings, ("points", "reason"))
     assert isinstance(policy, OperatorDevices)
     return policy
 
 
-def points(policy: OperatorDevices, question: Question) -> list[int]:
-    return [int(one) for one in policy.points(question, np.arange(len(question.options)))]
+def points(policy: OperatorDevices, question: Asked) -> list[int]:
+    return [int(one) for one in policy.points(*question, np.arange(len(question.timed.options)))]
 
 
 def test_a_task_whose_operators_gain_on_a_device_goes_to_units_that_have_it(policy: PolicySettings) -> None:
@@ -92,20 +97,20 @@ def test_a_task_whose_operators_gain_on_a_device_goes_to_units_that_have_it(poli
     on_plain, on_gpu = points(made(policy), question)
     assert on_gpu == MOST_POINTS
     assert on_plain < MOST_POINTS / 10
-    assert "product on the gpu" in made(policy).reason(question, 1)
-    assert "product on the cpu" in made(policy).reason(question, 0)
+    assert "product on the gpu" in made(policy).reason(*question, 1)
+    assert "product on the cpu" in made(policy).reason(*question, 0)
 
 
 def test_devices_that_no_operator_would_use_are_left_to_others(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "copy", operators=counts(COPY)), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS - 1, MOST_POINTS]
-    assert "sum on the cpu" in made(policy).reason(question, 0)
+    assert "sum on the cpu" in made(policy).reason(*question, 0)
 
 
 def test_operators_of_one_task_choose_each_their_own_device(policy: PolicySettings) -> None:
     both = counts(COPY, GEMM)
     question = asked(PendingTask("t", "mixed", operators=both), WITH_GPU)
-    reason = made(policy).reason(question, 0)
+    reason = made(policy).reason(*question, 0)
     assert "sum on the cpu" in reason
     assert "product on the gpu" in reason
     assert "s on CPUs alone" in reason
@@ -113,7 +118,7 @@ def test_operators_of_one_task_choose_each_their_own_device(policy: PolicySettin
 
 def test_an_unknown_operator_stays_on_the_cpu_and_the_reason_is_said(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "odd", operators=counts(UNKNOWN)), WITH_GPU, PLAIN)
-    reason = made(policy).reason(question, 0)
+    reason = made(policy).reason(*question, 0)
     assert "mystery on the cpu" in reason
     assert "the time of 1 is not known, they stay on the cpu" in reason
     assert points(made(policy), question) == [MOST_POINTS - 1, MOST_POINTS]
@@ -144,16 +149,16 @@ def test_a_calibration_says_what_a_trace_does_not(policy: PolicySettings, tmp_pa
     save(Calibration("made up", 1, (cpu,)), tmp_path / "calibration.yaml")
     untimed = operators_of(OperatorGraph("job", (GEMM,)))
     question = asked(PendingTask("t", "train", operators=untimed), WITH_GPU)
-    assert "is not known" in made(policy).reason(question, 0)
+    assert "is not known" in made(policy).reason(*question, 0)
     calibrated = PolicySettings(
         policy=policy.policy, settings={**policy.settings, "calibration": str(tmp_path / "calibration.yaml")}
     )
-    assert "product on the gpu" in made(calibrated).reason(question, 0)
+    assert "product on the gpu" in made(calibrated).reason(*question, 0)
 
 
 def test_a_task_that_says_nothing_of_its_operators_is_left_alone(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "plain"), WITH_GPU, PLAIN)
-    assert made(policy).reason(question, 0) == "nothing is known of what it computes"
+    assert made(policy).reason(*question, 0) == "nothing is known of what it computes"
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
 
 
@@ -169,19 +174,19 @@ def test_whoever_submits_nonsense_does_not_end_the_scheduler(policy: PolicySetti
     ):
         question = asked(PendingTask("t", "bad", operators=operators), WITH_GPU, PLAIN)
         assert len(points(made(policy), question)) == 2
-        assert "\n" not in made(policy).reason(question, 0)
+        assert "\n" not in made(policy).reason(*question, 0)
 
 
 def test_a_task_with_more_operators_than_can_be_placed_in_time_is_left_alone(policy: PolicySettings) -> None:
     many = tuple(OperatorCount(name=f"o{number}", operator="gemm") for number in range(129))
     question = asked(PendingTask("t", "vast", operators=many), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
-    assert made(policy).reason(question, 0) == "129 operators, no more than 128 are placed"
+    assert made(policy).reason(*question, 0) == "129 operators, no more than 128 are placed"
     names = [one.name for one in many[:33]]
     dense = tuple(replace(one, feeds=tuple(names[place + 1 :])) for place, one in enumerate(many[:33]))
     question = asked(PendingTask("t", "dense", operators=dense), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
-    assert made(policy).reason(question, 0) == "528 flows between operators, no more than 512 are placed"
+    assert made(policy).reason(*question, 0) == "528 flows between operators, no more than 512 are placed"
 
 
 def test_a_profile_with_the_policy_dispatches_by_it_and_keeps_the_reason(policy: PolicySettings) -> None:
@@ -189,7 +194,7 @@ def test_a_profile_with_the_policy_dispatches_by_it_and_keeps_the_reason(policy:
 
     def decided(*operators: Operator) -> Verdict:
         question = asked(PendingTask("t", "any", operators=counts(*operators)), PLAIN, WITH_GPU)
-        return Plan(question.view).decide(profile, question.task, question.options)
+        return Plan(question.timed.view).decide(profile, question.task, question.timed.options)
 
     trained, copied = decided(GEMM), decided(COPY)
     assert trained.option is not None
@@ -207,7 +212,7 @@ def test_programs_are_told_of_devices_that_a_unit_has_and_of_nothing_where_nothi
 
     def told(task: PendingTask, *offers: Offer) -> dict[str, str]:
         question = asked(task, *offers)
-        found = devices_of(profile, Plan(question.view).decide(profile, question.task, question.options))
+        found = devices_of(profile, Plan(question.timed.view).decide(profile, question.task, question.timed.options))
         return {one.operator: one.device.value for one in found}
 
     mixed = PendingTask("t", "any", operators=counts(COPY, GEMM, UNKNOWN))
@@ -219,18 +224,18 @@ def test_programs_are_told_of_devices_that_a_unit_has_and_of_nothing_where_nothi
     assert told(PendingTask("t", "vast", operators=vast), WITH_GPU) == {}
     without = TaskProfile.of(MEASURED)
     question = asked(mixed, WITH_GPU)
-    assert devices_of(without, Plan(question.view).decide(without, mixed, question.options)) == ()
+    assert devices_of(without, Plan(question.timed.view).decide(without, mixed, question.timed.options)) == ()
 
 
 def test_a_policy_that_names_no_device_of_its_units_holds_up_its_own_task_alone(policy: PolicySettings) -> None:
     class Wild(OperatorDevices):
-        def operator_devices(self, asked: Question, row: int) -> tuple[OperatorDevice, ...]:
+        def operator_devices(self, task: PendingTask, timed: TimedOptions, row: int) -> tuple[OperatorDevice, ...]:
             return (OperatorDevice(operator="product", device=DeviceKind.TPU),)
 
-    scores = (WeightedTaskScore("wild", 1, Wild(OperatorDevices.Settings(**policy.settings))),)
+    scores = (WeightedScore("wild", 1, Wild(OperatorDevices.Settings(**policy.settings))),)
     profile = dataclasses.replace(TaskProfile.of(MEASURED), scores=scores)
     question = asked(PendingTask("t", "any", operators=counts(GEMM)), WITH_GPU)
-    verdict = Plan(question.view).decide(profile, question.task, question.options)
+    verdict = Plan(question.timed.view).decide(profile, question.task, question.timed.options)
     with pytest.raises(SchedulerError, match="policy wild: task t: operator 'product' is to run on a tpu"):
         devices_of(profile, verdict)
 
@@ -244,5 +249,5 @@ def test_settings_that_cannot_be_are_one_line(policy: PolicySettings, tmp_path: 
         ("rates", "fast", "rates"),
     ):
         with pytest.raises(SchedulerError, match=said) as raised:
-            make_policy(policy.policy, {**policy.settings, key: value}, ("points",), is_of_tasks=True)
+            make_policy(TASKS, policy.policy, {**policy.settings, key: value}, ("points",))
         assert "\n" not in str(raised.value)

@@ -23,8 +23,8 @@ from controller.apps.up.supervisor import changed_daemons
 from controller.balance.settings import BalanceSettings, MovingSettings
 from controller.network.daemon_settings import DaemonSettings
 from controller.network.paths.settings import PathServerSettings
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.settings import SchedulerSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from controller.workloads.centres.settings import CentreSettings, LocalSettings, MetricsSettings
 from controller.workloads.nodes.settings import NodeSettings
 from controller.workloads.placement.settings import PlacementSettings

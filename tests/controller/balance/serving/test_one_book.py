@@ -23,7 +23,7 @@ from controller.workloads.placement.settings import PlacementSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import DeviceKind
 from tests.controller.apiserver.api_server import serving, settings_in
-from tests.controller.scheduling.framework.clusters import node
+from tests.controller.scheduling.pods.clusters import node
 
 WAIT_S = 60.0
 QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=60_000_000_000)

@@ -23,7 +23,7 @@ from controller.learning.policy.files import Claim
 from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
 from controller.learning.values import Bools, Floats, Observation
 from controller.scheduling.framework.lessons import Outcome
-from controller.scheduling.framework.plugins import make_policy
+from controller.scheduling.framework.plugins import PODS, TASKS, make_policy
 
 AGENT = AgentSettings(
     network=NetworkSettings(form="tokens", hidden=8, heads=2, layers=1, feed_forward=8, deviation=0.5),
@@ -106,8 +106,8 @@ def test_what_was_made_for_pods_does_not_decide_about_tasks(tmp_path: Path) -> N
         r"policy learned: it cannot be made: LearningError: \S+/pods\.ckpt: it was made for pods, and here are tasks"
     )
     with pytest.raises(SchedulerError, match=problem):
-        make_policy("learned", settings, ("points", "reason"), is_of_tasks=True)
-    assert make_policy("learned", settings, ("points", "reason")).standing.version == 3
+        make_policy(TASKS, "learned", settings, ("points", "reason"))
+    assert make_policy(PODS, "learned", settings, ("points", "reason")).standing.version == 3
 
 
 def test_only_one_learns_into_a_checkpoint(tmp_path: Path) -> None:
@@ -257,4 +257,4 @@ def test_a_fallback_is_a_score_by_name(tmp_path: Path) -> None:
     with pytest.raises(
         Exception, match=r"policy learned: it cannot be made: SchedulerError: there is no policy 'nobod"
     ):
-        make_policy("learned", settings, ("points", "reason"))
+        make_policy(PODS, "learned", settings, ("points", "reason"))

@@ -24,12 +24,13 @@ from controller.learning.policy.observing import observe
 from controller.learning.policy.pods import Learned
 from controller.learning.policy.ranking import usual_of
 from controller.learning.values import Observation
-from controller.scheduling.framework.plugins import make_policy
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import MOST_POINTS, Peer, PendingPod
+from controller.scheduling.framework.plugins import PODS, make_policy
+from controller.scheduling.framework.policies import MOST_POINTS
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import Peer, PendingPod
 from dataplane.topology.families import from_text
 from dataplane.topology.values import NumberFormat
-from tests.controller.scheduling.framework.clusters import GIB, node
+from tests.controller.scheduling.pods.clusters import GIB, node
 
 POD = PendingPod("p", Request(1000, GIB), peers=(Peer("n1", 3 << 20), Peer("n2", 1 << 20)))
 ALL = np.arange(3)
@@ -216,7 +217,7 @@ def test_other_scores_decide_where_the_network_is_untrained_late_or_does_not_fit
 def test_checkpoint_that_is_none_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no")
     with pytest.raises(SchedulerError, match=r"policy learned: it cannot be made: LearningError: .*is no checkpoint"):
-        make_policy("learned", {"checkpoint": str(tmp_path / "a")}, ("points", "reason"))
+        make_policy(PODS, "learned", {"checkpoint": str(tmp_path / "a")}, ("points", "reason"))
 
 
 def test_pod_without_peers_has_the_size_of_its_memory(snapshot: Snapshot) -> None:

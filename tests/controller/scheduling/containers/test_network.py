@@ -14,15 +14,15 @@ from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap, Load
 from controller.cluster.hardware import Cluster, Request
 from controller.scheduling.containers.reservations import Reservation, reserved, with_reservations
-from controller.scheduling.framework import Peer, PendingPod, Profile, ProfileSettings, Snapshot, explain, place_group
-from controller.scheduling.framework.filters import overloaded
-from controller.scheduling.framework.values import Mate
+from controller.scheduling.pods import Peer, PendingPod, PodProfile, PodProfileSettings, Snapshot, explain, place_group
+from controller.scheduling.pods.filters import overloaded
+from controller.scheduling.pods.values import Mate
 from dataplane.topology.families import from_text
 from dataplane.topology.values import Topology
 from tests.controller.cluster.cost_map.fabrics import link_state
-from tests.controller.scheduling.framework.clusters import node
+from tests.controller.scheduling.pods.clusters import node
 
-DEFAULT = Profile.of(ProfileSettings())
+DEFAULT = PodProfile.of(PodProfileSettings())
 GBPS = 10**9
 
 
@@ -99,8 +99,8 @@ def test_needs_that_share_a_link_are_met_together_or_refused(fabric: Topology) -
     between = costs.cost(names[0], names[2]).available_bps
     pod = PendingPod("p", peers=(Peer(names[2], 0, between * 2 // 3), Peer(names[3], 0, between * 2 // 3)))
     why = explain(DEFAULT, pod, snapshot)
-    assert why.node is None or why.node in names[2:]
-    refused = {one.node: one.reason for one in why.refused}
+    assert why.choice is None or why.choice in names[2:]
+    refused = {one.name: one.reason for one in why.refused}
     assert "what is free there is not enough for all of its peers together" in refused[names[0]]
 
 
@@ -127,7 +127,7 @@ def test_members_that_talk_are_placed_as_they_need_it(fabric: Topology) -> None:
     ]
     found = place_group(DEFAULT, pods, snapshot)
     assert found.is_placed
-    racks = {costs.model.host_switch[costs.model.host_number[names[choice.node]]] for choice in found.choices}
+    racks = {costs.model.host_switch[costs.model.host_number[names[choice.candidate]]] for choice in found.choices}
     assert len(racks) == 1
 
 
@@ -152,7 +152,7 @@ def test_another_order_is_tried_where_the_first_fails() -> None:
     packed = replace(DEFAULT, scores=())
     found = place_group(packed, pods, Snapshot.of(cluster))
     assert found.is_placed
-    assert [(choice.pod.name, cluster_name(cluster, choice.node)) for choice in found.choices] == [
+    assert [(choice.subject.name, cluster_name(cluster, choice.candidate)) for choice in found.choices] == [
         ("a", "small"),
         ("b", "large"),
     ]

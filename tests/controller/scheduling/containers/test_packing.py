@@ -15,10 +15,10 @@ from controller.cluster.hardware.errors import HardwareError
 from controller.scheduling.containers.fragmentation import Fragmentation
 from controller.scheduling.containers.kernels.stranded import IMPOSSIBLE
 from controller.scheduling.containers.stranding import Stranding, demands_of, values_of
-from controller.scheduling.framework import PendingPod, Snapshot
-from controller.scheduling.framework.workload import Workload
+from controller.scheduling.pods import PendingPod, Snapshot
+from controller.scheduling.pods.workload import Workload
 from dataplane.topology.values import DeviceKind
-from tests.controller.scheduling.framework.clusters import GIB, MODELS, clusters, node
+from tests.controller.scheduling.pods.clusters import GIB, MODELS, clusters, node
 
 one_sort = st.builds(
     lambda count, milli, models: (DeviceRequest(DeviceKind.GPU, count, WHOLE if count > 1 else milli, models),),

@@ -12,25 +12,33 @@ from hypothesis import strategies as st
 from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import WHOLE, Cluster, DeviceRequest, Request
-from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide, explain, place_group
 from controller.scheduling.framework.deciding import is_neutral
 from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.pods import (
+    PendingPod,
+    PodProfile,
+    PodProfileSettings,
+    Snapshot,
+    decide,
+    explain,
+    place_group,
+)
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind
-from tests.controller.scheduling.framework.clusters import GIB, clusters, node, requests
+from tests.controller.scheduling.pods.clusters import GIB, clusters, node, requests
 
-DEFAULT = Profile.of(ProfileSettings())
+DEFAULT = PodProfile.of(PodProfileSettings())
 HALF = Request(1000, 0, (DeviceRequest(DeviceKind.GPU, 1, 500),))
 
 
-def scoring(name: str, **settings: object) -> Profile:
-    return Profile.of(ProfileSettings(scores=(PolicySettings(policy=name, settings=settings),)))
+def scoring(name: str, **settings: object) -> PodProfile:
+    return PodProfile.of(PodProfileSettings(scores=(PolicySettings(policy=name, settings=settings),)))
 
 
 def test_a_stated_device_is_the_one_that_is_given() -> None:
     snapshot = Snapshot.of(Cluster.of([node("a", gpus=["T4", "T4", "A100"])]))
     pod = PendingPod("p", HALF, device=1)
-    assert DEFAULT.shares(pod, snapshot, decide(DEFAULT, pod, snapshot).node).devices[0].number == 1
+    assert DEFAULT.shares(pod, snapshot, decide(DEFAULT, pod, snapshot).candidate).devices[0].number == 1
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,7 @@ def test_a_stated_device_that_cannot_be_is_refused_with_the_reason(
 ) -> None:
     snapshot = Snapshot.of(Cluster.of([node("a", gpus=["T4", "A100"])]))
     why = explain(DEFAULT, PendingPod("p", request_, device=device, device_kind=kind), snapshot)
-    assert why.node is None
+    assert why.choice is None
     assert reason in why.refused[0].reason
 
 
@@ -72,15 +80,17 @@ def test_devices_are_idle_by_what_is_measured_else_by_what_is_held() -> None:
     snapshot = replace(Snapshot.of(cluster), device_busy=np.array([0.99, np.nan, 0.97]))
     pod = PendingPod("p", HALF)
     choice = decide(DEFAULT, pod, snapshot)
-    assert snapshot.columns.names[choice.node] == "a"
-    assert DEFAULT.shares(pod, snapshot, choice.node).devices[0].number == 1, "the other one is busy, though not held"
+    assert snapshot.columns.names[choice.candidate] == "a"
+    assert DEFAULT.shares(pod, snapshot, choice.candidate).devices[0].number == 1, (
+        "the other one is busy, though not held"
+    )
     why = explain(DEFAULT, pod, snapshot)
-    assert [(one.node, one.policy, one.reason) for one in why.refused] == [
+    assert [(one.name, one.policy, one.reason) for one in why.refused] == [
         ("b", "device-threshold", "too few devices are used below 95%: device 0 97% (measured)")
     ]
     held = cluster.take("a", cluster.choose("a", Request(devices=(DeviceRequest(DeviceKind.GPU, 1, 960),))))
     full = explain(DEFAULT, pod, replace(Snapshot.of(held), device_busy=np.array([0.99, np.nan, 0.97])))
-    assert full.node == "a"
+    assert full.choice == "a"
     stated = replace(pod, device=0)
     assert decide(DEFAULT, stated, snapshot).is_placed, "who states a device gets it however busy it is"
 
@@ -95,9 +105,9 @@ def test_a_device_above_the_threshold_is_never_given(cluster: Cluster, request_:
     choice = decide(DEFAULT, pod, snapshot)
     if not choice.is_placed:
         return
-    first = int(snapshot.columns.device_start[choice.node])
-    held = cluster.held_of(snapshot.columns.names[choice.node])
-    for share in DEFAULT.shares(pod, snapshot, choice.node).devices:
+    first = int(snapshot.columns.device_start[choice.candidate])
+    held = cluster.held_of(snapshot.columns.names[choice.candidate])
+    for share in DEFAULT.shares(pod, snapshot, choice.candidate).devices:
         load = loads[first + share.number]
         used = held.of(share.number).thousandths / WHOLE if np.isnan(load) else load
         assert used < 0.95
@@ -108,7 +118,7 @@ def test_images_that_are_there() -> None:
         Snapshot.of(Cluster.of([node("a"), node("b")])), images={"x": {1: 3_000_000}, "y": {0: 1_000_000}}
     )
     why = explain(scoring("image-locality"), PendingPod("p", images=("x", "y", "nowhere")), snapshot)
-    assert [(one.node, one.points, one.scores[0].reason) for one in why.candidates] == [
+    assert [(one.name, one.points, one.scores[0].reason) for one in why.candidates] == [
         ("b", 750, "3.0 of 4.0 MB of its images are there"),
         ("a", 250, "1.0 of 4.0 MB of its images are there"),
     ]
@@ -116,7 +126,7 @@ def test_images_that_are_there() -> None:
 
 def test_device_fit_takes_the_least_memory_that_will_do_and_leaves_devices_to_who_needs_them() -> None:
     snapshot = Snapshot.of(Cluster.of([node("gpu", gpus=["T4"]), node("bare")]))
-    assert explain(scoring("device-fit"), PendingPod("p", Request(1000)), snapshot).node == "bare"
+    assert explain(scoring("device-fit"), PendingPod("p", Request(1000)), snapshot).choice == "bare"
     wanted = Request(devices=(DeviceRequest(DeviceKind.GPU, 1, 500, memory_bytes=8 * GIB),))
     why = explain(scoring("device-fit"), PendingPod("p", wanted), snapshot)
     assert why.candidates[0].points == 500
@@ -137,7 +147,7 @@ def test_best_fit_by_hand() -> None:
     cluster = Cluster.of([node("a", cores=8, gpus=["T4"] * 2), node("b", cores=4, gpus=["T4"])])
     why = explain(scoring("best-fit"), PendingPod("p", HALF), Snapshot.of(cluster))
     # Left of a: 7 of 8 cores and 1.5 of 2 GPUs; of b: 3 of 8 and 0.5 of 2: the largest node is the measure.
-    assert {one.node: one.points for one in why.candidates} == {"a": 188, "b": 688}
+    assert {one.name: one.points for one in why.candidates} == {"a": 188, "b": 688}
 
 
 def workers(count: int) -> list[PendingPod]:
@@ -152,7 +162,7 @@ def test_workers_of_a_reduction_are_one_a_host_and_near_to_one_another() -> None
     leaf = {name: costs.model.host_switch[number] for name, number in costs.model.host_number.items()}
     profile = scoring("tree-cost")
     found = place_group(profile, workers(3), snapshot)
-    names = [hosts[choice.node] for choice in found.choices]
+    names = [hosts[choice.candidate] for choice in found.choices]
     assert len(set(names)) == 3
     assert len({leaf[name] for name in names}) == 1, "all below one leaf"
     assert not place_group(profile, workers(10), snapshot).is_placed

@@ -14,12 +14,12 @@ from controller.cluster.hardware import Cluster as Machines
 from controller.cluster.hardware import DeviceRequest, Request
 from controller.scheduling.containers.preemption import Cluster, Holder, make_room
 from controller.scheduling.containers.reservations import Reservation, with_reservations
-from controller.scheduling.framework import Peer, PendingPod, Profile, ProfileSettings, Snapshot, decide, place_group
+from controller.scheduling.pods import Peer, PendingPod, PodProfile, PodProfileSettings, Snapshot, decide, place_group
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind
-from tests.controller.scheduling.framework.clusters import node
+from tests.controller.scheduling.pods.clusters import node
 
-DEFAULT = Profile.of(ProfileSettings())
+DEFAULT = PodProfile.of(PodProfileSettings())
 GBPS = 10**9
 
 

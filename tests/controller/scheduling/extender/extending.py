@@ -22,7 +22,7 @@ from controller.scheduling.extender.kube_api import KubernetesApi
 from controller.scheduling.extender.metrics import Metrics
 from controller.scheduling.extender.service import ExtenderService
 from controller.scheduling.extender.settings import ExtenderSettings, KubernetesSettings
-from controller.scheduling.framework.profiles import profiles_of
+from controller.scheduling.pods import PodProfile
 from dataplane.clock import MonotonicClock
 from dataplane.topology.families import from_text
 from tests.controller.scheduling.extender.kube_objects import written
@@ -75,7 +75,7 @@ def extending(
             api = None if kubernetes is None else await stack.enter_async_context(KubernetesApi(kubernetes))
             service = ExtenderService(
                 settings,
-                profiles_of(settings.profiles),
+                PodProfile.by_name(settings.profiles),
                 books,
                 api=api,
                 costs=lambda: costs,

@@ -12,7 +12,8 @@ from kubernetes import client as k8s
 from controller.common.errors import SchedulerError
 from controller.scheduling.extender.messages import MalformedError
 from controller.scheduling.extender.settings import DeviceResource, ExtenderLimits, ExtenderSettings, KubernetesSettings
-from controller.scheduling.framework.profiles import PolicySettings, ProfileSettings
+from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.pods import PodProfileSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import DeviceKind
 from tests.controller.scheduling.extender.api_double import kube_double
@@ -322,8 +323,8 @@ def test_profiles_groups_and_devices_by_settings() -> None:
     settings = ExtenderSettings(
         host_label="millrace.io/host",
         profiles=(
-            ProfileSettings(name="spread", scores=(PolicySettings(policy="spread"),)),
-            ProfileSettings(name="packed", scores=(PolicySettings(policy="most-used"),)),
+            PodProfileSettings(name="spread", scores=(PolicySettings(policy="spread"),)),
+            PodProfileSettings(name="packed", scores=(PolicySettings(policy="most-used"),)),
         ),
         devices=(DeviceResource(resource="example.com/dpu", kind=DeviceKind.DPU),),
         stretch=True,

@@ -10,10 +10,10 @@ import pytest
 
 from controller.cluster.hardware import Cluster
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
-from controller.scheduling.framework.plugins import OF_PODS, OF_TASKS, known_policies
+from controller.scheduling.framework.plugins import PODS, TASKS, known_policies
 from controller.scheduling.framework.profiles import PolicySettings
-from tests.controller.scheduling.framework.clusters import node
+from controller.scheduling.pods import PendingPod, PodProfile, PodProfileSettings, Snapshot, decide
+from tests.controller.scheduling.pods.clusters import node
 
 MODULE = '''
 import numpy as np
@@ -62,14 +62,14 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "far_policies", raising=False)
 
 
-def profile(policy: str, **settings: object) -> Profile:
-    return Profile.of(ProfileSettings(scores=(PolicySettings(policy=policy, settings=settings),)))
+def profile(policy: str, **settings: object) -> PodProfile:
+    return PodProfile.of(PodProfileSettings(scores=(PolicySettings(policy=policy, settings=settings),)))
 
 
 def test_a_plugin_scores() -> None:
     snapshot = Snapshot.of(Cluster.of([node("a"), node("b"), node("c")]))
     choice = decide(profile("last", points=9), PendingPod("p"), snapshot)
-    assert (choice.node, choice.points) == (2, 9)
+    assert (choice.candidate, choice.points) == (2, 9)
     assert "last" in known_policies()
 
 
@@ -81,7 +81,7 @@ def test_old_group_of_entry_points_warns_once(caplog: pytest.LogCaptureFixture) 
 
 
 def test_own_policies_are_entry_points() -> None:
-    own = [one for group in (OF_PODS, OF_TASKS) for one in entry_points(group=group) if "controller" in one.value]
+    own = [one for kind in (PODS, TASKS) for one in entry_points(group=kind.group) if "controller" in one.value]
     assert {one.name for one in own} >= {"ready", "learned", "operator-devices", "finish-time"}
     for one in own:
         assert isinstance(one.load(), type)

@@ -23,7 +23,7 @@ from controller.scheduling.serving.scheduler import Scheduler
 from controller.scheduling.settings import QueueSettings, SchedulerSettings
 from dataplane.local.deadline import local_timeout
 from tests.controller.apiserver.api_server import serving, settings_in
-from tests.controller.scheduling.framework.clusters import node
+from tests.controller.scheduling.pods.clusters import node
 
 WAIT_S = 120.0
 QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=1_000_000_000)

@@ -14,7 +14,7 @@ from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
 from controller.apiserver.resources.hardware import DeviceNeed, DeviceShares, Request
 from controller.apiserver.resources.pod import Container, Location, PodSpec
 from controller.apiserver.resources.pod_group import PodGroupSpec
-from controller.scheduling.framework.profiles import profiles_of
+from controller.scheduling.pods import PodProfile
 from controller.scheduling.serving import binding
 from controller.scheduling.serving.binding import request_of
 from controller.scheduling.serving.outcomes import Knowledge, outcome_of, spec_of
@@ -36,7 +36,7 @@ def one_by_one(nodes: tuple[Node, ...], pods: tuple[Pod, ...], groups: tuple[Pod
     view.take_all(PodGroup, groups)
     subjects = {pod.spec.group or pod.metadata.name: pod for pod in pods}
     order = sorted(subjects.items(), key=lambda one: (-priority_of(view, one[1]), one[1].metadata.created_ns))
-    profiles = profiles_of(SchedulerSettings().profiles)
+    profiles = PodProfile.by_name(SchedulerSettings().profiles)
     for name, pod in order:
         waiting = (pod,) if pod.spec.group is None else view.members(name)
         known = Knowledge(view, profiles, None)

@@ -19,12 +19,12 @@ from controller.apiserver.resources.node import DeviceLoad, Image, NodeSpec, Nod
 from controller.apiserver.resources.pod import Container, PeerNeed, Phase, PodSpec, PodStatus
 from controller.cluster.cost_map import CostMap
 from controller.common.errors import StaleError
-from controller.scheduling.framework import Snapshot
-from controller.scheduling.framework.columns import FreeColumns
+from controller.scheduling.pods import Snapshot
+from controller.scheduling.pods.columns import FreeColumns
 from controller.scheduling.serving.assumptions import Assumption
 from controller.scheduling.serving.view import ClusterView
 from dataplane.topology.families import from_text
-from tests.controller.scheduling.framework.clusters import GIB, node
+from tests.controller.scheduling.pods.clusters import GIB, node
 
 TOPOLOGY = from_text("leaf-spine:leaves=3,spines=2,hosts=3")
 HOSTS = [host.name for host in TOPOLOGY.hosts if host.name != "collector"]

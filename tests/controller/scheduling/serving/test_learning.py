@@ -33,7 +33,8 @@ from controller.apps.cli.app import app
 from controller.learning.agent.records import load_checkpoint
 from controller.learning.policy.live import LiveNetwork
 from controller.learning.policy.pods import Learned
-from controller.scheduling.framework.profiles import PolicySettings, ProfileSettings
+from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.process import serve
 from controller.scheduling.serving.scheduler import Scheduler
 from controller.scheduling.settings import MetricsSettings, SchedulerSettings
@@ -67,7 +68,7 @@ def _settings(checkpoint: Path, *, shadow: bool) -> SchedulerSettings:
         PolicySettings(policy="least-used"),
         PolicySettings(policy="learned", weight=1000, settings=learned),
     )
-    profile = ProfileSettings(scores=scores)
+    profile = PodProfileSettings(scores=scores)
     return SchedulerSettings(queue=QUICK, profiles=(profile,), metrics=MetricsSettings(port=0))
 
 

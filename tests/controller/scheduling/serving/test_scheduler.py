@@ -16,7 +16,8 @@ from controller.apiserver.resources.node import DeviceLoad, NodeSpec
 from controller.apiserver.resources.pod import Container, Location, PeerNeed, Phase, PodSpec
 from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.apiserver.resources.project import ProjectSpec
-from controller.scheduling.framework.profiles import PolicySettings, ProfileSettings
+from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.process import serve, take_profiles
 from controller.scheduling.settings import MetricsSettings, QueueSettings, SchedulerSettings
 from dataplane.clock import MonotonicClock
@@ -24,7 +25,7 @@ from dataplane.topology.values import DeviceKind
 from tests.controller.scheduling.serving.conftest import QUICK, Cluster, Play
 
 GPU = DeviceNeed(kind=DeviceKind.GPU)
-SPREAD = ProfileSettings(name="spread", scores=(PolicySettings(policy="least-used"),))
+SPREAD = PodProfileSettings(name="spread", scores=(PolicySettings(policy="least-used"),))
 
 
 def placed(pods: dict[str, Pod]) -> bool:
@@ -262,7 +263,7 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
             assert "pods of profile spread are left to another scheduler" in caplog.text
 
             def broken() -> SchedulerSettings:
-                return SchedulerSettings(profiles=(ProfileSettings(filters=(PolicySettings(policy="x"),)),))
+                return SchedulerSettings(profiles=(PodProfileSettings(filters=(PolicySettings(policy="x"),)),))
 
             before = SchedulerSettings(name="another")
             take_profiles(scheduler, before, broken)
@@ -271,7 +272,7 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
             scheduler.note_away("waiting 0.1 s: nobody is there")
             scheduler.note_away("waiting 0.2 s: nobody is there")
             assert caplog.text.count("nobody is there") == 1
-            take_profiles(scheduler, before, lambda: SchedulerSettings(profiles=(ProfileSettings(), SPREAD)))
+            take_profiles(scheduler, before, lambda: SchedulerSettings(profiles=(PodProfileSettings(), SPREAD)))
             assert "not in force before the next start: name" in caplog.text
             await cluster.pods_when(placed)
 

@@ -12,12 +12,12 @@ from controller.apiserver.resources.node import DeviceLoad, Image, NodeStatus
 from controller.apiserver.resources.pod import Container, Location, PeerNeed, Phase, PodSpec, PodStatus
 from controller.apiserver.resources.pod_group import AllReduce, PodGroupSpec
 from controller.cluster.cost_map import CostMap
-from controller.scheduling.framework.values import Mate, Peer
+from controller.scheduling.pods.values import Mate, Peer
 from controller.scheduling.serving.decisions import is_measured
 from controller.scheduling.serving.view import ClusterView
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind
-from tests.controller.scheduling.framework.clusters import GIB, node
+from tests.controller.scheduling.pods.clusters import GIB, node
 
 TOPOLOGY = from_text("leaf-spine:leaves=2,spines=1,hosts=2")
 HOSTS = [host.name for host in TOPOLOGY.hosts if host.name != "collector"]

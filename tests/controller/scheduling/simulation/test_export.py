@@ -12,13 +12,13 @@ from pyarrow import parquet
 from controller.cluster.hardware import WHOLE, Cluster, Request
 from controller.cluster.workloads.values import Task
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework import Profile, ProfileSettings
+from controller.scheduling.pods import PodProfile, PodProfileSettings
 from controller.scheduling.simulation.export import write_trace
 from controller.scheduling.simulation.simulator import simulate
 from controller.scheduling.simulation.trace import Trace
 from controller.scheduling.simulation.workload import Workload
 from dataplane.topology.values import DeviceKind
-from tests.controller.scheduling.framework.clusters import node
+from tests.controller.scheduling.pods.clusters import node
 
 
 def trace() -> Trace:
@@ -26,7 +26,7 @@ def trace() -> Trace:
         Task("pair", 5, Request(WHOLE), {DeviceKind.CPU: 7}, instances=2),
         Task("huge", 6, Request(99 * WHOLE), {DeviceKind.CPU: 7}),
     )
-    return simulate(Cluster.of([node("a"), node("b")]), Workload(tasks), Profile.of(ProfileSettings()))
+    return simulate(Cluster.of([node("a"), node("b")]), Workload(tasks), PodProfile.of(PodProfileSettings()))
 
 
 def test_the_same_in_all_three(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from controller.cluster.hardware import WHOLE, Cluster, Node
 from controller.cluster.workloads.files import openb_nodes, openb_pods, spotri_graph, swf_jobs
-from controller.scheduling.framework import Profile, ProfileSettings
+from controller.scheduling.pods import PodProfile, PodProfileSettings
 from controller.scheduling.simulation.simulator import simulate
 from controller.scheduling.simulation.summary import summary_of
 from controller.scheduling.simulation.workload import GraphArrival, Workload
-from tests.controller.scheduling.framework.clusters import node
+from tests.controller.scheduling.pods.clusters import node
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
-DEFAULT = Profile.of(ProfileSettings())
+DEFAULT = PodProfile.of(PodProfileSettings())
 
 
 def given(name: str) -> Path:

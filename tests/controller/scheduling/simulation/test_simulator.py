@@ -15,8 +15,8 @@ from controller.cluster.hardware import WHOLE, Cluster, DeviceRequest, Request
 from controller.cluster.workloads.families import Batch, Layers, batch, layered_graph
 from controller.cluster.workloads.values import Edge, Pod, PodGroup, Task, TaskGraph
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework import Peer, Profile, ProfileSettings
 from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.pods import Peer, PodProfile, PodProfileSettings
 from controller.scheduling.simulation.network import TCP, Spreading
 from controller.scheduling.simulation.queue import Order
 from controller.scheduling.simulation.settings import SimulationSettings
@@ -26,12 +26,12 @@ from controller.scheduling.simulation.trace import State, Trace
 from controller.scheduling.simulation.workload import GraphArrival, Workload
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind
-from tests.controller.scheduling.framework.clusters import GIB, node
+from tests.controller.scheduling.pods.clusters import GIB, node
 
 S = 1_000_000_000
 CPU, GPU = DeviceKind.CPU, DeviceKind.GPU
-PACK = Profile.of(ProfileSettings(scores=(PolicySettings(policy="most-used"),)))
-DEFAULT = Profile.of(ProfileSettings())
+PACK = PodProfile.of(PodProfileSettings(scores=(PolicySettings(policy="most-used"),)))
+DEFAULT = PodProfile.of(PodProfileSettings())
 TOPOLOGY = from_text("leaf-spine:leaves=2,spines=2,hosts=2")
 HOSTS = [host.name for host in TOPOLOGY.hosts if host.name != "collector"]
 COSTS = CostMap.of(TOPOLOGY, NetworkSnapshot(0, {}, {}, {}))

@@ -15,9 +15,9 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import Decision, Metadata, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskSpec
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.process import serve
 from controller.scheduling.settings import SchedulerSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import NumberFormat
 from tests.controller.apiserver.api_server import serving, settings_in

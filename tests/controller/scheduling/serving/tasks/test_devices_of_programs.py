@@ -12,9 +12,9 @@ from controller.apiserver.resources import Task
 from controller.apiserver.resources.operator_graphs import operators_of
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
 from controller.cluster.operators import Operator, OperatorGraph
-from controller.scheduling.dispatch.profiles import MEASURED, TaskProfileSettings
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.tasks.profiles import MEASURED, TaskProfileSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from controller.workloads.centres.engines.local.engine import LocalEngine
 from controller.workloads.centres.settings import ControlGroups, TrialSettings, UnitSettings
 from controller.workloads.centres.units import Found, FoundDevice

@@ -11,8 +11,8 @@ from controller.apiserver.resources import Centre, ProbeResult, ProbeTask, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import OperatorCount, TaskPhase, UnitChoice
-from controller.scheduling.dispatch.prices import PriceSettings, PriceStep
-from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.tasks.prices import PriceSettings, PriceStep
+from controller.scheduling.tasks.settings import TaskSettings
 from tests.controller.scheduling.serving.tasks.centres import PlayedCentre
 from tests.controller.scheduling.serving.tasks.conftest import Play, Site, units
 

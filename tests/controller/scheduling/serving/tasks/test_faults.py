@@ -11,7 +11,7 @@ from controller.apiserver.registry.dispatches import Completion, Dispatch, Dispa
 from controller.apiserver.resources import Centre, ProbeTask, Task
 from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import StaleError
-from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from tests.controller.scheduling.serving.tasks.conftest import Play, Site, units
 
 

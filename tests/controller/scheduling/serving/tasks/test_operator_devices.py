@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.task import OperatorCount
-from controller.scheduling.dispatch.profiles import MEASURED, TaskProfileSettings
-from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.tasks.profiles import MEASURED, TaskProfileSettings
+from controller.scheduling.tasks.settings import TaskSettings
 from dataplane.topology.values import DeviceKind
 from tests.controller.acceleration.policies.test_tasks import HARDWARE
 from tests.controller.scheduling.serving.tasks.conftest import DGEMMS, Play, Site, units

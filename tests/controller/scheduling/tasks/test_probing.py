@@ -6,8 +6,8 @@ from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
-from controller.scheduling.dispatch.probing import Known, Need, Order, Place, ProbingSettings, Reason, probes_due
-from controller.scheduling.dispatch.values import CentreState, Offer
+from controller.scheduling.tasks.probing import Known, Need, Order, Place, ProbingSettings, Reason, probes_due
+from controller.scheduling.tasks.values import CentreState, Offer
 
 NOW_NS = 1_900_000_000_000_000_000
 S = 1_000_000_000

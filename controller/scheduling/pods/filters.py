@@ -8,18 +8,13 @@ import numpy as np
 
 from controller.cluster.cost_map import UNREACHABLE_NS, CostMap
 from controller.cluster.hardware import DeviceRequest, Node, Request, fits
-from controller.scheduling.framework.columns import Flags, Ids
-from controller.scheduling.framework.reservations import carries_all, overloaded_link
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import Peer, PendingPod
-from dataplane.config import Strict
+from controller.scheduling.framework.policies import Flags, Ids, NoSettings
+from controller.scheduling.pods.reservations import carries_all, overloaded_link
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import Peer, PendingPod
 
 _MOST_SAID: Final = 16_384
 """Number of cached reasons: for the nodes named by explanations, which change little, and a day's requests."""
-
-
-class NoSettings(Strict, frozen=True):
-    """Settings of a policy that has none."""
 
 
 class Ready:

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from controller.scheduling.dispatch.values import CentreState, Offer
+from controller.scheduling.tasks.values import CentreState, Offer
 from dataplane.config import Strict
 
 _NS: Final = 1_000_000_000

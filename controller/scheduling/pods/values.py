@@ -7,11 +7,8 @@ from typing import Final
 
 from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.hardware.requests import Request
+from controller.scheduling.framework.deciding import Choice
 from dataplane.topology.values import DeviceKind
-
-MOST_POINTS: Final = 1000
-"""The points of the best node; scores range from 0 to this."""
-
 
 NOTHING_ASKED: Final = Request()
 
@@ -68,3 +65,7 @@ class PendingPod:
     """For a pod of a group: how many more of its pods will be placed after this one."""
     operators: tuple[OperatorCount, ...] = field(default=(), hash=False)
     """Operators that it computes, as far as known."""
+
+
+PodChoice = Choice[PendingPod]
+"""The node for a pod."""

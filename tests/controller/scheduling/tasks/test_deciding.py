@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from controller.cluster.estimates import Basis, Estimate
 from controller.common.errors import SchedulerError
-from controller.scheduling.dispatch.deciding import NO_UNITS, Verdict, explained, summary
-from controller.scheduling.dispatch.planning import Plan, order_of
-from controller.scheduling.dispatch.profiles import MEASURED, TaskProfile, TaskProfileSettings, task_profiles_of
-from controller.scheduling.dispatch.slots import NEVER_S, Slots
-from controller.scheduling.dispatch.values import (
+from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.tasks.deciding import Verdict
+from controller.scheduling.tasks.explaining import explained
+from controller.scheduling.tasks.planning import Plan, order_of
+from controller.scheduling.tasks.profiles import MEASURED, NO_UNITS, TaskProfile, TaskProfileSettings
+from controller.scheduling.tasks.slots import NEVER_S, Slots
+from controller.scheduling.tasks.values import (
     CentreState,
     CentresView,
     Offer,
@@ -22,7 +24,6 @@ from controller.scheduling.dispatch.values import (
     Read,
     Window,
 )
-from controller.scheduling.framework.profiles import PolicySettings
 
 NOW_NS = 1_900_000_000_000_000_000
 H = 3_600_000_000_000
@@ -64,7 +65,7 @@ def test_a_weak_figure_never_competes_with_a_firm_one(weak: Basis) -> None:
     verdict = decided(view("a", "b"), TASK, a=short, b=MEASURED_10)
     assert centre_of(verdict) == "b"
     (refused,) = explained(PROFILE, verdict).refused
-    assert (refused.node, refused.policy) == ("a", "firm-estimate")
+    assert (refused.name, refused.policy) == ("a", "firm-estimate")
 
 
 def test_where_nothing_is_firm_models_compete_but_never_data_sheets_or_nothing() -> None:
@@ -75,7 +76,7 @@ def test_where_nothing_is_firm_models_compete_but_never_data_sheets_or_nothing()
     verdict = decided(view("a"), TASK, a=Estimate.unknown("never probed"))
     why = explained(PROFILE, verdict)
     assert "never probed" in why.refused[0].reason
-    assert summary(verdict, why) == "none of 1 centres: 1 by firm-estimate"
+    assert why.summary == "none of 1 centres: 1 by firm-estimate"
 
 
 def test_a_firm_figure_of_a_centre_that_is_not_there_does_not_keep_models_out() -> None:
@@ -115,7 +116,7 @@ def test_data_counts_by_the_way_that_it_takes() -> None:
     task = PendingTask("t", "solve", reads=(Read("store", 100_000_000),))
     verdict = decided(seen, task, far=MEASURED_10, near=Estimate.exactly(20.0, Basis.MEASURED))
     assert centre_of(verdict) == "near"
-    reasons = {one.node: one.scores[0].reason for one in explained(PROFILE, verdict).candidates}
+    reasons = {one.name: one.scores[0].reason for one in explained(PROFILE, verdict).candidates}
     assert "its 100000000 bytes are there in 0.1 s (nominal)" in reasons["near"]
     assert "in 100 s (measured)" in reasons["far"]
     cut = view("far", transfer_s={("store", "far"): (np.inf, True)})
@@ -194,4 +195,4 @@ def test_profiles_that_cannot_be_are_one_line_that_names_them(settings: TaskProf
 
 def test_two_profiles_of_one_name_are_refused() -> None:
     with pytest.raises(SchedulerError, match="task profile measured is there twice"):
-        task_profiles_of((MEASURED, MEASURED))
+        TaskProfile.by_name((MEASURED, MEASURED))

@@ -12,31 +12,33 @@ from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import WHOLE, Cluster, DeviceRequest, Request
 from controller.common.errors import SchedulerError
-from controller.scheduling.framework import (
+from controller.scheduling.framework.deciding import filtered
+from controller.scheduling.framework.policies import NoSettings
+from controller.scheduling.framework.profiles import NamedFilter, PolicySettings, WeightedScore
+from controller.scheduling.pods import (
     Peer,
     PendingPod,
-    Profile,
-    ProfileSettings,
+    PodProfile,
+    PodProfileSettings,
     Snapshot,
     decide,
     explain,
     place_group,
 )
-from controller.scheduling.framework.deciding import filtered
-from controller.scheduling.framework.filters import FitsResources, NoSettings
-from controller.scheduling.framework.profiles import NamedFilter, PolicySettings, Ties, WeightedScore, profiles_of
+from controller.scheduling.pods.filters import FitsResources
+from controller.scheduling.pods.profiles import Ties
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind
-from tests.controller.scheduling.framework.clusters import GIB, clusters, node, requests
+from tests.controller.scheduling.pods.clusters import GIB, clusters, node, requests
 
-DEFAULT = Profile.of(ProfileSettings())
+DEFAULT = PodProfile.of(PodProfileSettings())
 
 
 def profile(
     *scores: str, filters: tuple[str, ...] = ("ready", "location", "device-model", "fits"), seed: int = 0
-) -> Profile:
-    return Profile.of(
-        ProfileSettings(
+) -> PodProfile:
+    return PodProfile.of(
+        PodProfileSettings(
             filters=tuple(PolicySettings(policy=name) for name in filters),
             scores=tuple(PolicySettings(policy=name) for name in scores),
             seed=seed,
@@ -56,19 +58,19 @@ def test_fits_is_what_hardware_says_node_by_node(cluster: Cluster, request: Requ
 def test_a_decision_and_its_explanation_say_the_same(cluster: Cluster, request: Request) -> None:
     snapshot, pod = Snapshot.of(cluster, not_ready=frozenset({"n1"})), PendingPod("p", request)
     choice, why = decide(DEFAULT, pod, snapshot), explain(DEFAULT, pod, snapshot)
-    assert decide(DEFAULT, pod, snapshot).node == choice.node
+    assert decide(DEFAULT, pod, snapshot).candidate == choice.candidate
     assert why.passed + len(why.refused) == len(cluster.nodes)
     assert sum(count for _, count in choice.refused) == len(why.refused)
     assert all(one.reason for one in why.refused)
     if not choice.is_placed:
-        assert why.node is None
+        assert why.choice is None
         assert not why.candidates
         return
     first, *others = why.candidates
-    assert (first.node, first.points) == (why.node, choice.points)
+    assert (first.name, first.points) == (why.choice, choice.points)
     assert all(other.points <= first.points for other in others)
     assert all(score.reason and 0 <= score.points <= 1000 for score in first.scores)
-    assert snapshot.shares(choice.node, request) == cluster.choose(first.node, request)
+    assert snapshot.shares(choice.candidate, request) == cluster.choose(first.name, request)
 
 
 @given(cluster=clusters(), request=requests)
@@ -76,11 +78,11 @@ def test_what_is_taken_is_no_longer_free(cluster: Cluster, request: Request) -> 
     snapshot = Snapshot.of(cluster)
     choice = decide(DEFAULT, PendingPod("p", request), snapshot)
     if choice.is_placed:
-        name = snapshot.columns.names[choice.node]
-        shares = snapshot.shares(choice.node, request)
-        after = snapshot.taking(choice.node, shares)
-        assert after.free.held_of(after.columns, choice.node) == cluster.take(name, shares).held_of(name)
-        assert snapshot.free.held_of(snapshot.columns, choice.node) == cluster.held_of(name)
+        name = snapshot.columns.names[choice.candidate]
+        shares = snapshot.shares(choice.candidate, request)
+        after = snapshot.taking(choice.candidate, shares)
+        assert after.free.held_of(after.columns, choice.candidate) == cluster.take(name, shares).held_of(name)
+        assert snapshot.free.held_of(snapshot.columns, choice.candidate) == cluster.held_of(name)
 
 
 def test_each_filter_has_its_reason() -> None:
@@ -89,7 +91,7 @@ def test_each_filter_has_its_reason() -> None:
     cluster = cluster.take("a", cluster.choose("a", whole))
     pod = PendingPod("p", whole, locations=("off", "plain", "t4", "a"))
     why = explain(DEFAULT, pod, Snapshot.of(cluster, not_ready=frozenset({"off"})))
-    assert [(one.node, one.policy, one.reason) for one in why.refused] == [
+    assert [(one.name, one.policy, one.reason) for one in why.refused] == [
         ("away", "location", "the pod is to run on off or plain or t4 or a"),
         ("off", "ready", "it is not ready"),
         ("plain", "device-model", "it has 0 of 1 gpu A100"),
@@ -104,7 +106,7 @@ def test_least_and_most_used() -> None:
     cluster = cluster.take("half", cluster.choose("half", Request(4 * WHOLE, 16 * GIB)))
     pod, snapshot = PendingPod("p", Request(WHOLE, 4 * GIB)), Snapshot.of(cluster)
     least, most = (explain(profile(name), pod, snapshot) for name in ("least-used", "most-used"))
-    assert (least.node, most.node) == ("empty", "half")
+    assert (least.choice, most.choice) == ("empty", "half")
     assert least.candidates[0].scores[0].reason == "87.5 % of it stay free"
     assert most.candidates[0].scores[0].reason == "62.5 % of it would be used"
 
@@ -116,11 +118,11 @@ def test_network_cost_prefers_the_near_and_says_why() -> None:
     snapshot = Snapshot.of(Cluster.of([node(name) for name in hosts]), costs)
     pod = PendingPod("p", peers=(Peer(hosts[0], 1 << 20),), locations=tuple(hosts[1:]))
     why = explain(profile("network-cost"), pod, snapshot)
-    assert why.node == hosts[1]
+    assert why.choice == hosts[1]
     near, far, _ = why.candidates
     assert near.points == 1000 > far.points
     assert "ms (nominal)" in near.scores[0].reason
-    assert explain(profile("network-cost"), PendingPod("p", peers=pod.peers), snapshot).node == hosts[0]
+    assert explain(profile("network-cost"), PendingPod("p", peers=pod.peers), snapshot).choice == hosts[0]
 
 
 def test_nodes_without_a_network_to_the_peers_get_no_points() -> None:
@@ -139,19 +141,19 @@ def test_of_equal_nodes_pods_with_devices_get_the_first() -> None:
     """So several devices stay free on one node; ties that are drawn leave half of them on each."""
     snapshot = Snapshot.of(Cluster.of(node(f"n{number}", gpus=("T4",) * 8) for number in range(50)))
     gpu = Request(devices=(DeviceRequest(DeviceKind.GPU),))
-    assert {decide(DEFAULT, PendingPod(f"p{n}", gpu), snapshot).node for n in range(50)} == {0}
-    drawn = Profile.of(ProfileSettings(ties=Ties.DRAWN))
-    assert len({decide(drawn, PendingPod(f"p{n}", gpu), snapshot).node for n in range(50)}) > 20
-    assert len({decide(DEFAULT, PendingPod(f"p{n}"), snapshot).node for n in range(50)}) > 20
+    assert {decide(DEFAULT, PendingPod(f"p{n}", gpu), snapshot).candidate for n in range(50)} == {0}
+    drawn = PodProfile.of(PodProfileSettings(ties=Ties.DRAWN))
+    assert len({decide(drawn, PendingPod(f"p{n}", gpu), snapshot).candidate for n in range(50)}) > 20
+    assert len({decide(DEFAULT, PendingPod(f"p{n}"), snapshot).candidate for n in range(50)}) > 20
 
 
 def test_ties_are_drawn_by_the_seed_and_the_name() -> None:
     snapshot = Snapshot.of(Cluster.of([node(f"n{number}") for number in range(50)]))
     drawn = {
-        seed: [decide(profile("spread", seed=seed), PendingPod(f"p{n}"), snapshot).node for n in range(50)]
+        seed: [decide(profile("spread", seed=seed), PendingPod(f"p{n}"), snapshot).candidate for n in range(50)]
         for seed in (1, 2)
     }
-    assert drawn[1] == [decide(profile("spread", seed=1), PendingPod(f"p{n}"), snapshot).node for n in range(50)]
+    assert drawn[1] == [decide(profile("spread", seed=1), PendingPod(f"p{n}"), snapshot).candidate for n in range(50)]
     assert drawn[1] != drawn[2]
     assert len(set(drawn[1])) > 20
 
@@ -161,7 +163,7 @@ def test_groups_are_placed_whole_or_not_at_all() -> None:
     pods = [PendingPod(f"p{n}", Request(WHOLE), group="g") for n in range(4)]
     three = place_group(profile("spread"), pods[:3], snapshot)
     assert three.is_placed
-    assert sorted(choice.node for choice in three.choices) == [0, 0, 1]
+    assert sorted(choice.candidate for choice in three.choices) == [0, 0, 1]
     four = place_group(profile("spread"), pods, snapshot)
     assert not four.is_placed
     assert not four.choices
@@ -175,7 +177,7 @@ def test_groups_are_placed_whole_or_not_at_all() -> None:
 def test_spread_over_nodes() -> None:
     snapshot = Snapshot.of(Cluster.of([node("a"), node("b")]))
     placed = place_group(profile("spread"), [PendingPod(f"p{n}", group="g") for n in range(4)], snapshot)
-    assert sorted(choice.node for choice in placed.choices) == [0, 0, 1, 1]
+    assert sorted(choice.candidate for choice in placed.choices) == [0, 0, 1, 1]
 
 
 class Wrong:
@@ -197,14 +199,14 @@ class Wrong:
 
 @pytest.mark.parametrize("answer", [np.array([1]), np.array([True, False]), [True], True])
 def test_a_filter_that_answers_wrongly(answer: object) -> None:
-    broken = Profile("x", (NamedFilter("broken", Wrong(answer)),), ())  # type: ignore[arg-type]
-    with pytest.raises(SchedulerError, match="policy broken: it does not say yes or no of each node"):
+    broken = PodProfile("x", (NamedFilter("broken", Wrong(answer)),), ())  # type: ignore[arg-type]
+    with pytest.raises(SchedulerError, match="policy broken: must return one boolean per node"):
         filtered(broken, PendingPod("p"), Snapshot.of(Cluster.of([node("a")])))
 
 
 @pytest.mark.parametrize("answer", [np.array([0.5]), np.array([1, 2]), np.array([1001]), np.array([-1]), 7])
 def test_a_score_that_answers_wrongly(answer: object) -> None:
-    broken = Profile("x", (), (WeightedScore("broken", 1, Wrong(answer)),))  # type: ignore[arg-type]
+    broken = PodProfile("x", (), (WeightedScore("broken", 1, Wrong(answer)),))  # type: ignore[arg-type]
     with pytest.raises(SchedulerError, match="policy broken: pod p: "):
         decide(broken, PendingPod("p"), Snapshot.of(Cluster.of([node("a")])))
 
@@ -213,32 +215,32 @@ def test_a_score_that_answers_wrongly(answer: object) -> None:
     ("settings", "words"),
     [
         (
-            ProfileSettings(filters=(PolicySettings(policy="nothing"),)),
+            PodProfileSettings(filters=(PolicySettings(policy="nothing"),)),
             "profile default: there is no policy 'nothing'; there are best-fit,",
         ),
         (
-            ProfileSettings(filters=(PolicySettings(policy="spread"),)),
+            PodProfileSettings(filters=(PolicySettings(policy="spread"),)),
             "profile default: policy spread: it has no passes",
         ),
-        (ProfileSettings(filters=(PolicySettings(policy="fits", weight=2),)), "policy fits: a filter has no weight"),
-        (ProfileSettings(scores=(PolicySettings(policy="fits"),)), "policy fits: it has no points"),
-        (ProfileSettings(scores=(PolicySettings(policy="spread", weight=0),)), "a weight of 0 is not 1 to"),
+        (PodProfileSettings(filters=(PolicySettings(policy="fits", weight=2),)), "policy fits: a filter has no weight"),
+        (PodProfileSettings(scores=(PolicySettings(policy="fits"),)), "policy fits: it has no points"),
+        (PodProfileSettings(scores=(PolicySettings(policy="spread", weight=0),)), "a weight of 0 is not 1 to"),
         (
-            ProfileSettings(scores=(PolicySettings(policy="network-cost", settings={"defaultbytes": 1}),)),
+            PodProfileSettings(scores=(PolicySettings(policy="network-cost", settings={"defaultbytes": 1}),)),
             "policy network-cost: settings: Object contains unknown field `defaultbytes`",
         ),
     ],
 )
-def test_profiles_that_cannot_be(settings: ProfileSettings, words: str) -> None:
+def test_profiles_that_cannot_be(settings: PodProfileSettings, words: str) -> None:
     with pytest.raises(SchedulerError) as caught:
-        profiles_of([settings])
+        PodProfile.by_name([settings])
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_profiles_of_one_name() -> None:
     with pytest.raises(SchedulerError, match="profile default is there twice"):
-        profiles_of([ProfileSettings(), ProfileSettings()])
+        PodProfile.by_name([PodProfileSettings(), PodProfileSettings()])
 
 
 def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
@@ -250,10 +252,10 @@ def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
     snapshot = dataclasses.replace(Snapshot.of(cluster, costs), host_names=(hosts[0], hosts[0], hosts[2]))
     pod = PendingPod("p", peers=(Peer(hosts[0], min_bps=1_000_000),))
     why = explain(profile("network-cost", filters=("network-need",)), pod, snapshot)
-    assert {one.node: one.points for one in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
-    assert [one.node for one in why.candidates][-1] == "vm-c"
+    assert {one.name: one.points for one in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
+    assert [one.name for one in why.candidates][-1] == "vm-c"
     assert "it is there" in why.candidates[0].scores[0].reason
     assert "nominal" in why.candidates[-1].scores[0].reason
     nowhere = dataclasses.replace(snapshot, host_names=(hosts[0], "unknown", hosts[2]))
     refused = explain(profile("network-cost", filters=("network-need",)), pod, nowhere).refused
-    assert [(one.node, one.reason) for one in refused] == [("vm-b", f"{hosts[0]}: nothing is known of the way there")]
+    assert [(one.name, one.reason) for one in refused] == [("vm-b", f"{hosts[0]}: nothing is known of the way there")]

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from controller.cluster.cost_map import CostMap, Load
 from controller.cluster.cost_map.routing import Routing
-from controller.scheduling.framework.columns import Flags, Ids
-from controller.scheduling.framework.values import Peer
+from controller.scheduling.framework.policies import Flags, Ids
+from controller.scheduling.pods.values import Peer
 
 Rows = npt.NDArray[np.intp]
 

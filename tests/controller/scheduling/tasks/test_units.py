@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from controller.apiserver.resources.task import UnitChoice
-from controller.scheduling.dispatch.probing import Place
-from controller.scheduling.dispatch.units import Step, Wanted, choose_unit
-from controller.scheduling.dispatch.values import Offer
+from controller.scheduling.tasks.probing import Place
+from controller.scheduling.tasks.units import Step, Wanted, choose_unit
+from controller.scheduling.tasks.values import Offer
 
 PLACES = (
     Place(Offer("c", "unit-1", 10, frozenset({"k1", "k3", "k4"})), 10),

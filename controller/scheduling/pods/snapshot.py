@@ -10,10 +10,11 @@ import numpy as np
 
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Request, Shares, choose
-from controller.scheduling.framework.columns import Flags, Floats, FreeColumns, Ids, NodeColumns
-from controller.scheduling.framework.reservations import loads_of
-from controller.scheduling.framework.values import Peer
-from controller.scheduling.framework.workload import Workload
+from controller.scheduling.framework.policies import Flags, Floats, Ids
+from controller.scheduling.pods.columns import FreeColumns, NodeColumns
+from controller.scheduling.pods.reservations import loads_of
+from controller.scheduling.pods.values import Peer
+from controller.scheduling.pods.workload import Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,9 @@ class Snapshot:
     """Number of pods that hold shares of each node, None if unknown."""
     starting: Ids | None = None
     """Number of these that have not started yet."""
+
+    def __len__(self) -> int:
+        return len(self.columns.nodes)
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostMap | None = None, *, not_ready: frozenset[str] = frozenset()) -> Snapshot:

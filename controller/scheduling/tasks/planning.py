@@ -12,17 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from controller.scheduling.dispatch.deciding import Verdict, decide
-from controller.scheduling.dispatch.policies import Question
-from controller.scheduling.dispatch.profiles import TaskProfile
-from controller.scheduling.dispatch.values import (
-    CentresView,
-    Flags,
-    Floats,
-    Options,
-    PendingTask,
-    Window,
-)
+from controller.scheduling.framework.policies import Flags, Floats
+from controller.scheduling.tasks.deciding import Verdict, decide
+from controller.scheduling.tasks.profiles import TaskProfile
+from controller.scheduling.tasks.values import CentresView, Options, PendingTask, TimedOptions, Window
 
 _NS: Final = 1e9
 
@@ -44,9 +37,9 @@ class Plan:
 
     def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
         """Return the decision about a task, and reserve its units in the books."""
-        verdict = decide(profile, self.question(task, options))
+        verdict = decide(profile, task, self.timed(task, options))
         if (option := verdict.option) is not None and verdict.row is not None:
-            held_s = float(verdict.asked.transfer_s[verdict.row] + options.high[verdict.row])
+            held_s = float(verdict.timed.transfer_s[verdict.row] + options.high[verdict.row])
             held_s = held_s if math.isfinite(held_s) else math.inf
             place = self.view.place[option.offer]
             self.view.slots[place].take(option.units, held_s, verdict.start_s)
@@ -60,8 +53,8 @@ class Plan:
         """True if no unit is free now, so that nothing more can begin."""
         return not self._open
 
-    def question(self, task: PendingTask, options: Options) -> Question:
-        """Return the question about a task for policies."""
+    def timed(self, task: PendingTask, options: Options) -> TimedOptions:
+        """Return the options of a task with their start and transfer times."""
         transfer_s, is_measured = self._way(task, options)
         start_s = self._start_s(options)
         is_good = np.ones(len(options), np.bool_)
@@ -69,7 +62,7 @@ class Plan:
             start_s, is_good = self._in_good_hours(task, options, start_s, transfer_s)
         if task.not_before_ns is not None and task.not_before_ns > self.view.now_ns:
             start_s = np.maximum(start_s, (task.not_before_ns - self.view.now_ns) / _NS)
-        return Question(task, self.view, options, start_s, transfer_s, is_measured, is_good)
+        return TimedOptions(self.view, options, start_s, transfer_s, is_measured, is_good)
 
     def _start_s(self, options: Options) -> Floats:
         starts = self._starts.get(id(options))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from controller.scheduling.dispatch.slots import NEVER_S, Slots
+from controller.scheduling.tasks.slots import NEVER_S, Slots
 
 
 def test_units_begin_when_as_many_are_free() -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.apiserver.resources.task import UnitChoice
-from controller.scheduling.dispatch.probing import Place
-from controller.scheduling.dispatch.values import Offer
+from controller.scheduling.tasks.probing import Place
+from controller.scheduling.tasks.values import Offer
 
 
 class Step(StrEnum):

@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.cluster.cost_map import UNREACHABLE_NS
-from controller.scheduling.framework.columns import Ids, Longs
-from controller.scheduling.framework.filters import NoSettings
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import MOST_POINTS, Peer, PendingPod
+from controller.scheduling.framework.policies import MOST_POINTS, Ids, Longs, NoSettings
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import Peer, PendingPod
 from dataplane.config import Strict
 
 Floats = npt.NDArray[np.float64]

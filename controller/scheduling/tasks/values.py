@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from controller.apiserver.resources.task import OperatorCount, UnitChoice
 from controller.cluster.cost_map import CostMap
 from controller.cluster.estimates import Estimate
 from controller.cluster.estimates.values import FIRMNESS
-from controller.scheduling.dispatch.slots import Slots
+from controller.scheduling.framework.policies import Flags, Floats, Longs
+from controller.scheduling.tasks.slots import Slots
 from dataplane.topology.values import DeviceKind
-
-Floats = npt.NDArray[np.float64]
-Longs = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-MOST_POINTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +187,36 @@ class CentresView:
     def place(self) -> Mapping[tuple[str, str], int]:
         """Position of each offer."""
         return {one.key: place for place, one in enumerate(self.offers)}
+
+
+@dataclass(frozen=True, eq=False)
+class TimedOptions:
+    """The candidates of a task: its options, with the start and duration of each.
+
+    Columns are seconds: `start_s` from now until units are free (and, for a task that may wait, until the network is
+    forecast good), `transfer_s` until its input has arrived (infinite if unreachable), and the bounds of the run time
+    in `options`. `is_good` says whether the option begins in its centre's good hours.
+    """
+
+    view: CentresView
+    options: Options
+    start_s: Floats
+    transfer_s: Floats
+    is_measured_way: Flags
+    is_good: Flags
+
+    def __len__(self) -> int:
+        return len(self.options)
+
+    @property
+    def finish_s(self) -> Floats:
+        """Upper bound of the seconds from now until an option has ended."""
+        finish: Floats = self.start_s + self.transfer_s + self.options.high
+        return finish
+
+    def offer(self, row: int) -> Offer:
+        """Return the offer of an option."""
+        return self.view.offers[int(self.options.offer[row])]
 
 
 def _times(estimate: Estimate) -> tuple[float, float]:

@@ -8,15 +8,9 @@ from msgspec import Meta, field
 
 from controller.probing.evaluation.policy import DEFAULT, Policy
 from controller.probing.evaluation.trust import TrustSettings
-from controller.scheduling.dispatch.prices import PriceSettings
-from controller.scheduling.dispatch.probing import ProbingSettings
-from controller.scheduling.dispatch.profiles import (
-    ACCELERATED,
-    ALL_UNITS,
-    FIXED_BENCHMARK,
-    MEASURED,
-    TaskProfileSettings,
-)
+from controller.scheduling.tasks.prices import PriceSettings
+from controller.scheduling.tasks.probing import ProbingSettings
+from controller.scheduling.tasks.profiles import ACCELERATED, ALL_UNITS, FIXED_BENCHMARK, MEASURED, TaskProfileSettings
 from dataplane.config import Strict
 
 

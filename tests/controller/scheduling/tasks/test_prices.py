@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.scheduling.dispatch.prices import PriceSettings, PriceStep, cost_of, price_of
+from controller.scheduling.tasks.prices import PriceSettings, PriceStep, cost_of, price_of
 from dataplane.config import loads
 from dataplane.errors import ConfigError
 

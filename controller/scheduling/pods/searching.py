@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 
 from controller.cluster.hardware import Shares
-from controller.scheduling.framework.columns import Ids
 from controller.scheduling.framework.deciding import Choice, checked_points, filtered
-from controller.scheduling.framework.profiles import Profile
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import Mate, Peer, PendingPod
+from controller.scheduling.framework.policies import Ids
+from controller.scheduling.pods.profiles import PodProfile
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import Mate, Peer, PendingPod, PodChoice
 
 _STEPS: Final = 512
 _NODES: Final = 16
@@ -34,14 +34,14 @@ class GroupChoice:
     `shares` parallels `choices`, with one entry for each placed pod.
     """
 
-    choices: tuple[Choice, ...]
+    choices: tuple[PodChoice, ...]
     shares: tuple[Shares, ...]
     is_placed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    choice: Choice
+    choice: PodChoice
     shares: Shares
 
 
@@ -69,7 +69,7 @@ def has_needs(pods: Sequence[PendingPod]) -> bool:
     return any(way.min_bps or way.max_delay_ns is not None for way in ways)
 
 
-def search_group(profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot) -> GroupChoice | None:
+def search_group(profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot) -> GroupChoice | None:
     """Return a placement of all pods of a group, None if none was found within the allowed steps."""
     search = _Search(profile, pods, max(_STEPS * _NODES // max(len(snapshot.columns.nodes), _NODES), _FEWEST_STEPS))
     if (found := search.placed(tuple(pods), {}, snapshot)) is None:
@@ -80,7 +80,7 @@ def search_group(profile: Profile, pods: Sequence[PendingPod], snapshot: Snapsho
 
 @dataclass(slots=True)
 class _Search:
-    profile: Profile
+    profile: PodProfile
     group: Sequence[PendingPod]
     steps: int
 
@@ -114,6 +114,6 @@ class _Search:
         """Return nodes and their points, best first."""
         seen, total = self.profile.seen(pod, snapshot), np.zeros(len(nodes), np.int64)
         for score in self.profile.scores:
-            total += score.weight * checked_points(score, pod, seen, nodes)
+            total += score.weight * checked_points(self.profile, score, pod, seen, nodes)
         order = np.argsort(-total, kind="stable")
         return list(zip(nodes[order].tolist(), total[order].tolist(), strict=True))

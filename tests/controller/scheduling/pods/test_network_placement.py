@@ -10,16 +10,16 @@ import pytest
 from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap, Load
 from controller.cluster.hardware import Cluster, Request
-from controller.scheduling.framework import Peer, PendingPod, Profile, ProfileSettings, Snapshot, explain, place_group
-from controller.scheduling.framework.reservations import loads_of
-from controller.scheduling.framework.searching import search_group, with_mates
-from controller.scheduling.framework.values import Mate
+from controller.scheduling.pods import Peer, PendingPod, PodProfile, PodProfileSettings, Snapshot, explain, place_group
+from controller.scheduling.pods.reservations import loads_of
+from controller.scheduling.pods.searching import search_group, with_mates
+from controller.scheduling.pods.values import Mate
 from dataplane.topology.families import from_text
 from tests.benchmarks.placing import network
-from tests.controller.scheduling.framework.clusters import node
+from tests.controller.scheduling.pods.clusters import node
 
 GBPS = 10**9
-DEFAULT = Profile.of(ProfileSettings())
+DEFAULT = PodProfile.of(PodProfileSettings())
 COSTS = CostMap.of(from_text("fat-tree:k=4"), NetworkSnapshot(0, {}, {}, {}))
 """Links of 10 Gbit/s; h1 and h2 are at one switch, h1 to h4 in one pod, of which two paths lead to another."""
 
@@ -58,9 +58,9 @@ def test_a_pod_that_is_placed_takes_bandwidth_from_the_next() -> None:
     state, reader = snapshot("h3", "h5"), pod("p", Peer("h1", min_bps=6 * GBPS))
     why = explain(DEFAULT, reader, state)
     assert why.passed == 2
-    placed = state.columns.number[str(why.node)]
+    placed = state.columns.number[str(why.choice)]
     after = explain(DEFAULT, reader, state.taking(placed, DEFAULT.shares(reader, state, placed), peers=reader.peers))
-    assert after.node is None  # the link of h1 itself
+    assert after.choice is None  # the link of h1 itself
     assert after.refused[0].reason.startswith("h1: 4000.0 Mbit/s are free")
 
 
@@ -68,12 +68,12 @@ def test_peers_that_share_a_link_are_looked_at_together() -> None:
     """Each of both is reached with 6 Gbit/s, but not over the one link of the node at the same time."""
     both = pod("p", Peer("h1", min_bps=6 * GBPS), Peer("h5", min_bps=6 * GBPS))
     why = explain(DEFAULT, both, snapshot("h1", "h9"))
-    assert why.node == "h1"  # at one of them
-    assert [(one.node, one.policy, one.reason) for one in why.refused] == [
+    assert why.choice == "h1"  # at one of them
+    assert [(one.name, one.policy, one.reason) for one in why.refused] == [
         ("h9", "network-need", "the link to h9: what is free there is not enough for all of its peers together")
     ]
     inner = pod("p", Peer("h9", min_bps=6 * GBPS), Peer("h13", min_bps=6 * GBPS))
-    assert explain(DEFAULT, inner, snapshot("h1")).node is None
+    assert explain(DEFAULT, inner, snapshot("h1")).choice is None
 
 
 def test_mates_are_peers_once_they_have_a_place_whoever_names_them() -> None:
@@ -93,8 +93,8 @@ def test_members_that_need_each_other_are_placed_near(order: tuple[str, str]) ->
     state = snapshot("h2", "h1", "h9", "h13", cores=2)
     found = place_group(DEFAULT, [members[name] for name in order], state)
     assert found.is_placed
-    where = {choice.pod.name: state.columns.names[choice.node] for choice in found.choices}
-    assert [choice.pod.name for choice in found.choices] == list(order)
+    where = {choice.subject.name: state.columns.names[choice.candidate] for choice in found.choices}
+    assert [choice.subject.name for choice in found.choices] == list(order)
     assert set(where.values()) == {"h1", "h2"}
 
 
@@ -106,12 +106,12 @@ def test_a_group_that_contends_for_one_link_is_placed_if_any_way_leads_there() -
     for members in ([modest, greedy], [greedy, modest]):
         found = place_group(DEFAULT, members, state)
         assert found.is_placed
-        assert [choice.pod.name for choice in found.choices] == [one.name for one in members]
+        assert [choice.subject.name for choice in found.choices] == [one.name for one in members]
     # With one gigabit more than the link has, one of them must be on h1 itself.
     tight = [dataclasses.replace(modest, peers=(Peer("h1", min_bps=2 * GBPS),)), greedy]
     found = place_group(DEFAULT, tight, state)
     assert found.is_placed
-    assert "h1" in {state.columns.names[choice.node] for choice in found.choices}
+    assert "h1" in {state.columns.names[choice.candidate] for choice in found.choices}
     assert not place_group(DEFAULT, tight, snapshot("h2", "h3")).is_placed
 
 

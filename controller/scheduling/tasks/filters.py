@@ -7,24 +7,15 @@ import numpy as np
 from controller.apiserver.resources.task import UnitChoice
 from controller.cluster.estimates import Basis
 from controller.cluster.estimates.values import FIRMNESS
-from controller.scheduling.dispatch.policies import Question
-from controller.scheduling.dispatch.values import Flags, Longs, Offer
+from controller.scheduling.framework.policies import Flags, Longs, NoSettings
+from controller.scheduling.tasks.values import Offer, PendingTask, TimedOptions
 from dataplane.config import Strict
 
 
-class NoSettings(Strict, frozen=True):
-    """A policy without settings."""
-
-
-def of_offers(asked: Question, passes: list[bool]) -> Flags:
+def of_offers(timed: TimedOptions, passes: list[bool]) -> Flags:
     """Expand values by offer to values by option."""
-    flags: Flags = np.array(passes, np.bool_)[asked.options.offer]
+    flags: Flags = np.array(passes, np.bool_)[timed.options.offer]
     return flags
-
-
-def offer_of(asked: Question, row: int) -> Offer:
-    """Return the offer of an option."""
-    return asked.view.offers[int(asked.options.offer[row])]
 
 
 class CentreReady:
@@ -35,14 +26,14 @@ class CentreReady:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:  # noqa: ARG002
         """Return whether each option's centre has no problem."""
-        flags: Flags = asked.view.takes_tasks[asked.options.offer]
+        flags: Flags = timed.view.takes_tasks[timed.options.offer]
         return flags
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return the problem."""
-        return asked.view.centres[offer_of(asked, row).centre].problem
+        return timed.view.centres[timed.offer(row).centre].problem
 
 
 class Stated:
@@ -53,23 +44,21 @@ class Stated:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:
         """Return whether each option matches the stated values; None if nothing was stated."""
-        task = asked.task
         if task.centre is None and task.unit is None and not task.units:
             return None
-        flags = of_offers(asked, [not _not_stated(asked, offer) for offer in asked.view.offers])
-        return flags & np.isin(asked.options.units, task.units) if task.units else flags
+        flags = of_offers(timed, [not _not_stated(task, offer) for offer in timed.view.offers])
+        return flags & np.isin(timed.options.units, task.units) if task.units else flags
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
         """Return the stated value."""
-        if why := _not_stated(asked, offer_of(asked, row)):
+        if why := _not_stated(task, timed.offer(row)):
             return why
-        return f"its user states {' or '.join(map(str, asked.task.units))} units, not {asked.options.units[row]}"
+        return f"its user states {' or '.join(map(str, task.units))} units, not {timed.options.units[row]}"
 
 
-def _not_stated(asked: Question, offer: Offer) -> str:
-    task = asked.task
+def _not_stated(task: PendingTask, offer: Offer) -> str:
     if task.centre is not None and offer.centre != task.centre:
         return f"its user states centre {task.centre}"
     if task.unit is not None and offer.unit != task.unit:
@@ -85,18 +74,18 @@ class Operators:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:
         """Return whether each offer supports all kernels; the choice of a user or a centre is accepted."""
-        kernels, choice = asked.task.kernels, asked.task.choice
-        if asked.task.unit is not None or choice is not UnitChoice.CONFIGURATION or not kernels:
+        kernels, choice = task.kernels, task.choice
+        if task.unit is not None or choice is not UnitChoice.CONFIGURATION or not kernels:
             return None
-        flags: Flags = asked.view.supports(kernels)[asked.options.offer]
+        flags: Flags = timed.view.supports(kernels)[timed.options.offer]
         return flags
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
         """Return the unsupported kernels."""
-        offer = offer_of(asked, row)
-        lacking = sorted(asked.task.kernels - offer.operators)
+        offer = timed.offer(row)
+        lacking = sorted(task.kernels - offer.operators)
         return f"unit {offer.unit} does not support {', '.join(lacking)}"
 
 
@@ -108,15 +97,15 @@ class UnitsExist:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:  # noqa: ARG002
         """Return whether each offer has that many units at all."""
-        flags: Flags = asked.options.units <= asked.view.counts[asked.options.offer]
+        flags: Flags = timed.options.units <= timed.view.counts[timed.options.offer]
         return flags
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return the existing number of units."""
-        offer = offer_of(asked, row)
-        return f"{asked.options.units[row]} units wanted, there are {offer.count} of {offer.unit or 'any type'}"
+        offer = timed.offer(row)
+        return f"{timed.options.units[row]} units wanted, there are {offer.count} of {offer.unit or 'any type'}"
 
 
 class Probed:
@@ -127,12 +116,12 @@ class Probed:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:  # noqa: ARG002
         """Return whether each option's centre has been probed."""
-        flags: Flags = asked.view.is_probed[asked.options.offer]
+        flags: Flags = timed.view.is_probed[timed.options.offer]
         return flags
 
-    def reason(self, asked: Question, row: int) -> str:  # noqa: ARG002 - the same for all
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002 - the same for all
         """Return that the centre has not been probed."""
         return "no probe has measured it yet"
 
@@ -158,31 +147,31 @@ class FirmEstimate:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:
         """Return whether each estimate is firm enough."""
-        task, firmness = asked.task, asked.options.firmness
+        firmness = timed.options.firmness
         if task.centre is not None and task.unit is not None:
             return None
         flags: Flags = firmness <= FIRMNESS.index(self._settings.weakest)
-        if self._settings.else_weakest is None or (flags & self._takes_tasks(asked)).any():
+        if self._settings.else_weakest is None or (flags & self._takes_tasks(task, timed)).any():
             return flags
         weaker: Flags = firmness <= FIRMNESS.index(self._settings.else_weakest)
         return weaker
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return the weaker basis."""
-        estimate = asked.options.items[row].estimate
+        estimate = timed.options.items[row].estimate
         if not estimate.is_known:
             return f"how long it takes there is not known: {'; '.join(estimate.reasons)}"
         why = f": {'; '.join(estimate.reasons)}" if estimate.reasons else ""
         return f"{estimate} is too weak a figure beside others, or by itself{why}"
 
     @staticmethod
-    def _takes_tasks(asked: Question) -> Flags:
-        flags: Flags = asked.view.takes_tasks[asked.options.offer]
-        if asked.task.centre is None:
+    def _takes_tasks(task: PendingTask, timed: TimedOptions) -> Flags:
+        flags: Flags = timed.view.takes_tasks[timed.options.offer]
+        if task.centre is None:
             return flags
-        return flags & of_offers(asked, [one.centre == asked.task.centre for one in asked.view.offers])
+        return flags & of_offers(timed, [one.centre == task.centre for one in timed.view.offers])
 
 
 class Efficient:
@@ -193,16 +182,16 @@ class Efficient:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:
         """Return whether each option stays within its threshold; None if the user states the count."""
-        if asked.task.units:
+        if task.units:
             return None
-        flags: Flags = ~asked.options.is_above
+        flags: Flags = ~timed.options.is_above
         return flags
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return the threshold."""
-        return asked.options.items[row].above
+        return timed.options.items[row].above
 
 
 class AllUnits:
@@ -213,23 +202,23 @@ class AllUnits:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:
         """Return whether each option has the most units of its offer; None if the user states the count."""
-        if asked.task.units:
+        if task.units:
             return None
-        flags: Flags = asked.options.units >= self._most(asked)[asked.options.offer]
+        flags: Flags = timed.options.units >= self._most(timed)[timed.options.offer]
         return flags
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return that largest count."""
-        most = self._most(asked)[asked.options.offer[row]]
-        return f"{asked.options.units[row]} are fewer than all {most} units"
+        most = self._most(timed)[timed.options.offer[row]]
+        return f"{timed.options.units[row]} are fewer than all {most} units"
 
     @staticmethod
-    def _most(asked: Question) -> Longs:
-        most = np.zeros(len(asked.view.offers), np.int64)
-        known = np.isfinite(asked.options.seconds)
-        np.maximum.at(most, asked.options.offer[known], asked.options.units[known])
+    def _most(timed: TimedOptions) -> Longs:
+        most = np.zeros(len(timed.view.offers), np.int64)
+        known = np.isfinite(timed.options.seconds)
+        np.maximum.at(most, timed.options.offer[known], timed.options.units[known])
         return most
 
 
@@ -241,20 +230,39 @@ class Reachable:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, asked: Question) -> Flags | None:
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:
         """Return whether each option's centre is reachable from each host."""
-        if not asked.task.reads:
+        if not task.reads:
             return None
-        flags: Flags = np.isfinite(asked.transfer_s)
+        flags: Flags = np.isfinite(timed.transfer_s)
         return flags
 
-    def reason(self, asked: Question, row: int) -> str:
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
         """Return the host with no path to the centre."""
-        centre = offer_of(asked, row).centre
-        found = (one.host for one in asked.task.reads if not _leads(asked, one.host, centre))
+        centre = timed.offer(row).centre
+        found = (one.host for one in task.reads if not _leads(timed, one.host, centre))
         return f"nothing leads there from {next(found, 'its data')}"
 
 
-def _leads(asked: Question, host: str, centre: str) -> bool:
-    way = asked.view.transfer_s.get((host, centre))
+def _leads(timed: TimedOptions, host: str, centre: str) -> bool:
+    way = timed.view.transfer_s.get((host, centre))
     return way is None or bool(np.isfinite(way[0]))
+
+
+class UnitsFree:
+    """Refuses options whose units are held for an unknown time; the last filter of each profile."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:  # noqa: ARG002 - the same for all
+        """Return whether each option's start is known."""
+        flags: Flags = np.isfinite(timed.start_s)
+        return flags
+
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002 - the same for all
+        """Return the units that are held."""
+        option = timed.options.items[row]
+        return f"{option.units} of {option.offer[1] or 'its units'} are not free, and nobody knows when they are"

@@ -14,7 +14,7 @@ from controller.probing.evaluation import TRUSTED, Threshold, Trust, lowered, th
 from controller.probing.evaluation.efficiency import LEAST_COUNTS
 from controller.probing.prediction import predicted
 from controller.probing.values import ProbeTask
-from controller.scheduling.dispatch.values import Offer, Option
+from controller.scheduling.tasks.values import Offer, Option
 
 _NS: Final = 1_000_000_000
 MOST_SAMPLES: Final = 10

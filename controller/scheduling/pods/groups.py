@@ -9,18 +9,18 @@ from typing import Final
 import numpy as np
 
 from controller.cluster.hardware import Shares
-from controller.scheduling.framework.deciding import Choice, decide
-from controller.scheduling.framework.profiles import Profile
-from controller.scheduling.framework.searching import GroupChoice, has_needs, search_group, with_mates
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import PendingPod
+from controller.scheduling.framework.deciding import decide
+from controller.scheduling.pods.profiles import PodProfile
+from controller.scheduling.pods.searching import GroupChoice, has_needs, search_group, with_mates
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import PendingPod, PodChoice
 
 MOST_ORDERS: Final = 8
 """Number of pod orders to try before a group is refused."""
 
 
 def place_group(
-    profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot, *, least: int | None = None
+    profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot, *, least: int | None = None
 ) -> GroupChoice:
     """Decide about pods one after the other, each after what those before it took; place `least` of them or none.
 
@@ -54,10 +54,10 @@ def place_group(
 
 
 def _placed(
-    profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot, needed: int
+    profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot, needed: int
 ) -> tuple[GroupChoice, int | None]:
     """Place pods in this order; also return the number of the first one that does not fit."""
-    choices: list[Choice] = []
+    choices: list[PodChoice] = []
     shares: list[Shares] = []
     blocked: int | None = None
     hosts: dict[str, str] = {}
@@ -66,10 +66,10 @@ def _placed(
         choice = decide(profile, pod, snapshot)
         choices.append(choice)
         if choice.is_placed:
-            taken = profile.shares(pod, snapshot, choice.node)
+            taken = profile.shares(pod, snapshot, choice.candidate)
             shares.append(taken)
-            hosts[member.name] = snapshot.host_name(choice.node)
-            snapshot = snapshot.taking(choice.node, taken, pod.group, pod.peers)
+            hosts[member.name] = snapshot.host_name(choice.candidate)
+            snapshot = snapshot.taking(choice.candidate, taken, pod.group, pod.peers)
             continue
         blocked = place if blocked is None else blocked
         if len(shares) + len(pods) - place - 1 < needed:

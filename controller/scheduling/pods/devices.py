@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from controller.cluster.hardware import Shares
-from controller.scheduling.framework.filters import NoSettings
-from controller.scheduling.framework.snapshot import Snapshot
-from controller.scheduling.framework.values import PendingPod
+from controller.scheduling.framework.policies import NoSettings
+from controller.scheduling.pods.snapshot import Snapshot
+from controller.scheduling.pods.values import PendingPod
 
 
 class LeastLeft:

@@ -1,0 +1,76 @@
+"""Explanations of a task's centre: one option per centre speaks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import numpy as np
+
+from controller.scheduling.framework.deciding import PASSES
+from controller.scheduling.framework.explaining import Explanation, refusals_in_words, scores_in_words
+from controller.scheduling.framework.policies import Ids
+from controller.scheduling.tasks.deciding import Verdict
+from controller.scheduling.tasks.profiles import TaskProfile
+
+
+def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Explanation:
+    """Return the reasons centre by centre: each with its best option, or the one that got furthest through the filters.
+
+    Covers the best `most` candidates, best first, and as many refused centres.
+    """
+    task, timed, examined = verdict.task, verdict.timed, verdict.examined
+
+    def centre_of(row: int) -> str:
+        return timed.options.items[row].offer[0]
+
+    best = dict(_best_places(verdict))
+    ordered = sorted(best.values(), key=lambda at: (examined.passing[at] != verdict.row, -examined.total[at]))
+    furthest = np.array(list(_furthest_rows(verdict, set(best))), np.int64)
+    refused_by = groupby(sorted(profile.filters[number].name for number in examined.refuser[furthest].tolist()))
+    counts = tuple((name, len(list(some))) for name, some in refused_by)
+    option, places = verdict.option, np.array(ordered[:most], np.int64)
+    return Explanation(
+        subject=task.name,
+        profile=profile.name,
+        choice=None if option is None else option.offer[0],
+        candidates=tuple(scores_in_words(profile, task, examined, places, centre_of)) if len(places) else (),
+        refused=tuple(refusals_in_words(profile, task, examined, furthest[:most], centre_of)),
+        refused_by=counts,
+        passed=len(best),
+        equal=1,
+        summary=_summary(verdict, len(best), counts),
+    )
+
+
+def _summary(verdict: Verdict, passed: int, refused_by: tuple[tuple[str, int], ...]) -> str:
+    option, centres = verdict.option, passed + sum(count for _, count in refused_by)
+    if option is None:
+        refused = ", ".join(f"{count} by {name}" for name, count in refused_by) or "there is no centre"
+        return f"none of {centres} centres: {refused}"
+    where = f"{option.offer[0]}: {option.units} of {option.offer[1] or 'the units it chooses'}"
+    when = "" if verdict.start_s <= 0 else ", once they are free"
+    return f"{where}{when}: {option.estimate}; {passed} of {centres} centres could run it"
+
+
+def _best_places(verdict: Verdict) -> Iterator[tuple[str, int]]:
+    """Yield each centre with the place of its best option among those that pass."""
+    examined, timed = verdict.examined, verdict.timed
+    rows = examined.passing
+    seen: set[str] = set()
+    for place in np.lexsort((rows, timed.options.units[rows], timed.start_s[rows], -examined.total)).tolist():
+        centre = timed.options.items[int(rows[place])].offer[0]
+        if centre not in seen:
+            seen.add(centre)
+            yield centre, place
+
+
+def _furthest_rows(verdict: Verdict, others: set[str]) -> Iterator[int]:
+    """Yield the option that got furthest for each centre that is not among the others."""
+    refuser: Ids = verdict.examined.refuser.astype(np.int64)
+    refused, seen = np.flatnonzero(refuser != PASSES), set(others)
+    for row in refused[np.argsort(-refuser[refused], kind="stable")].tolist():
+        centre = verdict.timed.options.items[row].offer[0]
+        if centre not in seen:
+            seen.add(centre)
+            yield row

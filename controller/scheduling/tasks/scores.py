@@ -1,0 +1,93 @@
+"""Scores of options for tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.scheduling.framework.policies import MOST_POINTS, Floats, Longs, NoSettings
+from controller.scheduling.tasks.values import PendingTask, TimedOptions
+
+
+def by_least(figures: Floats) -> Longs:
+    """Return `MOST_POINTS` for the smallest value, half of it for twice as much."""
+    points = np.zeros(len(figures), np.int64)
+    known = np.isfinite(figures)
+    if known.any():
+        least = float(figures[known].min()) + 1e-9
+        points[known] = np.rint(MOST_POINTS * least / (figures[known] + 1e-9))
+    return points
+
+
+class FinishTime:
+    """Prefers the earliest upper bound of the end: waiting for units, data transfer, and run time.
+
+    Because upper bounds count, an estimate with wide bounds does not win by a lucky mean.
+    """
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> Longs:  # noqa: ARG002
+        """Return the most points for the earliest end, half for twice as long."""
+        return by_least(timed.finish_s[rows])
+
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
+        """Return the parts of the end time."""
+        option = timed.options.items[row]
+        parts = [f"{option.units} of {timed.offer(row).unit or 'the units it chooses'}: {option.estimate}"]
+        if timed.start_s[row] > 0:
+            parts.append(f"begins in {timed.start_s[row]:.4g} s")
+        if task.reads:
+            parts.append(_way(task, timed, row))
+        if (deadline_ns := task.deadline_ns) is not None:
+            late_s = timed.finish_s[row] - (deadline_ns - timed.view.now_ns) / 1e9
+            if late_s > 0:
+                parts.append(f"up to {late_s:.4g} s after its deadline")
+        return ", ".join(parts)
+
+
+class Thrift:
+    """Prefers the fewest unit-seconds, by the upper bound."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> Longs:  # noqa: ARG002
+        """Return the most points for the fewest unit-seconds."""
+        return by_least((timed.options.high * timed.options.units)[rows])
+
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
+        """Return the unit-seconds."""
+        return f"{timed.options.high[row] * timed.options.units[row]:.4g} unit-seconds at most"
+
+
+class GoodHours:
+    """Prefers options that begin while the centre's network is forecast good, for tasks that read over it."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> Longs:  # noqa: ARG002
+        """Return the most points in good hours, none otherwise; all of them without a forecast."""
+        points: Longs = np.where(timed.is_good[rows], MOST_POINTS, 0).astype(np.int64)
+        return points
+
+    def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
+        """Return whether it begins in good hours."""
+        if not task.reads:
+            return "it reads nothing over the network"
+        if (task.main_host, timed.offer(row).centre) not in timed.view.good:
+            return "no hours are forecast"
+        return "begins in good hours" if timed.is_good[row] else "begins while the network is forecast worse"
+
+
+def _way(task: PendingTask, timed: TimedOptions, row: int) -> str:
+    nbytes = sum(one.nbytes for one in task.reads)
+    basis = "measured" if timed.is_measured_way[row] else "nominal"
+    return f"its {nbytes} bytes are there in {timed.transfer_s[row]:.4g} s ({basis})"

@@ -67,7 +67,7 @@ class Subject(Protocol):
 
 
 class Candidates(Protocol):
-    """Where a subject may go, with all that policies may know of it."""
+    """Destinations of a subject, with all that policies may know of them."""
 
     def __len__(self) -> int:
         """Return their number."""

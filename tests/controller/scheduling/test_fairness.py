@@ -69,7 +69,7 @@ def test_pods_that_ask_for_nothing_come_and_go() -> None:
     assert shares.of("project a") == 0
 
 
-def test_a_release_counts_as_soon_as_the_pod_or_its_node_shows_it() -> None:
+def test_a_release_counts_once_its_pod_or_node_shows_it() -> None:
     shares, one = PodShares(Weights()), pod("p", "a", 1_000)
     shares.replace_pod(None, one)
     assert shares.of("project a") == 0, "no node shows it"

@@ -3,7 +3,7 @@
 pages.json has each page's title, introduction and sections. Each section is a file of its own: what was measured
 (`method`), the `command` with its `options`, the `machine`, `figures` with their units, `tables`, an `example` that the
 test suite runs, and `limits`. A figure without a value was not recorded: the page
-only says what it is.
+only names it.
 
 `python -m tests.benchmarks.pages record NAME --machine TEXT` reads a benchmark's output on stdin, takes the JSON object
 of its last line, and writes the values of the figures that results/NAME.json lists.
@@ -73,7 +73,8 @@ def rendered(found: Section) -> Iterator[str]:
 
 def value_of(figure: dict[str, Any]) -> str:
     """Return a figure with its unit."""
-    return f"{_cell(figure['value'])} {figure.get('unit', '')}".rstrip()
+    value, unit = _cell(figure["value"]), figure.get("unit", "")
+    return f"{value}{unit[1:]}" if unit.startswith("1/") else f"{value} {unit}".rstrip()
 
 
 def record(name: str, output: str, machine: str) -> list[str]:
@@ -101,10 +102,10 @@ def _command(found: Section) -> str:
 
 
 def _figures(figures: list[dict[str, Any]]) -> Iterator[str]:
-    rows = [[f"`{one['key']}`", value_of(one), one["measures"]] for one in figures if one["value"] is not None]
-    if rows:
-        yield _table(["figure", "measured", "what"], rows)
-    if missing := [f"`{one['key']}` ({one['measures']})" for one in figures if one["value"] is None]:
+    known = [one for one in figures if one["value"] is not None]
+    if known:
+        yield "\n".join(_filled(f"- `{one['key']}` **{value_of(one)}**: {one['measures']}", "  ") for one in known)
+    if missing := [f"`{one['key']}`" for one in figures if one["value"] is None]:
         yield _filled(f"Also printed: {', '.join(missing)}.")
 
 

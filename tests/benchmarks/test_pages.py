@@ -45,7 +45,7 @@ def test_run_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     found = pages.section("takeover")
     assert (found["machine"], found["figures"][0]["value"]) == ("on a quiet machine", 9.5)
     assert found["figures"][1]["value"] == 0.045
-    assert "| `controller_takeover_s` | 9.5 s |" in "\n".join(pages.rendered(found))
+    assert "- `controller_takeover_s` **9.5 s**: until" in "\n".join(pages.rendered(found))
 
 
 def test_switch_summary_without_devices() -> None:

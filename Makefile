@@ -26,7 +26,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check protos picture unit unit-user unit-root shell site lock same-python clean
+.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check protos picture results unit unit-user unit-root shell site lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -40,6 +40,7 @@ help:
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
 	@echo "make protos  write the Python of every .proto again (needs grpcio-tools, of the development tools)"
 	@echo "make picture write docs/reference/architecture.svg again from its .dot (needs Graphviz)"
+	@echo "make results write docs/results again from tests/benchmarks/results"
 	@echo "make site    write the documentation as a site with a search and API pages into site/"
 	@echo "make lock    write $(LOCKS)/ again from pyproject.toml (UPGRADE=--upgrade: with the newest of everything)"
 
@@ -159,6 +160,9 @@ protos: $(VENV)/.dev
 
 picture:
 	@./.ci/picture
+
+results: $(VENV)/.base
+	@$(BIN)/python -m tests.benchmarks.pages write
 
 # More processes than cores: now and then a test waits, for a daemon or for a time.
 WORKERS := $(shell echo $$(($$(nproc) * 3 / 2)))

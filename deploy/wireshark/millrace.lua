@@ -1,4 +1,4 @@
--- Wireshark dissectors of what Millrace's switches put on the wire; docs/network/wireshark.md says how to use them.
+-- Wireshark dissectors of what Millrace's switches put on the wire; docs/network/decoders.md says how to use them.
 --   p4int     In-band Network Telemetry v2.1: MD and MX behind TCP, UDP, GRE and VXLAN-GPE
 --   p4report  Telemetry Report v2.0, with the truncated packets and their INT
 --   mrsum     Millrace's aggregation header, version 2

@@ -29,7 +29,7 @@ def _loads_the_dissectors(said: str) -> None:
 
 ALSO: dict[str, Callable[[str], None]] = {
     "docs/training/allreduce.md": _trains_by_the_switch,
-    "docs/network/wireshark.md": _loads_the_dissectors,
+    "docs/network/decoders.md": _loads_the_dissectors,
 }
 """Further checks on a page's transcript, for commands without output in the page."""
 

@@ -1,7 +1,7 @@
 """The four inputs, what an agent learns each of them by, and for how long.
 
 All settings that are not written here are defaults: of an agent the specification's, of an input those of
-docs/cluster/learning-inputs.md.
+docs/cluster/learning-environment.md.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
-from controller.apiserver.registry.tenancy.tenants import account_of
 from controller.apiserver.resources import Node, Pod, Project
 from controller.apiserver.resources.base import Metadata
 
@@ -27,15 +26,15 @@ class Weights:
 
     def take_all(self, projects: Iterable[Project]) -> None:
         """Replace all known projects."""
-        self._of = {account_of(one.metadata): one.spec.weight for one in projects}
+        self._of = {one.metadata.account: one.spec.weight for one in projects}
 
     def take(self, project: Project) -> None:
         """Add or update a project."""
-        self._of[account_of(project.metadata)] = project.spec.weight
+        self._of[project.metadata.account] = project.spec.weight
 
     def remove(self, name: str) -> None:
         """Remove a project."""
-        self._of.pop(account_of(Metadata(name=name, project=name)), None)
+        self._of.pop(Metadata(name=name, project=name).account, None)
 
     def of(self, account: str) -> float:
         """Return an account's weight."""
@@ -57,9 +56,9 @@ class PodShares:
         if was is not None and holds is not None and _is_same(was, holds):
             return  # usually just a report
         if was is not None:
-            self._add(account_of(was.metadata), _request_of(was), -1)
+            self._add(was.metadata.account, _request_of(was), -1)
         if holds is not None:
-            self._add(account_of(holds.metadata), _request_of(holds), 1)
+            self._add(holds.metadata.account, _request_of(holds), 1)
 
     def _add(self, account: str, request: Mapping[str, int], sign: int) -> None:
         held = self._held.setdefault(account, {})

@@ -20,7 +20,6 @@ its subject.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from typing import Any, Final
 
 from controller.apiserver.registry.placements import NewDecision
@@ -28,109 +27,58 @@ from controller.apiserver.registry.selection import How, Selection
 from controller.apiserver.registry.tenancy.tenants import tenant_of
 from controller.apiserver.resources import Kind, Resource, UnitPool
 from controller.apiserver.resources.base import FieldValue
+from controller.apiserver.resources.kind import Verb
 from controller.common.errors import ForbiddenError
 from dataplane.rpc.access import Principal, Right, Role
 
-
-class Verb(StrEnum):
-    """Operation on a resource."""
-
-    READ = "read"
-    CREATE = "create"
-    REPLACE = "replace"
-    STATUS = "status"
-    DELETE = "delete"
-    BIND = "bind"
-    RELEASE = "release"
-    EVICT = "evict"
-    SHARE = "share"
-    DISPATCH = "dispatch"
-    COMPLETE = "complete"
-    EXEC = "exec"
-    ANSWER = "answer"
-    REPORT = "report"
-
-
 _ALL: Final = (Role.ADMIN, Role.SERVICE)
-_USERS: Final = {"Pod", "PodGroup", "ProbeTask", "Task"}
 _USERS_VERBS: Final = {Verb.CREATE, Verb.REPLACE, Verb.DELETE}
-_PRIVATE: Final = {"Decision", "Pod", "PodGroup", "Project", "Task"}
-"""Kinds of which users see only their own and their projects' resources."""
-
-_RIGHTS: Final = {"ProbeKernel": Right.KERNELS}
-"""Kinds that need a separate right to write: centres run the code in probe kernels."""
-_OF_ALL: Final = {"ProbeKernel", "ProbeTask"}
-"""Kinds that anyone with a token may read."""
-
-_OWN_FIELDS: Final[dict[Role, dict[str, str]]] = {
-    Role.NODE: {"Node": "name", "Pod": "node"},
-    Role.CENTRE: {"Centre": "name", "Task": "centre", "ProbeResult": "centre"},
-    Role.HOLDER: {"UnitPool": "holder"},
-}
-"""Field that ties a resource to a node or a centre."""
-_OWN_VERBS: Final[dict[str, set[Verb]]] = {
-    "Node": {Verb.READ, Verb.CREATE, Verb.STATUS},
-    "Pod": {Verb.READ, Verb.STATUS, Verb.RELEASE},
-    "Centre": {Verb.READ, Verb.CREATE, Verb.STATUS},
-    "Task": {Verb.READ, Verb.STATUS, Verb.COMPLETE},
-    "ProbeResult": {Verb.READ},
-    "UnitPool": {Verb.READ},
-}
-
-_PLACEMENT: Final[dict[str, set[Verb]]] = {
-    "Node": {Verb.READ, Verb.REPLACE, Verb.STATUS},
-    "Pod": {Verb.READ, Verb.CREATE, Verb.STATUS, Verb.DELETE, Verb.RELEASE},
-    "PodGroup": {Verb.READ, Verb.STATUS},
-    "Decision": {Verb.READ},
-}
-"""Least privileges of the workload controller."""
-_BALANCE: Final[dict[str, set[Verb]]] = {"UnitPool": {Verb.READ, Verb.STATUS}, "Node": {Verb.READ}}
-"""Rights for balancing, besides the shares of pools."""
-_PART: Final = {Role.PLACEMENT: _PLACEMENT, Role.BALANCE: _BALANCE}
+_CONTROLLERS: Final = (Role.PLACEMENT, Role.BALANCE)
+"""Roles with rights on all resources of some kinds."""
 
 
 def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource) -> None:
     """Raise ForbiddenError if a principal may not perform this operation on the resource."""
-    role = principal.role
-    if role in _ALL or (verb is Verb.READ and kind.name in _OF_ALL):
+    role, rights = principal.role, kind.rights
+    if role in _ALL or (verb is Verb.READ and rights.is_public):
         return
     if role is Role.USER:
-        right = _RIGHTS.get(kind.name)
-        may_write = kind.name in _USERS or (right is not None and right in principal.rights)
+        may_write = rights.users_write or rights.users_right in principal.rights
         if verb is not Verb.READ and not (may_write and verb in _USERS_VERBS):
             raise _forbidden(principal, verb, f"a {kind.name}")
-        is_bounded = verb is not Verb.CREATE and (verb is not Verb.READ or kind.name in _PRIVATE)
+        is_bounded = verb is not Verb.CREATE and (verb is not Verb.READ or rights.is_private)
         tenant = tenant_of(principal)
         if is_bounded and tenant is not None and not tenant.has(resource.metadata):
             raise _forbidden(principal, verb, f"{kind.name} {resource.metadata.name}: it is another user's")
         return
-    if role in _PART:
-        if verb not in _PART[role].get(kind.name, ()):
+    if role in _CONTROLLERS:
+        if verb not in rights.roles.get(role, ()):
             raise _forbidden(principal, verb, f"a {kind.name}")
         return
     name = resource.metadata.name
-    field = _OWN_FIELDS.get(role, {}).get(kind.name)
-    read = None if field is None else kind.field(field)
-    if read is None or verb not in _OWN_VERBS[kind.name] or not _is_own(read(resource), principal):
+    own = rights.own.get(role)
+    read = None if own is None else kind.field(own.field)
+    if own is None or read is None or verb not in own.verbs or not _is_own(read(resource), principal):
         raise _forbidden(principal, verb, f"{kind.name} {name}")
 
 
 def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> None:
     """Raise ForbiddenError for a list or watch that covers more than the principal may read."""
-    if principal.role in (*_ALL, Role.USER) or kind.name in _OF_ALL:
+    if principal.role in (*_ALL, Role.USER) or kind.rights.is_public:
         return
-    if kind.name in _PART.get(principal.role, {}):
+    if principal.role in kind.rights.roles:
         return
-    field = _OWN_FIELDS.get(principal.role, {}).get(kind.name)
-    if field is None:
+    own = kind.rights.own.get(principal.role)
+    if own is None:
         raise _forbidden(principal, Verb.READ, kind.plural)
-    if not any((term.name, term.how, term.value) == (field, How.EQUAL, principal.subject) for term in selection.fields):
-        raise _forbidden(principal, Verb.READ, f"{kind.plural} but with fields={field}={principal.subject}")
+    wanted = (own.field, How.EQUAL, principal.subject)
+    if not any((term.name, term.how, term.value) == wanted for term in selection.fields):
+        raise _forbidden(principal, Verb.READ, f"{kind.plural} but with fields={own.field}={principal.subject}")
 
 
 def bounded(principal: Principal, kind: Kind[Any], selection: Selection) -> Selection:
     """Narrow a list or watch that passed `check_list` to what the principal may see."""
-    return replace(selection, tenant=tenant_of(principal)) if kind.name in _PRIVATE else selection
+    return replace(selection, tenant=tenant_of(principal)) if kind.rights.is_private else selection
 
 
 def check_decision(principal: Principal, decision: NewDecision | None) -> None:

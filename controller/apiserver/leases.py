@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from controller.apiserver.resources import Node
-from controller.apiserver.resources.base import Resource
-from controller.apiserver.resources.centre import Centre
+from controller.apiserver.resources import Resource
 
 _NS_PER_S = 1_000_000_000
 
@@ -29,18 +27,24 @@ class Leases:
 
     def note(self, resource: Resource) -> None:
         """Record the arrival of a report."""
-        if isinstance(resource, Node | Centre):
-            self._seen[self._key(resource)] = (resource.status.heartbeat_ns, self._now_ns())
+        self._seen[self._key(resource)] = (resource.status.heartbeat_ns, self._now_ns())
+
+    def see(self, resource: Resource) -> None:
+        """Record the arrival of a report unless it was seen before."""
+        heartbeat_ns, _ = self._seen.get(self._key(resource), (None, 0))
+        if heartbeat_ns != resource.status.heartbeat_ns:
+            self.note(resource)
 
     def is_over(self, resource: Resource) -> bool:
         """Return whether the lease from a node's or centre's last report has expired."""
-        if not isinstance(resource, Node | Centre) or resource.status.heartbeat_ns is None:
+        if resource.status.heartbeat_ns is None:
             return True
         heartbeat_ns, seen_ns = self._seen.get(self._key(resource), (None, 0))
         if heartbeat_ns != resource.status.heartbeat_ns:
             self.note(resource)
             return False
-        return self._now_ns() >= seen_ns + round(resource.spec.lease_s * _NS_PER_S)
+        lease_s: float = resource.spec.lease_s
+        return self._now_ns() >= seen_ns + round(lease_s * _NS_PER_S)
 
     @staticmethod
     def _key(resource: Resource) -> tuple[str, str]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from msgspec.structs import replace
-
 from controller.apiserver.registry.cache import ResourceCache
 from controller.apiserver.registry.encoding import encode
-from controller.apiserver.registry.tenancy.tenants import account_of
-from controller.apiserver.registry.tenancy.usage import excess, minus, plus, priority_of, usage_of
-from controller.apiserver.resources import Metadata, Project, Resource
-from controller.apiserver.resources.project import PROJECT, ProjectStatus, Quota, Usage
+from controller.apiserver.registry.tenancy.usage import excess, minus, plus, usage_of
+from controller.apiserver.resources import Kind, Metadata
+from controller.apiserver.resources.base import R
+from controller.apiserver.resources.kind import Usage
+from controller.apiserver.resources.project import PROJECT, Quota
 from controller.common.errors import ForbiddenError, NotFoundError
 from dataplane.rpc.access import Principal, Role
 
@@ -31,13 +30,13 @@ class Quotas:
         """Pending writes by account, with the revision of each; None: not written yet."""
 
     @contextmanager
-    def room(self, principal: Principal, made: Resource) -> Iterator[Callable[[int], None]]:
+    def room(self, principal: Principal, kind: Kind[R], made: R) -> Iterator[Callable[[int], None]]:
         """Reserve room for a new resource; call the yielded function with the revision at which it was written.
 
         Raise ForbiddenError if there is none.
         """
-        account, usage = account_of(made.metadata), usage_of(made, len(encode(made)))
-        self._check(principal, made, usage)
+        account, usage = made.metadata.account, usage_of(kind, made, len(encode(made)))
+        self._check(principal, kind, made, usage)
         promise: tuple[str, Usage, int | None] = account, usage, None
         self._promised.append(promise)
 
@@ -49,27 +48,24 @@ class Quotas:
         finally:
             self._promised.remove(promise)
 
-    def check_change(self, principal: Principal, before: Resource, made: Resource) -> None:
+    def check_change(self, principal: Principal, kind: Kind[R], before: R, made: R) -> None:
         """Raise ForbiddenError if a change needs more than the remaining quota."""
-        added = minus(usage_of(made, len(encode(made))), usage_of(before, len(encode(before))))
-        self._check(principal, made, added)
+        added = minus(usage_of(kind, made, len(encode(made))), usage_of(kind, before, len(encode(before))))
+        self._check(principal, kind, made, added)
 
-    def shown(self, project: Project) -> Project:
-        """Return a project with its current usage."""
-        return replace(project, status=ProjectStatus(used=self._used(account_of(project.metadata))))
-
-    def _check(self, principal: Principal, made: Resource, added: Usage) -> None:
+    def _check(self, principal: Principal, kind: Kind[R], made: R, added: Usage) -> None:
         if principal.role is not Role.USER:
             return
-        account, quota = account_of(made.metadata), self._quota_of(made.metadata)
-        highest, wanted = quota.highest_priority, priority_of(made)
+        account, quota = made.metadata.account, self._quota_of(made.metadata)
+        highest, wanted = quota.highest_priority, kind.strategy.priority(made)
         if highest is not None and wanted is not None and wanted > highest:
             raise ForbiddenError(f"spec.priority: {wanted}, at most {highest} for {account}")
-        problem = excess(quota, self._used(account), added)
+        problem = excess(quota, self.used(account), added)
         if problem is not None:
             raise ForbiddenError(f"the quota of {account} is exhausted: {problem}")
 
-    def _used(self, account: str) -> Usage:
+    def used(self, account: str) -> Usage:
+        """Return an account's usage, with writes that are pending or not yet in memory."""
         reached = self._cache.ring.revision
         self._promised = [one for one in self._promised if one[2] is None or one[2] > reached]
         own = (usage for name, usage, _ in self._promised if name == account)

@@ -17,8 +17,8 @@ from controller.apiserver.registry.encoding import key_of
 from controller.apiserver.registry.registry import Registry
 from controller.apiserver.resources import Kind, Pod, PodGroup, ProbeResult, Task
 from controller.apiserver.resources.decision import DECISION
-from controller.apiserver.resources.pod import POD, Phase
-from controller.apiserver.resources.pod_group import POD_GROUP, GroupPhase
+from controller.apiserver.resources.pod import POD, POD_ENDED
+from controller.apiserver.resources.pod_group import GROUP_ENDED, POD_GROUP
 from controller.apiserver.resources.probe_result import PROBE_RESULT
 from controller.apiserver.resources.task import TASK, TASK_ENDED
 from controller.apiserver.settings import Retention
@@ -31,8 +31,6 @@ LOGGER = logging.getLogger("millrace.api")
 _ROUNDS: Final = 4
 """A revision is compacted after `history_s`, at most a fourth of it later."""
 _NS_PER_S: Final = 1_000_000_000
-_PODS_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
-_GROUPS_ENDED: Final = (GroupPhase.FINISHED, GroupPhase.FAILED)
 
 
 async def keep_within(retention: Retention, registry: Registry, cache: ResourceCache) -> None:
@@ -75,13 +73,13 @@ def _ended_pods(pods: Iterable[Pod], groups: dict[str, PodGroup]) -> Iterable[tu
     for pod in pods:
         group = None if pod.spec.group is None else groups.get(pod.spec.group)
         is_counted = group is not None and group.spec.template is not None
-        if pod.status.phase in _PODS_ENDED and pod.status.node is None and not is_counted:
+        if pod.status.phase in POD_ENDED and pod.status.node is None and not is_counted:
             yield pod.status.finished_ns or pod.metadata.created_ns, pod
 
 
 def _ended_groups(groups: Iterable[PodGroup]) -> Iterable[tuple[int, PodGroup]]:
     for group in groups:
-        if group.status.phase in _GROUPS_ENDED and not group.status.bound:
+        if group.status.phase in GROUP_ENDED and not group.status.bound:
             yield group.status.finished_ns or group.metadata.created_ns, group
 
 

@@ -6,20 +6,17 @@ While the storage is down, reads are answered from memory and state their age, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from controller.apiserver import access
-from controller.apiserver.access import Verb
 from controller.apiserver.leases import Leases
 from controller.apiserver.quotas import Quotas
-from controller.apiserver.registry import actions, batch_actions, probe_kernels, task_actions, task_reports
+from controller.apiserver.registry import actions, batch_actions, task_actions
 from controller.apiserver.registry.batches import BindingBatch, DispatchBatch
 from controller.apiserver.registry.cache import ResourceCache
-from controller.apiserver.registry.changes import fixed_changes
 from controller.apiserver.registry.dispatches import (
     CompletionRequest,
     DispatchAnswer,
@@ -31,28 +28,15 @@ from controller.apiserver.registry.encoding import check_plain
 from controller.apiserver.registry.evictions import EvictionRequest
 from controller.apiserver.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
 from controller.apiserver.registry.pools.reports import PoolReports
-from controller.apiserver.registry.pools.shares import UnitShares, check_spec
+from controller.apiserver.registry.pools.shares import UnitShares
 from controller.apiserver.registry.registry import Listing, Registry
-from controller.apiserver.registry.selection import Selection
+from controller.apiserver.registry.selection import How, Selection, Term
 from controller.apiserver.registry.tenancy import tenants
-from controller.apiserver.resources import (
-    Centre,
-    Decision,
-    Kind,
-    Metadata,
-    Node,
-    Pod,
-    PodGroup,
-    ProbeKernel,
-    Project,
-    Resource,
-    Task,
-    UnitPool,
-)
+from controller.apiserver.resources import KINDS, Kind, Metadata, Resource, UnitPool
 from controller.apiserver.resources.base import R
+from controller.apiserver.resources.kind import Verb
 from controller.apiserver.resources.node import NODE
-from controller.apiserver.resources.pod import POD, Phase, PodStatus
-from controller.apiserver.resources.pod_group import POD_GROUP
+from controller.apiserver.resources.pod import POD
 from controller.apiserver.resources.project import Quota
 from controller.apiserver.resources.task import TASK
 from controller.apiserver.resources.unit_pool import HolderStatus
@@ -62,18 +46,13 @@ from controller.common.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
-    StaleError,
     StorageError,
     UnavailableError,
 )
 from dataplane.rpc.access import Principal, Role
 
 _AWAY_TIMEOUT_S = 6.0
-_ENDED = frozenset({"succeeded", "failed", "finished"})
-"""Phases of pods and groups in which nothing of them runs any more."""
-_SUBJECTS: Mapping[str, Kind[Any]] = {kind.name.lower(): kind for kind in (POD, POD_GROUP, TASK)}
-"""Kinds that decisions are about; a decision belongs to its subject's owner."""
-_ALIVE = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
+_PAGE = 500
 
 
 class Health:
@@ -93,6 +72,40 @@ class Health:
             raise UnavailableError(f"the storage does not answer, nothing is written: {self.problem}")
 
 
+class _Server:
+    """The part of the server that strategies see, as in `controller.apiserver.resources.kind.Server`."""
+
+    def __init__(self, registry: Registry, cache: ResourceCache, quotas: Quotas) -> None:
+        self._registry, self._cache = registry, cache
+        leases = Leases()
+        self.begin_lease, self.is_lease_over, self.used = leases.see, leases.is_over, quotas.used
+
+    def now_ns(self) -> int:
+        """Return the server's time since 1970."""
+        return self._registry.now_ns()
+
+    def subject(self, kind: str, name: str) -> Metadata | None:
+        """Return the metadata of a decision's subject, by its kind in lower case; None if it is not in memory."""
+        found = KINDS.of_word(kind)
+        if found is None or not found.is_subject:
+            return None
+        try:
+            resource: Resource = self._cache.get(found, name)
+        except NotFoundError:
+            return None
+        return resource.metadata
+
+    async def selected(self, kind: Kind[R], field: str, value: str) -> Sequence[R]:
+        """Return all resources of a kind with this value of a field."""
+        selection, found, after = Selection(fields=(Term(field, How.EQUAL, value),)), list[R](), ""
+        while True:
+            page = await self._registry.list(kind, selection, after=after, limit=_PAGE)
+            found += page.items
+            if page.after is None:
+                return found
+            after = page.after
+
+
 class Service:
     """See the module; not thread-safe: use it from one event loop."""
 
@@ -106,7 +119,7 @@ class Service:
         """`quota` applies to users without a project, and to projects without a Project resource."""
         self.registry, self.cache, self.health = registry, cache, Health()
         self._quotas = Quotas(cache, quota or Quota())
-        self._reports, self._leases = PoolReports(registry), Leases()
+        self._reports, self._hooks = PoolReports(registry), _Server(registry, cache, self._quotas)
         self._watching = Watching(registry.storage, cache, limits or WatchLimits())
 
     async def run(self) -> None:
@@ -119,7 +132,7 @@ class Service:
         """Return a resource, and its age in ns while the storage is down."""
         found, age_ns = await self._get(kind, name)
         access.check(principal, Verb.READ, kind, found)
-        return self._shown(found), age_ns
+        return kind.strategy.shown(found, self._hooks), age_ns
 
     async def list(
         self, principal: Principal, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int
@@ -133,10 +146,10 @@ class Service:
             except UnavailableError as error:
                 self._lost(error)
             else:
-                return self._all_shown(found), None
+                return self._shown(kind, found), None
         self._check_loaded()
         found = self.cache.list(kind, selection, revision=revision, after=after, limit=limit)
-        return self._all_shown(found), self.cache.age_ns
+        return self._shown(kind, found), self.cache.age_ns
 
     async def create(self, principal: Principal, kind: Kind[R], resource: R) -> R:
         """Create a resource."""
@@ -144,19 +157,16 @@ class Service:
         self.health.check()
         if principal.role is Role.USER:
             resource = replace(resource, status=kind.default("status"))
-        resource = replace(resource, metadata=tenants.owned(principal, kind, resource.metadata))
-        if isinstance(resource, Decision):
-            resource = replace(resource, metadata=tenants.of_subjects(resource.metadata, self._subjects(resource)))
+        resource = replace(resource, metadata=tenants.owned(principal, resource.metadata))
+        resource = kind.strategy.prepare(resource, principal, self._hooks)
         tenants.check_labels(principal, None, resource.metadata)
-        tenants.check_secrets(resource)
+        kind.strategy.validate(None, resource)
         if principal.role is Role.USER:
             check_plain(kind, resource)
-        if isinstance(resource, Task):
-            begun: Any = replace(kind.default("status"), user=principal.name)
-            resource = replace(resource, status=begun)
-        with self._quotas.room(principal, resource) as written:
-            made = await self.registry.create(kind, self._stamped(None, resource))
+        with self._quotas.room(principal, kind, resource) as written:
+            made = await self.registry.create(kind, resource)
             written(made.metadata.revision)
+        kind.strategy.after_write(made, self._hooks)
         return made
 
     async def replace(self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None) -> R:
@@ -167,16 +177,14 @@ class Service:
         def replaced(found: R) -> R:
             tenants.check_labels(principal, found.metadata, resource.metadata)
             metadata = replace(found.metadata, labels=resource.metadata.labels)
-            _check_held(found, resource)
             made = replace(found, metadata=metadata, spec=resource.spec)
-            tenants.check_secrets(made)
+            kind.strategy.validate(found, made)
             if principal.role is Role.USER:
                 check_plain(kind, made)
-            self._quotas.check_change(principal, found, made)
+            self._quotas.check_change(principal, kind, found, made)
             return made
 
-        allow = _allowing(principal, Verb.REPLACE, kind)
-        return await self.registry.change(kind, name, replaced, expected=expected, allow=allow)
+        return await self._changed(principal, Verb.REPLACE, kind, name, replaced, expected=expected)
 
     async def replace_status(
         self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None
@@ -186,25 +194,16 @@ class Service:
         self.health.check()
 
         def replaced(found: R) -> R:
-            made = replace(found, status=resource.status)
-            _check_manager(found, made, self._leases)
-            kept: R = _keeping_place(found, made)
-            if isinstance(found, Task) and isinstance(made, Task):
-                kept = task_reports.reported(
-                    found, made, self.registry.now_ns(), by_centre=principal.role is Role.CENTRE
-                )  # type: ignore[assignment]
-            return self._ended(self._stamped(found, kept))
+            return kind.strategy.prepare_status(found, replace(found, status=resource.status), principal, self._hooks)
 
-        allow = _allowing(principal, Verb.STATUS, kind)
-        return await self.registry.change(kind, name, replaced, expected=expected, allow=allow)
+        return await self._changed(principal, Verb.STATUS, kind, name, replaced, expected=expected)
 
     async def delete(self, principal: Principal, kind: Kind[R], name: str, *, expected: int | None) -> R:
         """Delete a resource."""
         self.health.check()
         found = await self.registry.get(kind, name)
         access.check(principal, Verb.DELETE, kind, found)
-        if isinstance(found, ProbeKernel):
-            await probe_kernels.check_unused(self.registry, found)
+        await kind.strategy.check_unused(found, self._hooks)
         # Check again when deleting: meanwhile it may be another resource of that name.
         return await self.registry.delete(kind, name, expected=expected, allow=_allowing(principal, Verb.DELETE, kind))
 
@@ -323,20 +322,24 @@ class Service:
         self._check_loaded()
         return self.cache.get(kind, name), self.cache.age_ns
 
-    def _shown(self, resource: R) -> R:
-        return self._quotas.shown(resource) if isinstance(resource, Project) else resource  # type: ignore[return-value]
+    async def _changed(
+        self,
+        principal: Principal,
+        verb: Verb,
+        kind: Kind[R],
+        name: str,
+        make: Callable[[R], R],
+        *,
+        expected: int | None,
+    ) -> R:
+        allow = _allowing(principal, verb, kind)
+        made = await self.registry.change(kind, name, make, expected=expected, allow=allow)
+        kind.strategy.after_write(made, self._hooks)
+        return made
 
-    def _all_shown(self, listing: Listing[R]) -> Listing[R]:
-        return Listing(tuple(map(self._shown, listing.items)), listing.revision, listing.after)
-
-    def _subjects(self, decision: Decision) -> Iterator[Metadata]:
-        """Yield the metadata of a decision's subjects, as far as they are in memory."""
-        kind = _SUBJECTS.get(decision.spec.subject_kind)
-        if kind is None:
-            return
-        for name in decision.spec.subjects:
-            with suppress(NotFoundError):
-                yield self.cache.get(kind, name).metadata
+    def _shown(self, kind: Kind[R], listing: Listing[R]) -> Listing[R]:
+        show = kind.strategy.shown
+        return Listing(tuple(show(one, self._hooks) for one in listing.items), listing.revision, listing.after)
 
     def _check_loaded(self) -> None:
         if not self.cache.loaded.is_set():
@@ -358,30 +361,6 @@ class Service:
                 self.health.problem = None
                 self.cache.seen()
             await asyncio.sleep(every_s)
-
-    def _ended(self, resource: R) -> R:
-        """Stamp a pod or group that has ended with the server's time."""
-        if not isinstance(resource, Pod | PodGroup):
-            return resource
-        has_ended = resource.status.phase.value in _ENDED
-        if has_ended == (resource.status.finished_ns is not None):
-            return resource
-        finished: Any = replace(resource.status, finished_ns=self.registry.now_ns() if has_ended else None)
-        return replace(resource, status=finished)
-
-    def _stamped(self, before: R | None, resource: R) -> R:
-        """Stamp a report with the server's time: the clock of a node or centre may be wrong."""
-        if not isinstance(resource, Node | Centre):
-            return resource
-        old = before.status.heartbeat_ns if isinstance(before, Node | Centre) else None
-        if before is not None and resource.status.heartbeat_ns == old and old is not None:
-            return resource
-        if before is None and resource.status.heartbeat_ns is None:
-            return resource
-        stamped: Any = replace(resource.status, heartbeat_ns=self.registry.now_ns())
-        reported = replace(resource, status=stamped)
-        self._leases.note(reported)
-        return reported
 
 
 def _expected(name: str, resource: Resource, expected: int | None) -> int | None:
@@ -410,57 +389,3 @@ def _completing(principal: Principal) -> Callable[[TaskState], None]:
                 access.check_dispatch(principal)
 
     return check
-
-
-def _check_manager(found: Resource, made: Resource, leases: Leases) -> None:
-    """Raise StaleError for a report by another manager or agent than the one whose lease still runs."""
-    if isinstance(found, Centre) and isinstance(made, Centre):
-        task_reports.check_agent(found, made, leases.is_over)
-    if not isinstance(found, Node) or not isinstance(made, Node):
-        return
-    known = found.status
-    if known.signed_off or known.heartbeat_ns is None or known.manager in ("", made.status.manager):
-        return
-    if not leases.is_over(found):
-        name = found.metadata.name
-        raise StaleError(f"Node {name} has a manager, of state folder {known.manager}, whose lease is not over")
-
-
-def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource of either type
-    """Return a pod's new status, keeping what bindings write; raise StaleError for another epoch.
-
-    For a pool the holders' reports are kept.
-    """
-    if isinstance(found, UnitPool):
-        return replace(made, status=replace(made.status, holders=found.status.holders))
-    if not isinstance(found, Pod):
-        return made
-    status, name = found.status, found.metadata.name
-    if made.status.epoch != status.epoch:
-        raise StaleError(f"Pod {name} is in epoch {status.epoch}, not {made.status.epoch} any more")
-    parts = ("node", "devices", "operator_devices", "decision", "bound_ns", "then", "nominated")
-    kept = {part: getattr(status, part) for part in parts}
-    return replace(made, status=_stopping(status, replace(made.status, **kept)))
-
-
-def _stopping(before: PodStatus, now: PodStatus) -> PodStatus:
-    """Return the status of an evicted pod: the reporter has not seen the eviction yet, or is carrying it out."""
-    if before.then is None:
-        return now
-    phase = Phase.STOPPING if now.phase in _ALIVE else now.phase
-    return replace(now, phase=phase, reasons=now.reasons or before.reasons)
-
-
-def _check_held(found: Resource, wanted: Resource) -> None:
-    """Raise StaleError for a spec that contradicts what is held."""
-    if isinstance(found, Pod) and isinstance(wanted, Pod):
-        fixed = fixed_changes(found.spec, wanted.spec)
-        if found.status.node is not None and fixed:
-            what = " and ".join(fixed)
-            raise StaleError(f"Pod {found.metadata.name} holds a share: its {what} cannot change before its release")
-    if isinstance(found, Task) and isinstance(wanted, Task):
-        task_reports.check_held(found, wanted)
-    if isinstance(found, ProbeKernel) and isinstance(wanted, ProbeKernel):
-        probe_kernels.check_unchanged(found, wanted)
-    if isinstance(found, UnitPool) and isinstance(wanted, UnitPool):
-        check_spec(found, wanted)

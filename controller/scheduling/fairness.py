@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
-from controller.apiserver.registry.tenancy.tenants import account_of
 from controller.apiserver.resources import Node, Pod, Project
 from controller.apiserver.resources.base import Metadata
 
@@ -27,15 +26,15 @@ class Weights:
 
     def take_all(self, projects: Iterable[Project]) -> None:
         """Replace all known projects."""
-        self._of = {account_of(one.metadata): one.spec.weight for one in projects}
+        self._of = {one.metadata.account: one.spec.weight for one in projects}
 
     def take(self, project: Project) -> None:
         """Add or update a project."""
-        self._of[account_of(project.metadata)] = project.spec.weight
+        self._of[project.metadata.account] = project.spec.weight
 
     def remove(self, name: str) -> None:
         """Remove a project."""
-        self._of.pop(account_of(Metadata(name=name, project=name)), None)
+        self._of.pop(Metadata(name=name, project=name).account, None)
 
     def of(self, account: str) -> float:
         """Return an account's weight."""
@@ -75,7 +74,7 @@ class PodShares:
                 self._add(holds, 1)
 
     def _add(self, pod: Pod, sign: int) -> None:
-        account = account_of(pod.metadata)
+        account = pod.metadata.account
         held = self._held.setdefault(account, {})
         for name, amount in _request_of(pod).items():
             held[name] = held.get(name, 0) + sign * amount

@@ -62,7 +62,6 @@ _ERRORS: Final[dict[int, type[ApiError]]] = {
         UnavailableError,
     )
 }
-_KINDS: Final[dict[type[Any], Kind[Any]]] = {kind.type: kind for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def segment(name: str) -> str:
 
 def kind_of(resource: type[R]) -> Kind[R]:
     """Return the kind of a resource type."""
-    return _KINDS[resource]
+    return KINDS.of_type(resource)
 
 
 def options_of(place: Place) -> dict[str, Any]:

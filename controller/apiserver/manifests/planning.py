@@ -10,12 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.apiserver.manifests.values import Scripted
-from controller.apiserver.registry.changes import changed_parts, fixed_changes
 from controller.apiserver.resources import Pod, PodGroup
-from controller.apiserver.resources.pod import Phase
-from controller.apiserver.resources.pod_group import GroupPhase
+from controller.apiserver.resources.pod import POD_ENDED, changed_parts, fixed_changes
+from controller.apiserver.resources.pod_group import GROUP_ENDED
 
-_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
 _OF_TEMPLATE: Final = "millrace/group"
 
 
@@ -71,12 +69,12 @@ def _refusal(found: Pod | PodGroup, wanted: Pod | PodGroup, changes: tuple[str, 
     if not changes:
         return ""
     if isinstance(found, PodGroup):
-        ended = found.status.phase in {GroupPhase.FAILED, GroupPhase.FINISHED}
+        ended = found.status.phase in GROUP_ENDED
         return f"it has {found.status.phase}: delete it first (millrace delete podgroup {name})" if ended else ""
     assert isinstance(wanted, Pod)
     if _OF_TEMPLATE in found.metadata.labels:
         return f"it is made from the template of group {found.metadata.labels[_OF_TEMPLATE]}: change that"
-    if found.status.phase in _ENDED:
+    if found.status.phase in POD_ENDED:
         return f"it has {found.status.phase}: delete it first (millrace pod delete {name})"
     fixed = fixed_changes(found.spec, wanted.spec)
     if found.status.node is not None and fixed:

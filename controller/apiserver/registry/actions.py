@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from controller.apiserver.registry import evictions, placements
 from controller.apiserver.registry.encoding import decode, key_of
@@ -20,20 +20,16 @@ from controller.apiserver.registry.placements import (
 from controller.apiserver.registry.pools import shares as pool_shares
 from controller.apiserver.registry.pools.shares import UnitShares
 from controller.apiserver.registry.registry import Registry, away, check_revision, of_revision, retried
-from controller.apiserver.registry.tenancy.tenants import of_subjects
 from controller.apiserver.resources import Kind, Metadata, Pod, Resource, UnitPool
 from controller.apiserver.resources.base import R
-from controller.apiserver.resources.decision import DECISION
+from controller.apiserver.resources.decision import DECISION, of_subjects
 from controller.apiserver.resources.node import NODE
 from controller.apiserver.resources.pod import POD
 from controller.apiserver.resources.pod_group import POD_GROUP
-from controller.apiserver.resources.task import TASK
 from controller.apiserver.resources.unit_pool import UNIT_POOL
 from controller.apiserver.storage import Expected
 from controller.apiserver.storage.values import ABSENT
 from controller.common.errors import ConflictError, StaleError
-
-_SUBJECTS: Final = (POD, POD_GROUP, TASK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +154,7 @@ def _subjects(decision: NewDecision, written: Sequence[Written]) -> Iterator[Met
     """Yield the metadata of a decision's subjects among the written resources."""
     for one in written:
         found = one.now or one.before
-        if found is not None and one.kind in _SUBJECTS and one.name in decision.spec.subjects:
+        if found is not None and one.kind.is_subject and one.name in decision.spec.subjects:
             yield found.metadata
 
 

@@ -106,7 +106,7 @@ class ResourceCache:
     async def _load(self) -> None:
         """Read everything again."""
         resources: dict[str, Resource] = {}
-        sizes: dict[str, int] = {}
+        found: list[tuple[str, Kind[Any], int]] = []
         revision, after = None, ""
         while True:
             page = await self._storage.scan(ROOT, revision=revision, after=after, limit=_PAGE)
@@ -115,14 +115,14 @@ class ResourceCache:
                 kind = kind_of(stored.key)
                 if kind is not None:
                     resources[stored.key] = decode(kind, stored)
-                    sizes[stored.key] = len(stored.value)
+                    found.append((stored.key, kind, len(stored.value)))
             if not page.more:
                 break
             after = page.items[-1].key
         self._resources = resources
         self.usage.clear()
-        for key, resource in resources.items():
-            self.usage.put(key, resource, sizes[key])
+        for key, kind, nbytes in found:
+            self.usage.put(key, kind, resources[key], nbytes)
         self._registry.forget_encoded()
         self._acknowledged.reach(revision)
         self.ring.restart(revision)
@@ -138,7 +138,8 @@ class ResourceCache:
             happening.before = self._resources.pop(event.key, None)
             if happening.now is not None:
                 self._resources[event.key] = happening.now
-            self.usage.put(event.key, happening.now, 0 if event.stored is None else len(event.stored.value))
+            nbytes = 0 if event.stored is None else len(event.stored.value)
+            self.usage.put(event.key, happening.kind, happening.now, nbytes)
             happening.is_before_known = True
             happenings.append(happening)
         self.seen()

@@ -22,7 +22,6 @@ from controller.common.errors import InvalidError, StorageError, TooLargeError
 from dataplane.malformed import MALFORMED
 
 ROOT: Final = "/api/"
-BY_PLURAL: Final[dict[str, Kind[Any]]] = {kind.plural: kind for kind in KINDS}
 
 _ENCODER: Final = msgspec.json.Encoder()
 # An escape counts if the backslashes before it pair off; JSON leaves U+0080 to U+009F unescaped, in UTF-8.
@@ -47,7 +46,7 @@ def key_of(kind: Kind[Any], name: str) -> str:
 def kind_of(key: str) -> Kind[Any] | None:
     """Return the kind of the resource under a key; None if there is none."""
     _, _, rest = key.partition(ROOT)
-    return BY_PLURAL.get(rest.partition("/")[0])
+    return KINDS.of_plural(rest.partition("/")[0])
 
 
 def encode(resource: R) -> bytes:
@@ -62,7 +61,7 @@ def encode(resource: R) -> bytes:
 def decode(kind: Kind[R], stored: Stored) -> R:
     """Decode a resource with its revision; raise StorageError if it is invalid."""
     try:
-        found: R = _decoder(kind.plural).decode(stored.value)
+        found: R = _decoder(kind.type).decode(stored.value)
     except MALFORMED as error:
         raise StorageError(f"{stored.key} is no {kind.name} of this version: {error}") from None
     return replace(found, metadata=replace(found.metadata, revision=stored.modified))
@@ -70,7 +69,7 @@ def decode(kind: Kind[R], stored: Stored) -> R:
 
 def decoded_as(kind: Kind[R], data: bytes) -> R:
     """Decode a resource from the output of `encode`."""
-    found: R = _decoder(kind.plural).decode(data)
+    found: R = _decoder(kind.type).decode(data)
     return found
 
 
@@ -94,5 +93,5 @@ def _may_have_control(data: bytes) -> bool:
 
 
 @cache
-def _decoder(plural: str) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(BY_PLURAL[plural].type)
+def _decoder(resource: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(resource)

@@ -13,11 +13,8 @@ from msgspec.structs import replace
 from controller.apiserver.registry.acknowledged import AcknowledgedWrites
 from controller.apiserver.registry.encoding import decode, decoded_as, encode, key_of, kind_of, made_plain, prefix_of
 from controller.apiserver.registry.selection import ALL, Selection
-from controller.apiserver.resources import Centre, Kind, Metadata, Node, Pod, Resource, Task, UnitPool
+from controller.apiserver.resources import Kind, Metadata, Resource
 from controller.apiserver.resources.base import R
-from controller.apiserver.resources.centre import UnitShare
-from controller.apiserver.resources.node import Share
-from controller.apiserver.resources.unit_pool import UnitHolding
 from controller.apiserver.storage import Delete, Expected, Put, Storage, Stored
 from controller.apiserver.storage.values import ABSENT
 from controller.common.errors import (
@@ -150,12 +147,10 @@ class Registry:
             if allow is not None:
                 allow(found)
             check_revision(kind, found, expected)
-            _check_removable(found)
+            kind.strategy.may_delete(found)
             key = key_of(kind, name)
             expectation = Expected(key, found.metadata.revision)
-            is_held = (isinstance(found, Pod) and found.status.node is not None) or (
-                isinstance(found, Task) and found.is_held
-            )
+            is_held = kind.strategy.is_held(found)
             if is_held:
                 since = found.metadata.deleting_ns or self.now_ns()
                 found = with_metadata(found, replace(found.metadata, deleting_ns=since))
@@ -242,10 +237,7 @@ def of_revision(resource: R, revision: int) -> R:
 
 def fresh(kind: Kind[R], resource: R) -> R:
     """Return a resource in its initial state: no shares held, and a pod on no node."""
-    changed: dict[str, Any] = {name: kind.default(name) for name in kind.owned}
-    if isinstance(resource, Pod):
-        changed["status"] = kind.default("status")
-    return replace(resource, **changed)
+    return replace(resource, **{name: kind.default(name) for name in kind.initial})
 
 
 def _plain(key: str, resource: Resource) -> tuple[bytes, Resource]:
@@ -253,18 +245,3 @@ def _plain(key: str, resource: Resource) -> tuple[bytes, Resource]:
     data = encode(resource)
     plain, kind = made_plain(data), kind_of(key)
     return plain, resource if plain is data or kind is None else decoded_as(kind, plain)
-
-
-def _check_removable(found: object) -> None:
-    if isinstance(found, Node) and found.pools:
-        raise StaleError(f"Node {found.metadata.name} has shares that are held, by pool {found.pools[0].pool}")
-    if isinstance(found, Node | UnitPool | Centre) and found.shares:
-        holders = [_holder(share) for share in found.shares]
-        rest = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
-        raise StaleError(f"{found.kind} {found.metadata.name} has shares that are held, by {holders[0]}{rest}")
-
-
-def _holder(share: Share | UnitHolding | UnitShare) -> str:
-    if isinstance(share, UnitShare):
-        return share.task
-    return share.pod if isinstance(share, Share) else share.holder

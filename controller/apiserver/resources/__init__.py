@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from controller.apiserver.resources.base import Kind, Metadata, Resource
+from controller.apiserver.resources.base import Metadata, Resource
 from controller.apiserver.resources.centre import CENTRE, Centre
 from controller.apiserver.resources.decision import DECISION, Decision
+from controller.apiserver.resources.kind import Kind, KindTable
 from controller.apiserver.resources.node import NODE, Node
 from controller.apiserver.resources.pod import POD, Pod
 from controller.apiserver.resources.pod_group import POD_GROUP, PodGroup
@@ -17,18 +18,20 @@ from controller.apiserver.resources.project import PROJECT, Project
 from controller.apiserver.resources.task import TASK, Task
 from controller.apiserver.resources.unit_pool import UNIT_POOL, UnitPool
 
-KINDS: Final[tuple[Kind[Any], ...]] = (
-    NODE,
-    POD,
-    POD_GROUP,
-    CENTRE,
-    TASK,
-    PROBE_KERNEL,
-    PROBE_TASK,
-    PROBE_RESULT,
-    UNIT_POOL,
-    DECISION,
-    PROJECT,
+KINDS: Final = KindTable(
+    (
+        NODE,
+        POD,
+        POD_GROUP,
+        CENTRE,
+        TASK,
+        PROBE_KERNEL,
+        PROBE_TASK,
+        PROBE_RESULT,
+        UNIT_POOL,
+        DECISION,
+        PROJECT,
+    )
 )
 
 __all__ = [

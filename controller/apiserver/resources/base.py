@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -58,6 +55,11 @@ class Metadata(Strict, frozen=True):
     """For a pod: the group whose template it follows, for the same owner and project."""
     labels: Annotated[dict[LabelName, LabelValue], Meta(max_length=64)] = msgspec.field(default_factory=dict)
 
+    @property
+    def account(self) -> str:
+        """The account that the resource counts for: its project, or else its owner."""
+        return f"project {self.project}" if self.project else f"owner {self.owner or 'unknown'}"
+
 
 class Resource(Strict, frozen=True):
     """Base of every resource; subclasses add `kind`, `spec` and `status`."""
@@ -70,41 +72,3 @@ class Resource(Strict, frozen=True):
 
 R = TypeVar("R", bound=Resource)
 FieldValue = str | tuple[str, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[R]):
-    """A kind of resources: its name, its word in URLs, its type, and the fields besides the name that lists select by.
-
-    A field with several values is selected by any of them.
-
-    `owned` are the parts that neither users nor reporters write, but one action of the server each.
-    """
-
-    name: str
-    plural: str
-    type: type[R]
-    fields: Mapping[str, Callable[[R], FieldValue]] = field(default_factory=dict)
-    owned: tuple[str, ...] = ()
-
-    def field(self, name: str) -> Callable[[R], FieldValue] | None:
-        """Return the getter of a selectable field, None if there is no such field."""
-        return _OF_ALL.get(name) or self.fields.get(name)
-
-    def default(self, part: str) -> Any:  # noqa: ANN401 - of whatever type the part is
-        """Return the default of a part."""
-        field = _parts_of(self.type)[part]
-        return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-
-
-_OF_ALL: Final[Mapping[str, Callable[[Any], FieldValue]]] = {
-    "name": lambda resource: resource.metadata.name,
-    "owner": lambda resource: resource.metadata.owner or None,
-    "project": lambda resource: resource.metadata.project or None,
-}
-
-
-@cache
-def _parts_of(kind: type[Resource]) -> dict[str, msgspec.structs.FieldInfo]:
-    """Return the fields of a resource type by name; cached, as computing them costs as much as a write."""
-    return {field.name: field for field in msgspec.structs.fields(kind)}

@@ -6,9 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from controller.apiserver.resources.base import Count, Kind, Line, Lines, Name, Names, Resource, Seconds, TimeNs
+from controller.apiserver.resources.base import Count, Line, Lines, Name, Names, Resource, Seconds, TimeNs
 from controller.apiserver.resources.hardware import Load, Request
+from controller.apiserver.resources.kind import Kind, Own, Rights, Verb, check_no_holders
+from controller.apiserver.resources.reported import ReportedStrategy
 from dataplane.config import Strict
+from dataplane.rpc.access import Role
 
 
 class CentreSpec(Strict, frozen=True):
@@ -84,10 +87,26 @@ class Centre(Resource, frozen=True):
         return max(unit.for_tasks - sum(share.units for share in self.shares if share.unit == unit.name), 0)
 
 
+class CentreStrategy(ReportedStrategy[Centre]):
+    """Centres: reported by their agent, and there as long as tasks hold units."""
+
+    def may_delete(self, found: Centre) -> None:
+        """Refuse a centre whose units are held."""
+        check_no_holders("Centre", found.metadata.name, [share.task for share in found.shares])
+
+
 CENTRE = Kind(
     "Centre",
     "centres",
     Centre,
     fields={"ready": lambda centre: str(centre.status.ready).lower()},
-    owned=("shares", "shares_version"),
+    initial=("shares", "shares_version"),
+    columns={
+        "ready": lambda centre: "yes" if centre.status.ready else centre.status.reason or "no",
+        "engine": lambda centre: centre.status.engine,
+        "hosts": lambda centre: len(centre.status.hosts),
+        "units": lambda centre: " ".join(f"{unit.count} {unit.name}" for unit in centre.status.units),
+    },
+    rights=Rights(own={Role.CENTRE: Own("name", frozenset({Verb.READ, Verb.CREATE, Verb.STATUS}))}),
+    strategy=CentreStrategy("agent", "an agent"),
 )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from controller.apiserver.resources.base import MOST_ITEMS, Count, Kind, Line, Lines, Name, Names, Resource, TimeNs
+from controller.apiserver.resources.base import MOST_ITEMS, Count, Line, Lines, Metadata, Name, Names, Resource, TimeNs
 from controller.apiserver.resources.hardware import DeviceShares
+from controller.apiserver.resources.kind import Kind, Rights, Server, Strategy, Verb
 from dataplane.config import Strict
+from dataplane.rpc.access import Principal, Role
 
 
 class Outcome(StrEnum):
@@ -89,6 +93,23 @@ class Decision(Resource, frozen=True):
     kind: Literal["Decision"] = "Decision"
 
 
+class DecisionStrategy(Strategy[Decision]):
+    """Decisions: each belongs to the owner of its subjects."""
+
+    def prepare(self, new: Decision, principal: Principal, server: Server) -> Decision:
+        """Take owner and project from the subjects, as far as they are in memory."""
+        found = (server.subject(new.spec.subject_kind, name) for name in new.spec.subjects)
+        return replace(new, metadata=of_subjects(new.metadata, (one for one in found if one is not None)))
+
+
+def of_subjects(metadata: Metadata, subjects: Iterable[Metadata]) -> Metadata:
+    """Return a decision's metadata with the owner and project of its subjects, if they share one account."""
+    found = list(subjects)
+    if not found or len({one.account for one in found}) > 1:
+        return metadata
+    return replace(metadata, owner=found[0].owner, project=found[0].project)
+
+
 DECISION = Kind(
     "Decision",
     "decisions",
@@ -99,4 +120,12 @@ DECISION = Kind(
         "about": lambda decision: decision.spec.subjects,
         "subject": lambda decision: decision.spec.subjects[0] if len(decision.spec.subjects) == 1 else None,
     },
+    columns={
+        "about": lambda decision: " ".join((decision.spec.subject_kind, *decision.spec.subjects[:3])),
+        "outcome": lambda decision: decision.spec.outcome.value,
+        "placed": lambda decision: " ".join(f"{one.pod}->{one.node}" for one in decision.spec.placements[:4]),
+        "reason": lambda decision: decision.spec.reason,
+    },
+    rights=Rights(is_private=True, roles={Role.PLACEMENT: frozenset({Verb.READ})}),
+    strategy=DecisionStrategy(),
 )

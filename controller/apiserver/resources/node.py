@@ -7,10 +7,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from controller.apiserver.resources.base import Count, Kind, Line, Lines, Name, Resource, Seconds, TimeNs
+from controller.apiserver.resources.base import Count, Line, Lines, Name, Resource, Seconds, TimeNs
 from controller.apiserver.resources.hardware import DeviceNumber, DeviceShares, Hardware, Load, shares_of
+from controller.apiserver.resources.kind import Kind, Own, Rights, Verb, check_no_holders
+from controller.apiserver.resources.reported import ReportedStrategy
 from controller.cluster.hardware import values
+from controller.common.errors import StaleError
 from dataplane.config import Strict
+from dataplane.rpc.access import Role
 
 
 class NodeSpec(Strict, frozen=True):
@@ -129,10 +133,36 @@ class Node(Resource, frozen=True):
         return sum((share.value for share in chain[Share | PoolShare](self.shares, self.pools)), values.NOTHING)
 
 
+class NodeStrategy(ReportedStrategy[Node]):
+    """Nodes: reported by their manager, and there as long as pods or pools hold shares."""
+
+    def may_delete(self, found: Node) -> None:
+        """Refuse a node whose shares are held."""
+        name = found.metadata.name
+        if found.pools:
+            raise StaleError(f"Node {name} has shares that are held, by pool {found.pools[0].pool}")
+        check_no_holders("Node", name, [share.pod for share in found.shares])
+
+
 NODE = Kind(
     "Node",
     "nodes",
     Node,
     fields={"ready": lambda node: str(node.status.ready).lower()},
-    owned=("shares", "pools", "shares_version"),
+    initial=("shares", "pools", "shares_version"),
+    columns={
+        "ready": lambda node: "yes" if node.status.ready else node.status.reason or "no",
+        "schedulable": lambda node: "no" if node.spec.unschedulable else "yes",
+        "cores": lambda node: None if node.hardware is None else node.hardware.cpu_milli / 1000,
+        "devices": lambda node: None if node.hardware is None else len(node.hardware.devices),
+        "pods": lambda node: len(node.shares),
+    },
+    rights=Rights(
+        own={Role.NODE: Own("name", frozenset({Verb.READ, Verb.CREATE, Verb.STATUS}))},
+        roles={
+            Role.PLACEMENT: frozenset({Verb.READ, Verb.REPLACE, Verb.STATUS}),
+            Role.BALANCE: frozenset({Verb.READ}),
+        },
+    ),
+    strategy=NodeStrategy("manager", "a manager"),
 )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from controller.apiserver.resources.base import (
     Count,
-    Kind,
     LabelName,
     LabelValue,
     Line,
     Lines,
     Name,
     Priority,
+    R,
     Resource,
     Seconds,
     Secrets,
@@ -24,9 +26,12 @@ from controller.apiserver.resources.base import (
     TimeNs,
 )
 from controller.apiserver.resources.hardware import DeviceNumber, DeviceShares, Load, Request
+from controller.apiserver.resources.kind import Kind, Own, Rights, Server, Strategy, Usage, Verb, check_secrets
 from controller.apiserver.resources.operator_devices import OperatorDevices
 from controller.apiserver.resources.task import OperatorCount
+from controller.common.errors import StaleError
 from dataplane.config import Strict
+from dataplane.rpc.access import Principal, Role
 from dataplane.topology.values import DeviceKind
 
 
@@ -114,6 +119,11 @@ class PodSpec(Strict, frozen=True):
         if len(set(names)) != len(names):
             raise ValueError("two containers have the same name")
 
+    @property
+    def names_secrets(self) -> bool:
+        """True if any container takes values from secrets."""
+        return any(container.secrets for container in self.containers)
+
 
 class ContainerStatus(Strict, frozen=True):
     """State of a container."""
@@ -158,12 +168,90 @@ class PodStatus(Strict, frozen=True):
     """Number of times it was placed again after failing on its node."""
 
 
+POD_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
+_ALIVE: Final = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
+_MAY_CHANGE: Final = frozenset({"priority", "idle_limit_s", "restart", "stop_grace_s"})
+"""Parts that are reread while the pod runs, as are labels. All others chose the node or made the containers."""
+_ACTIONS: Final = ("node", "devices", "operator_devices", "decision", "bound_ns", "then", "nominated")
+"""Parts of the status that only bindings, releases and evictions write."""
+
+
 class Pod(Resource, frozen=True):
     """Containers that run on one host."""
 
     spec: PodSpec
     status: PodStatus = PodStatus()
     kind: Literal["Pod"] = "Pod"
+
+
+class PodStrategy(Strategy[Pod]):
+    """Pods: bindings decide their place; the spec that chose it is fixed while they hold a share of a node."""
+
+    def validate(self, found: Pod | None, wanted: Pod) -> None:
+        """Refuse a spec that contradicts what the pod holds, and secrets without a project."""
+        fixed = () if found is None else fixed_changes(found.spec, wanted.spec)
+        if found is not None and found.status.node is not None and fixed:
+            what = " and ".join(fixed)
+            raise StaleError(f"Pod {found.metadata.name} holds a share: its {what} cannot change before its release")
+        check_secrets("Pod", wanted.metadata, named=wanted.spec.names_secrets)
+
+    def prepare_status(self, found: Pod, wanted: Pod, principal: Principal, server: Server) -> Pod:
+        """Keep what bindings write, and stamp the end; refuse a report of another epoch."""
+        before = found.status
+        if wanted.status.epoch != before.epoch:
+            name = found.metadata.name
+            raise StaleError(f"Pod {name} is in epoch {before.epoch}, not {wanted.status.epoch} any more")
+        status = replace(wanted.status, **{part: getattr(before, part) for part in _ACTIONS})
+        if before.then is not None:
+            # The reporter of an evicted pod has not seen the eviction yet, or is carrying it out.
+            phase = Phase.STOPPING if status.phase in _ALIVE else status.phase
+            status = replace(status, phase=phase, reasons=status.reasons or before.reasons)
+        made = replace(wanted, status=status)
+        return with_end(made, has_ended=status.phase in POD_ENDED, now_ns=server.now_ns)
+
+    def is_held(self, found: Pod) -> bool:
+        """Keep a deleted pod until its node has released it."""
+        return found.status.node is not None
+
+    def usage(self, resource: Pod) -> Usage:
+        """Count a pod that may still run, unless its group with a template counts it."""
+        phase = resource.status.phase
+        if resource.metadata.part_of is not None or phase in POD_ENDED:
+            return Usage()
+        return usage_of_pods(resource.spec.request, 1, int(phase is Phase.PENDING))
+
+    def priority(self, resource: Pod) -> int:
+        """Return the priority of the spec."""
+        return resource.spec.priority
+
+
+def changed_parts(found: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
+    """Return the names of the parts that differ."""
+    names = (field.name for field in msgspec.structs.fields(PodSpec))
+    return tuple(name for name in names if getattr(found, name) != getattr(wanted, name))
+
+
+def fixed_changes(found: PodSpec, wanted: PodSpec) -> tuple[str, ...]:
+    """Return the names of differing parts that are fixed while the pod holds a share."""
+    return tuple(name for name in changed_parts(found, wanted) if name not in _MAY_CHANGE)
+
+
+def with_end(resource: R, *, has_ended: bool, now_ns: Callable[[], int]) -> R:
+    """Return a pod or group with the server's time at its end, if it has ended."""
+    if has_ended == (resource.status.finished_ns is not None):
+        return resource
+    return replace(resource, status=replace(resource.status, finished_ns=now_ns() if has_ended else None))
+
+
+def usage_of_pods(request: Request, count: int, pending: int) -> Usage:
+    """Return the usage of pods of one request, of which some wait for placement."""
+    return Usage(
+        pods=count,
+        pending=pending,
+        cpu_milli=count * request.cpu_milli,
+        memory_bytes=count * request.memory_bytes,
+        device_thousandths=count * sum(need.count * need.thousandths for need in request.devices),
+    )
 
 
 POD = Kind(
@@ -176,4 +264,19 @@ POD = Kind(
         "group": lambda pod: pod.spec.group,
         "profile": lambda pod: pod.spec.profile,
     },
+    initial=("status",),
+    columns={
+        "phase": lambda pod: "deleting" if pod.metadata.deleting_ns else pod.status.phase.value,
+        "node": lambda pod: pod.status.node,
+        "group": lambda pod: pod.spec.group,
+        "reasons": lambda pod: "; ".join(pod.status.reasons[:2]),
+    },
+    rights=Rights(
+        is_private=True,
+        users_write=True,
+        own={Role.NODE: Own("node", frozenset({Verb.READ, Verb.STATUS, Verb.RELEASE}))},
+        roles={Role.PLACEMENT: frozenset({Verb.READ, Verb.CREATE, Verb.STATUS, Verb.DELETE, Verb.RELEASE})},
+    ),
+    strategy=PodStrategy(),
+    is_subject=True,
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
 from controller.apiserver.resources.base import (
     MAX_NAME,
     Count,
-    Kind,
     Line,
     Lines,
     Name,
@@ -19,8 +18,10 @@ from controller.apiserver.resources.base import (
     Seconds,
     TimeNs,
 )
-from controller.apiserver.resources.pod import PodSpec
+from controller.apiserver.resources.kind import Kind, Rights, Server, Strategy, Usage, Verb, check_secrets
+from controller.apiserver.resources.pod import PodSpec, usage_of_pods, with_end
 from dataplane.config import Strict
+from dataplane.rpc.access import Principal, Role
 
 MOST_PODS = 50
 """All pods of a group are bound in one transaction of the storage."""
@@ -63,6 +64,9 @@ class GroupPhase(StrEnum):
     FINISHED = "finished"
 
 
+GROUP_ENDED: Final = (GroupPhase.FINISHED, GroupPhase.FAILED)
+
+
 class PodGroupStatus(Strict, frozen=True):
     """State of the group."""
 
@@ -93,4 +97,41 @@ class PodGroup(Resource, frozen=True):
         return 1 if self.status.phase is GroupPhase.BOUND else 0
 
 
-POD_GROUP = Kind("PodGroup", "podgroups", PodGroup, fields={"phase": lambda group: group.status.phase.value})
+class PodGroupStrategy(Strategy[PodGroup]):
+    """Groups: with a template, one counts as all of its pods."""
+
+    def validate(self, found: PodGroup | None, wanted: PodGroup) -> None:
+        """Refuse secrets without a project."""
+        template = wanted.spec.template
+        check_secrets("PodGroup", wanted.metadata, named=template is not None and template.names_secrets)
+
+    def prepare_status(self, found: PodGroup, wanted: PodGroup, principal: Principal, server: Server) -> PodGroup:
+        """Stamp the end."""
+        return with_end(wanted, has_ended=wanted.status.phase in GROUP_ENDED, now_ns=server.now_ns)
+
+    def usage(self, resource: PodGroup) -> Usage:
+        """Count the pods of a template until the group has ended."""
+        template, phase, size = resource.spec.template, resource.status.phase, resource.spec.size
+        if template is None or phase in GROUP_ENDED:
+            return Usage()
+        return usage_of_pods(template.request, size, size if phase is GroupPhase.PENDING else 0)
+
+    def priority(self, resource: PodGroup) -> int:
+        """Return the higher of the group's and its pods' priority."""
+        spec = resource.spec
+        return spec.priority if spec.template is None else max(spec.priority, spec.template.priority)
+
+
+POD_GROUP = Kind(
+    "PodGroup",
+    "podgroups",
+    PodGroup,
+    fields={"phase": lambda group: group.status.phase.value},
+    columns={
+        "phase": lambda group: group.status.phase.value,
+        "bound": lambda group: f"{group.status.bound}/{group.spec.size}",
+    },
+    rights=Rights(is_private=True, users_write=True, roles={Role.PLACEMENT: frozenset({Verb.READ, Verb.STATUS})}),
+    strategy=PodGroupStrategy(),
+    is_subject=True,
+)

@@ -7,9 +7,19 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from controller.apiserver.resources.base import Kind, Line, Resource, Text
-from controller.apiserver.resources.probe_task import Identifier, ImplementationSpec, Positive, SizeMap, Word
+from controller.apiserver.resources.base import Line, Resource, Text
+from controller.apiserver.resources.kind import Kind, Rights, Server, Strategy, Usage
+from controller.apiserver.resources.probe_task import (
+    PROBE_TASK,
+    Identifier,
+    ImplementationSpec,
+    Positive,
+    SizeMap,
+    Word,
+)
+from controller.common.errors import StaleError
 from dataplane.config import Strict
+from dataplane.rpc.access import Right
 from dataplane.topology.values import NumberFormat
 
 
@@ -56,6 +66,32 @@ class ProbeKernel(Resource, frozen=True):
             raise ValueError(f"version {self.spec.version} of kernel {self.spec.identifier} is called {expected}")
 
 
+class ProbeKernelStrategy(Strategy[ProbeKernel]):
+    """Probe kernels: a version is immutable, and deleted only while no probe task names it."""
+
+    def validate(self, found: ProbeKernel | None, wanted: ProbeKernel) -> None:
+        """Refuse a change of the spec: results name the version that they were measured with."""
+        if found is not None and found.spec != wanted.spec:
+            name = found.metadata.name
+            raise StaleError(f"ProbeKernel {name} stays as it is: results name it; a change is a new version")
+
+    async def check_unused(self, found: ProbeKernel, server: Server) -> None:
+        """Refuse a version that probe tasks use."""
+        spec = found.spec
+        users = [
+            probe.metadata.name
+            for probe in await server.selected(PROBE_TASK, "kernel", spec.identifier)
+            if any((use.kernel, use.version) == (spec.identifier, spec.version) for use in probe.spec.uses)
+        ]
+        if users:
+            rest = f" and {len(users) - 1} more" if len(users) > 1 else ""
+            raise StaleError(f"ProbeKernel {found.metadata.name} is used by ProbeTask {users[0]}{rest}")
+
+    def usage(self, resource: ProbeKernel) -> Usage:
+        """Count nothing but the object and its size."""
+        return Usage()
+
+
 PROBE_KERNEL = Kind(
     "ProbeKernel",
     "probekernels",
@@ -65,4 +101,12 @@ PROBE_KERNEL = Kind(
         "category": lambda kernel: kernel.spec.category,
         "operator": lambda kernel: kernel.spec.operator,
     },
+    columns={
+        "category": lambda kernel: kernel.spec.category,
+        "operator": lambda kernel: kernel.spec.operator,
+        "devices": lambda kernel: " ".join(sorted({one.device.value for one in kernel.spec.implementations})),
+    },
+    # Centres run the code in probe kernels, so writing them takes a right of its own.
+    rights=Rights(is_public=True, users_right=Right.KERNELS),
+    strategy=ProbeKernelStrategy(),
 )

@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from controller.apiserver.resources.base import Count, Kind, Line, Lines, Name, Names, Resource, Seconds, TimeNs
+from controller.apiserver.resources.base import Count, Line, Lines, Name, Names, Resource, Seconds, TimeNs
+from controller.apiserver.resources.kind import Kind, Own, Rights, Verb
 from dataplane.config import Strict
+from dataplane.rpc.access import Role
 
 
 class ProbeResultSpec(Strict, frozen=True):
@@ -96,4 +98,10 @@ PROBE_RESULT = Kind(
         "probe": lambda result: result.spec.probe,
         "task-type": lambda result: result.spec.task_type,
     },
+    columns={
+        "probe": lambda result: result.spec.probe,
+        "centre": lambda result: result.spec.centre,
+        "score": lambda result: result.status.score,
+    },
+    rights=Rights(own={Role.CENTRE: Own("centre", frozenset({Verb.READ}))}),
 )

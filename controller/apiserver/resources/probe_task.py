@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from controller.apiserver.resources.base import Count, Kind, Line, Name, Resource
+from controller.apiserver.resources.base import Count, Line, Name, Resource
+from controller.apiserver.resources.kind import Kind, Rights, Strategy, Usage
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
@@ -99,6 +100,14 @@ class ProbeTask(Resource, frozen=True):
     kind: Literal["ProbeTask"] = "ProbeTask"
 
 
+class ProbeTaskStrategy(Strategy[ProbeTask]):
+    """Probe tasks: users write them, within their quota."""
+
+    def usage(self, resource: ProbeTask) -> Usage:
+        """Count nothing but the object and its size."""
+        return Usage()
+
+
 PROBE_TASK = Kind(
     "ProbeTask",
     "probetasks",
@@ -108,4 +117,11 @@ PROBE_TASK = Kind(
         "category": lambda probe: probe.spec.category,
         "kernel": lambda probe: tuple(sorted({use.kernel for use in probe.spec.uses})),
     },
+    columns={
+        "category": lambda probe: probe.spec.category,
+        "kernels": lambda probe: " ".join(f"{use.kernel}x{use.repetitions}" for use in probe.spec.uses),
+        "of": lambda probe: probe.spec.task_type or probe.spec.target,
+    },
+    rights=Rights(is_public=True, users_write=True),
+    strategy=ProbeTaskStrategy(),
 )

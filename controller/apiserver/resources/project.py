@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from controller.apiserver.resources.base import Count, Kind, Priority, Resource
+from controller.apiserver.resources.base import Count, Priority, Resource
+from controller.apiserver.resources.kind import Kind, Rights, Server, Strategy, Usage, owner_of
 from dataplane.config import Strict
+from dataplane.rpc.access import Principal
 
 
 class Quota(Strict, frozen=True):
@@ -35,20 +39,6 @@ class Quota(Strict, frozen=True):
     """Total stored size of these objects."""
 
 
-class Usage(Strict, frozen=True):
-    """Usage of each resource that a quota limits."""
-
-    pods: Count = 0
-    tasks: Count = 0
-    pending: Count = 0
-    units: Count = 0
-    cpu_milli: Count = 0
-    memory_bytes: Count = 0
-    device_thousandths: Count = 0
-    objects: Count = 0
-    bytes: Count = 0
-
-
 class ProjectSpec(Strict, frozen=True):
     """Quota and weight."""
 
@@ -71,4 +61,41 @@ class Project(Resource, frozen=True):
     kind: Literal["Project"] = "Project"
 
 
-PROJECT = Kind("Project", "projects", Project)
+class ProjectStrategy(Strategy[Project]):
+    """Projects: each belongs to itself, so that its members see it, and shows its current usage."""
+
+    def prepare(self, new: Project, principal: Principal, server: Server) -> Project:
+        """Make the project its own."""
+        metadata = replace(new.metadata, owner=owner_of(principal), project=new.metadata.name)
+        return replace(new, metadata=metadata)
+
+    def shown(self, resource: Project, server: Server) -> Project:
+        """Add the current usage."""
+        return replace(resource, status=ProjectStatus(used=server.used(resource.metadata.account)))
+
+
+def _column(part: str, per: int = 1) -> Callable[[Project], str]:
+    """Return a column with a project's usage and limit of a part, in units of `per`."""
+
+    def read(project: Project) -> str:
+        most = getattr(project.spec.quota, part)
+        return f"{getattr(project.status.used, part) / per:g}/{'any' if most is None else f'{most / per:g}'}"
+
+    return read
+
+
+PROJECT = Kind(
+    "Project",
+    "projects",
+    Project,
+    columns={
+        "weight": lambda project: project.spec.weight,
+        "pods": _column("pods"),
+        "tasks": _column("tasks"),
+        "waiting": _column("pending"),
+        "devices": _column("device_thousandths", 1_000),
+        "cores": _column("cpu_milli", 1_000),
+    },
+    rights=Rights(is_private=True),
+    strategy=ProjectStrategy(),
+)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from controller.apiserver.resources.base import (
     Count,
-    Kind,
     Line,
     Lines,
     Name,
@@ -22,8 +22,11 @@ from controller.apiserver.resources.base import (
     Text,
     TimeNs,
 )
+from controller.apiserver.resources.kind import Kind, Own, Rights, Server, Strategy, Usage, Verb, check_secrets
 from controller.apiserver.resources.operator_devices import OperatorDevices
+from controller.common.errors import StaleError
 from dataplane.config import Strict
+from dataplane.rpc.access import Principal, Role
 from dataplane.topology.values import NumberFormat
 
 
@@ -167,6 +170,27 @@ class TaskStatus(Strict, frozen=True):
     reasons: Lines = ()
 
 
+_ACTIONS: Final = (
+    "centre",
+    "unit",
+    "units",
+    "epoch",
+    "operator_devices",
+    "could_run",
+    "dispatched_ns",
+    "started_ns",
+    "finished_ns",
+    "exit_code",
+    "run_time_s",
+    "result",
+    "user",
+)
+"""Parts of the status that only the server writes."""
+_SCHEDULERS: Final = ("decision", "cost", "expected_s")
+"""Parts of the status that centres may not write."""
+_MAY_CHANGE: Final = frozenset({"priority"})
+
+
 class Task(Resource, frozen=True):
     """A program for a compute centre."""
 
@@ -180,6 +204,80 @@ class Task(Resource, frozen=True):
         return self.status.phase in HELD
 
 
+class TaskStrategy(Strategy[Task]):
+    """Tasks: dispatches, picks and completions decide what they hold; the spec is fixed from then on."""
+
+    def prepare(self, new: Task, principal: Principal, server: Server) -> Task:
+        """Begin with the submitter's name."""
+        return replace(new, status=TaskStatus(user=principal.name))
+
+    def validate(self, found: Task | None, wanted: Task) -> None:
+        """Refuse a spec that contradicts what the task holds, or has been, and secrets without a project."""
+        if found is not None:
+            _check_spec(found, wanted)
+        check_secrets("Task", wanted.metadata, named=bool(wanted.spec.program.secrets))
+
+    def prepare_status(self, found: Task, wanted: Task, principal: Principal, server: Server) -> Task:
+        """Keep what actions write, and for centres also what schedulers write."""
+        return reported(found, wanted, server.now_ns(), by_centre=principal.role is Role.CENTRE)
+
+    def is_held(self, found: Task) -> bool:
+        """Keep a deleted task until its completion."""
+        return found.is_held
+
+    def usage(self, resource: Task) -> Usage:
+        """Count a task until it has ended."""
+        phase = resource.status.phase
+        if phase in TASK_ENDED:
+            return Usage()
+        waits = phase in {TaskPhase.PENDING, TaskPhase.PROBING}
+        return Usage(tasks=1, pending=int(waits), units=max(resource.spec.units, default=1))
+
+    def priority(self, resource: Task) -> int:
+        """Return the priority of the spec."""
+        return resource.spec.priority
+
+
+def reported(found: Task, made: Task, now_ns: int, *, by_centre: bool) -> Task:
+    """Return a task's new status, keeping what actions write; raise StaleError for another epoch.
+
+    Only dispatch and completion change whether a task holds units; its start gets the server's time.
+    """
+    before, name = found.status, found.metadata.name
+    if made.status.epoch != before.epoch:
+        raise StaleError(f"Task {name} is in epoch {before.epoch}, not {made.status.epoch} any more")
+    _check_phase(name, before.phase, made.status.phase, by_centre=by_centre)
+    parts = (*_ACTIONS, *_SCHEDULERS) if by_centre else _ACTIONS
+    status = replace(made.status, **{part: getattr(before, part) for part in parts})
+    if status.phase is TaskPhase.RUNNING and before.phase is not TaskPhase.RUNNING:
+        status = replace(status, started_ns=now_ns)
+    return replace(made, status=status)
+
+
+def _check_spec(found: Task, wanted: Task) -> None:
+    """Raise StaleError for a spec that contradicts what a task holds, or has been."""
+    if found.status.phase not in (*HELD, *TASK_ENDED):
+        return
+    fields = (name for name in found.spec.__struct_fields__ if name not in _MAY_CHANGE)
+    fixed = [name for name in fields if getattr(found.spec, name) != getattr(wanted.spec, name)]
+    if fixed:
+        what = " and ".join(fixed)
+        raise StaleError(f"Task {found.metadata.name} is {found.status.phase.value}: its {what} cannot change")
+
+
+def _check_phase(name: str, before: TaskPhase, after: TaskPhase, *, by_centre: bool) -> None:
+    if before in TASK_ENDED and (by_centre or after is not before):
+        raise StaleError(f"Task {name} has {before.value}: that stays")
+    if before in HELD and after not in HELD:
+        raise StaleError(f"Task {name} holds units: it ends by a completion")
+    if before not in HELD and after in HELD:
+        raise StaleError(f"Task {name} is {before.value}: it gets units by a dispatch")
+    if before is TaskPhase.RUNNING and after is not before:
+        raise StaleError(f"Task {name} runs: it is not {after.value} again in this epoch")
+    if before not in TASK_ENDED and after is TaskPhase.SUCCEEDED:
+        raise StaleError(f"Task {name} has not run: it cannot have succeeded")
+
+
 TASK = Kind(
     "Task",
     "tasks",
@@ -189,4 +287,16 @@ TASK = Kind(
         "phase": lambda task: task.status.phase.value,
         "probe": lambda task: "true" if task.spec.is_probe else "false",
     },
+    columns={
+        "phase": lambda task: task.status.phase.value,
+        "centre": lambda task: task.status.centre,
+        "units": lambda task: task.status.units,
+    },
+    rights=Rights(
+        is_private=True,
+        users_write=True,
+        own={Role.CENTRE: Own("centre", frozenset({Verb.READ, Verb.STATUS, Verb.COMPLETE}))},
+    ),
+    strategy=TaskStrategy(),
+    is_subject=True,
 )

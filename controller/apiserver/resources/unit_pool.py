@@ -6,13 +6,19 @@ from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from controller.apiserver.resources.base import Count, Kind, Line, Name, Priority, Resource, Seconds, TimeNs
+from controller.apiserver.resources.base import Count, Line, Name, Priority, Resource, Seconds, TimeNs
 from controller.apiserver.resources.hardware import DeviceNumber, DeviceShares
+from controller.apiserver.resources.kind import Kind, Own, Rights, Server, Strategy, Verb, check_no_holders
+from controller.common.errors import StaleError
 from dataplane.config import Strict
+from dataplane.rpc.access import Principal, Role
 from dataplane.topology.values import DeviceKind
 
 MOST_HOLDERS: Final = 1024
+_FIXED: Final = ("node", "devices", "unit_thousandths", "device_kind", "model")
+"""Location and type of the units."""
 Share01 = Annotated[float, Meta(ge=0, le=1)]
 Signed = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
@@ -193,10 +199,43 @@ class UnitPool(Resource, frozen=True):
         return tuple(dict.fromkeys([claim.holder for claim in self.spec.claims] + [one.holder for one in self.shares]))
 
 
+class UnitPoolStrategy(Strategy[UnitPool]):
+    """Unit pools: the spec covers the held units, and each holder's reports are its own."""
+
+    def validate(self, found: UnitPool | None, wanted: UnitPool) -> None:
+        """Refuse a spec that contradicts the held units."""
+        if found is None:
+            return
+        name, held = found.metadata.name, found.held
+        if held > wanted.spec.units:
+            raise StaleError(f"UnitPool {name} has {held} units that are held, not {wanted.spec.units}")
+        fixed = [part for part in _FIXED if getattr(found.spec, part) != getattr(wanted.spec, part)]
+        if held and fixed:
+            raise StaleError(f"UnitPool {name} has {held} units that are held: its {' and '.join(fixed)} cannot change")
+
+    def prepare_status(self, found: UnitPool, wanted: UnitPool, principal: Principal, server: Server) -> UnitPool:
+        """Keep the holders' reports."""
+        return replace(wanted, status=replace(wanted.status, holders=found.status.holders))
+
+    def may_delete(self, found: UnitPool) -> None:
+        """Refuse a pool whose units are held."""
+        check_no_holders("UnitPool", found.metadata.name, [share.holder for share in found.shares])
+
+
 UNIT_POOL = Kind(
     "UnitPool",
     "unitpools",
     UnitPool,
     fields={"node": lambda pool: pool.spec.node, "holder": lambda pool: pool.holders},
-    owned=("shares", "shares_version"),
+    initial=("shares", "shares_version"),
+    columns={
+        "units": lambda pool: pool.spec.units,
+        "held": lambda pool: sum(share.units for share in pool.shares),
+        "holders": lambda pool: " ".join(f"{share.holder}={share.units}" for share in pool.shares),
+    },
+    rights=Rights(
+        own={Role.HOLDER: Own("holder", frozenset({Verb.READ}))},
+        roles={Role.BALANCE: frozenset({Verb.READ, Verb.STATUS})},
+    ),
+    strategy=UnitPoolStrategy(),
 )

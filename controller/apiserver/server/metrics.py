@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller.apiserver.registry.encoding import BY_PLURAL
+from controller.apiserver.resources import KINDS
 from controller.apiserver.server.audit import AuditLog
 from controller.apiserver.server.callers import WatchBook
 from controller.apiserver.service import Service
@@ -68,7 +68,7 @@ class Metrics:
         """Count an answered request."""
         parts = path.split("/")
         word = parts[2] if len(parts) > 2 and parts[1] == "v1" else ""
-        what = word if word in BY_PLURAL or word in _OTHERS else "other"
+        what = word if word in _OTHERS or KINDS.of_plural(word) is not None else "other"
         self._requests.labels(method if method in _METHODS else "other", what, str(status)).inc()
         self._seconds.observe(seconds)
         self.over_rate += status == TooManyError.status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -89,7 +89,7 @@ def _kind(word: str) -> Kind[Any]:
     from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
 
     wanted = word.lower().replace("-", "").replace("_", "")
-    found = next((kind for kind in KINDS if wanted in {kind.name.lower(), kind.plural}), None)
+    found = KINDS.of_word(wanted) or KINDS.of_plural(wanted)
     if found is None:
         raise InvalidError(f"there is no kind {word}{did_you_mean(word.lower(), (kind.plural for kind in KINDS))}")
     return found
@@ -104,10 +104,9 @@ def _show_one(kind: Kind[Any], resource: Any, output: Output) -> None:  # noqa: 
 
 def _show_all(kind: Kind[Any], resources: Sequence[Any], output: Output) -> None:
     if output in (Output.TABLE, Output.CSV):
-        columns = _COLUMNS[kind.name]
-        now_ns = time.time_ns()
-        rows = ([*(read(one) for read in columns.values()), age_of(one, now_ns)] for one in resources)
-        show((*columns, "age"), rows, Format(output.value))
+        reads, now_ns = kind.columns.values(), time.time_ns()
+        rows = ([one.metadata.name, *(read(one) for read in reads), age_of(one, now_ns)] for one in resources)
+        show(("name", *kind.columns, "age"), rows, Format(output.value))
     else:
         typer.echo(text_of({"items": resources}, output), nl=False)
 
@@ -121,7 +120,7 @@ def _watch(resources: SyncResources[Any], labels: str, fields: str, output: Outp
         if output in (Output.TABLE, Output.CSV):
             cells: Cells = [event.type.value.lower(), event.name]
             if event.resource is not None:
-                cells = [*cells, *(read(event.resource) for read in list(_COLUMNS[resources.kind.name].values())[1:])]
+                cells = [*cells, *(read(event.resource) for read in resources.kind.columns.values())]
             typer.echo("  ".join(str(cell) for cell in cells if cell not in {None, ""}))
         else:
             said = {"type": event.type.value, "name": event.name, "revision": event.revision, "object": event.resource}
@@ -170,91 +169,3 @@ def age_of(resource: Any, now_ns: int) -> str:  # noqa: ANN401 - of any kind
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
-
-
-def _name(resource: Any) -> str:  # noqa: ANN401 - of any kind
-    return str(resource.metadata.name)
-
-
-def _of_quota(project: Any, what: str, per: int = 1) -> str:  # noqa: ANN401 - of one kind
-    """Return how much a project has of what it may have at most."""
-    most = getattr(project.spec.quota, what)
-    return f"{getattr(project.status.used, what) / per:g}/{'any' if most is None else f'{most / per:g}'}"
-
-
-_Columns = dict[str, Callable[[Any], object]]
-_COLUMNS: Final[dict[str, _Columns]] = {
-    "Node": {
-        "name": _name,
-        "ready": lambda node: "yes" if node.status.ready else node.status.reason or "no",
-        "schedulable": lambda node: "no" if node.spec.unschedulable else "yes",
-        "cores": lambda node: None if node.hardware is None else node.hardware.cpu_milli / 1000,
-        "devices": lambda node: None if node.hardware is None else len(node.hardware.devices),
-        "pods": lambda node: len(node.shares),
-    },
-    "Pod": {
-        "name": _name,
-        "phase": lambda pod: "deleting" if pod.metadata.deleting_ns else pod.status.phase.value,
-        "node": lambda pod: pod.status.node,
-        "group": lambda pod: pod.spec.group,
-        "reasons": lambda pod: "; ".join(pod.status.reasons[:2]),
-    },
-    "PodGroup": {
-        "name": _name,
-        "phase": lambda group: group.status.phase.value,
-        "bound": lambda group: f"{group.status.bound}/{group.spec.size}",
-    },
-    "Centre": {
-        "name": _name,
-        "ready": lambda centre: "yes" if centre.status.ready else centre.status.reason or "no",
-        "engine": lambda centre: centre.status.engine,
-        "hosts": lambda centre: len(centre.status.hosts),
-        "units": lambda centre: " ".join(f"{unit.count} {unit.name}" for unit in centre.status.units),
-    },
-    "Task": {
-        "name": _name,
-        "phase": lambda task: task.status.phase.value,
-        "centre": lambda task: task.status.centre,
-        "units": lambda task: task.status.units,
-    },
-    "ProbeKernel": {
-        "name": _name,
-        "category": lambda kernel: kernel.spec.category,
-        "operator": lambda kernel: kernel.spec.operator,
-        "devices": lambda kernel: " ".join(sorted({one.device.value for one in kernel.spec.implementations})),
-    },
-    "ProbeTask": {
-        "name": _name,
-        "category": lambda probe: probe.spec.category,
-        "kernels": lambda probe: " ".join(f"{use.kernel}x{use.repetitions}" for use in probe.spec.uses),
-        "of": lambda probe: probe.spec.task_type or probe.spec.target,
-    },
-    "ProbeResult": {
-        "name": _name,
-        "probe": lambda result: result.spec.probe,
-        "centre": lambda result: result.spec.centre,
-        "score": lambda result: result.status.score,
-    },
-    "UnitPool": {
-        "name": _name,
-        "units": lambda pool: pool.spec.units,
-        "held": lambda pool: sum(share.units for share in pool.shares),
-        "holders": lambda pool: " ".join(f"{share.holder}={share.units}" for share in pool.shares),
-    },
-    "Project": {
-        "name": _name,
-        "weight": lambda project: project.spec.weight,
-        "pods": lambda project: _of_quota(project, "pods"),
-        "tasks": lambda project: _of_quota(project, "tasks"),
-        "waiting": lambda project: _of_quota(project, "pending"),
-        "devices": lambda project: _of_quota(project, "device_thousandths", 1_000),
-        "cores": lambda project: _of_quota(project, "cpu_milli", 1_000),
-    },
-    "Decision": {
-        "name": _name,
-        "about": lambda decision: " ".join((decision.spec.subject_kind, *decision.spec.subjects[:3])),
-        "outcome": lambda decision: decision.spec.outcome.value,
-        "placed": lambda decision: " ".join(f"{one.pod}->{one.node}" for one in decision.spec.placements[:4]),
-        "reason": lambda decision: decision.spec.reason,
-    },
-}

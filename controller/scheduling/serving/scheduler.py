@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from controller.apiserver.client import ApiClient
 from controller.apiserver.registry.evictions import evict
 from controller.apiserver.registry.placements import NewDecision, State
-from controller.apiserver.registry.tenancy.tenants import account_of
 from controller.apiserver.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.apiserver.resources.decision import DecisionSpec
 from controller.apiserver.resources.decision import Outcome as DecisionOutcome
@@ -165,10 +164,10 @@ class Scheduler:
             return
         now_ns = self._clock.now_ns()
         if pod.spec.group is None:
-            self.queue.put(f"pod/{name}", pod.spec.priority, now_ns, account_of(pod.metadata))
+            self.queue.put(f"pod/{name}", pod.spec.priority, now_ns, pod.metadata.account)
         elif self._group_is_complete(pod.spec.group):
             group = self.view.groups[pod.spec.group]
-            self.queue.put(f"group/{pod.spec.group}", group.spec.priority, now_ns, account_of(group.metadata))
+            self.queue.put(f"group/{pod.spec.group}", group.spec.priority, now_ns, group.metadata.account)
         self._metrics.waiting.set(len(self.queue))
 
     def _forget(self, pod: str) -> None:

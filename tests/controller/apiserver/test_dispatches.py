@@ -17,13 +17,12 @@ from controller.apiserver.registry.dispatches import (
     dispatch,
     pick,
 )
-from controller.apiserver.registry.task_reports import reported
 from controller.apiserver.resources import Centre, Metadata, Task
 from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.operator_devices import MOST_LETTERS, OperatorDevice, text_of
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
-from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec, reported
 from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
 from dataplane.topology.values import DeviceKind
 

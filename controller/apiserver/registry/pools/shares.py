@@ -25,8 +25,6 @@ from controller.common.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 
 _NS_PER_S: Final = 1_000_000_000
-_FIXED: Final = ("node", "devices", "unit_thousandths", "device_kind", "model")
-"""Location and type of the units."""
 
 
 class UnitShares(Strict, frozen=True):
@@ -74,16 +72,6 @@ def report(pool: UnitPool, status: HolderStatus, now_ns: int) -> UnitPool:
     known = {one.holder: one for one in pool.status.holders if one.holder in pool.holders} | {holder: made}
     shares = tuple(_not_after(one, now_ns) for one in pool.shares)
     return replace(pool, shares=shares, status=replace(pool.status, holders=tuple(known.values())))
-
-
-def check_spec(found: UnitPool, wanted: UnitPool) -> None:
-    """Raise StaleError for a spec that contradicts the held units."""
-    name, held = found.metadata.name, found.held
-    if held > wanted.spec.units:
-        raise StaleError(f"UnitPool {name} has {held} units that are held, not {wanted.spec.units}")
-    fixed = [part for part in _FIXED if getattr(found.spec, part) != getattr(wanted.spec, part)]
-    if held and fixed:
-        raise StaleError(f"UnitPool {name} has {held} units that are held: its {' and '.join(fixed)} cannot change")
 
 
 def room_of(pool: UnitPool, node: Node) -> Room:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
-from controller.apiserver.resources import Kind, Metadata, Pod, PodGroup, Resource, Task
+from controller.apiserver.resources import Metadata, Pod, PodGroup
+from controller.apiserver.resources.kind import owner_of
 from controller.common.errors import ForbiddenError, InvalidError, StaleError
 from dataplane.rpc.access import Principal, Role
 
@@ -34,18 +34,11 @@ def tenant_of(principal: Principal) -> Tenant | None:
     return Tenant(principal.name, principal.projects) if principal.role is Role.USER else None
 
 
-def owner_of(principal: Principal) -> str:
-    """Return the owner's name for resources of a principal; distinct for users and other roles."""
-    return principal.name if principal.role is Role.USER else f"{principal.role.value}:{principal.name}"
-
-
-def owned(principal: Principal, kind: Kind[Any], metadata: Metadata) -> Metadata:
+def owned(principal: Principal, metadata: Metadata) -> Metadata:
     """Return the metadata of a new resource with its owner and project.
 
     Raise ForbiddenError for a project that is not the caller's, InvalidError for another owner.
     """
-    if kind.name == "Project":
-        return replace(metadata, owner=owner_of(principal), project=metadata.name)
     if principal.role in _FOR_OTHERS:
         return replace(metadata, owner=metadata.owner or owner_of(principal))
     if metadata.owner not in ("", owner_of(principal)):
@@ -69,38 +62,9 @@ def check_labels(principal: Principal, before: Metadata | None, wanted: Metadata
             raise InvalidError(f"metadata.labels: {name}: names that begin with millrace. or millrace/ are services'")
 
 
-def check_secrets(resource: Resource) -> None:
-    """Raise InvalidError for a resource that names secrets but has no project: secrets belong to projects."""
-    match resource:
-        case Pod():
-            named = any(container.secrets for container in resource.spec.containers)
-        case PodGroup():
-            template = resource.spec.template
-            named = template is not None and any(container.secrets for container in template.containers)
-        case Task():
-            named = bool(resource.spec.program.secrets)
-        case _:
-            return
-    if named and not resource.metadata.project:
-        raise InvalidError(f"{type(resource).__name__} {resource.metadata.name} names secrets, and is of no project")
-
-
-def account_of(metadata: Metadata) -> str:
-    """Return the account that a resource counts for: its project, or else its owner."""
-    return f"project {metadata.project}" if metadata.project else f"owner {metadata.owner or 'unknown'}"
-
-
 def check_group(pod: Pod, group: PodGroup) -> None:
     """Raise StaleError for a pod that names a group of another project or owner."""
-    if account_of(pod.metadata) != account_of(group.metadata):
+    if pod.metadata.account != group.metadata.account:
         raise StaleError(
-            f"Pod {pod.metadata.name} is of {account_of(pod.metadata)}, its PodGroup {group.metadata.name} is not"
+            f"Pod {pod.metadata.name} is of {pod.metadata.account}, its PodGroup {group.metadata.name} is not"
         )
-
-
-def of_subjects(metadata: Metadata, subjects: Iterable[Metadata]) -> Metadata:
-    """Return a decision's metadata with the owner and project of its subjects, if they share one account."""
-    found = list(subjects)
-    if not found or len({account_of(one) for one in found}) > 1:
-        return metadata
-    return replace(metadata, owner=found[0].owner, project=found[0].project)

@@ -13,7 +13,6 @@ from time import monotonic
 from typing import Final
 
 from controller.apiserver.registry.dispatches import Dispatch
-from controller.apiserver.registry.tenancy.tenants import account_of
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.decision import DecisionSpec
 from controller.apiserver.resources.task import TaskPhase, UnitChoice
@@ -118,10 +117,10 @@ class Dispatching:
         weights, held = self._view.weights, dict[str, float]()
         for task in self._view.tasks.values():
             if task.is_held:
-                account = account_of(task.metadata)
+                account = task.metadata.account
                 held[account] = held.get(account, 0.0) + (task.status.units or 0) / weights.of(account)
         ordered = order_of(self._pending(task) for task in tasks.values())
-        accounts = {name: account_of(task.metadata) for name, task in tasks.items()}
+        accounts = {name: task.metadata.account for name, task in tasks.items()}
         return [
             one
             for _, same in groupby(ordered, key=lambda one: one.priority)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ import yaml
 from controller.apiserver.client import Place, SyncApiClient
 from controller.apiserver.resources import Metadata, Pod
 from controller.apiserver.resources.pod import Container, PodSpec
+from tests.controller.apiserver.widget import Widget, WidgetSpec, widgets
 from tests.controller.apps.cli.conftest import Run
+
+
+@pytest.fixture
+def widgets_known() -> Iterator[None]:
+    with widgets():
+        yield
 
 
 def test_resources_are_shown_and_deleted(served: Place, run: Run) -> None:
@@ -32,6 +40,17 @@ def test_resources_are_shown_and_deleted(served: Place, run: Run) -> None:
     assert run("get pod a") == ("", "millrace: there is no Pod a\n")
     assert run("get things")[1].startswith("millrace: there is no kind things; known: nodes, pods")
     assert run("get pods -l a=b=c") == ("", "millrace: labels: 'a=b=c' is none of a=b, a!=b, a, !a\n")
+
+
+@pytest.mark.usefixtures("widgets_known")
+def test_commands_know_a_kind_that_one_row_adds(served: Place, run: Run) -> None:
+    with SyncApiClient(served) as client:
+        client.of(Widget).create(Widget(metadata=Metadata(name="a"), spec=WidgetSpec(colour="blue")))
+    out, _ = run("get widgets")
+    assert [part.strip() for part in out.splitlines()[1].split("┃")][1:5] == ["name", "colour", "size", "age"]
+    assert [part.strip() for part in out.splitlines()[3].split("│")][1:4] == ["a", "blue", "1"]
+    assert yaml.safe_load(run("describe widget a")[0])["spec"] == {"colour": "blue"}
+    assert run("delete widget a") == ("Widget a is deleted\n", "")
 
 
 def test_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def daemons() -> Iterator[tuple[Path, Daemon, Daemon]]:
 
 
 def why(folder: Path) -> tuple[str, str]:
-    """Return what `millrace paths why h1 h2` prints, on stdout and on stderr."""
-    done = CliRunner().invoke(app, ["paths", "why", "h1", "h2", "--server", f"unix:{folder}/paths.sock"])
+    """Return what `millrace paths explain h1 h2` prints, on stdout and on stderr."""
+    done = CliRunner().invoke(app, ["paths", "explain", "h1", "h2", "--server", f"unix:{folder}/paths.sock"])
     assert done.exit_code == 0, done.output
     return done.stdout, done.stderr
 

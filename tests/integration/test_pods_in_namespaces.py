@@ -122,7 +122,7 @@ def test_a_script_runs_on_the_right_hosts_is_killed_comes_back_and_goes(
         world.until_ready("h2", "h3")
         world.apply(script, "--wait")
         assert (world.pod("server").status.node, world.pod("reader").status.node) == ("h3", "h2")
-        why = world.run("pod why reader").out
+        why = world.run("pod explain reader").out
         assert "1 of 2 nodes could run it" in why
         assert "it has 0 of 1 gpu │ h3" in why
         assert "the network's figures were nominal" in why
@@ -194,7 +194,7 @@ def _mistakes_in_scripts(world: PlacementWorld) -> None:
     assert (said.out, said.err.count("\n"), said.code) == ("", 1, 1)
     world.apply("pod: {name: huge, image: IMAGE, cpu: 1000}")
     wanted = "cpu: 1000000 thousandths of cores wanted"
-    world.until(lambda: wanted in world.run("pod why huge").out, lambda: world.run("pod why huge").out)
+    world.until(lambda: wanted in world.run("pod explain huge").out, lambda: world.run("pod explain huge").out)
     for name, restart, phase in (("nowhere", "always", Phase.STARTING), ("once", "never", Phase.FAILED)):
         world.apply(f"pod: {{name: {name}, image: 'oci:/nowhere:latest', location: {{node: h1}}, restart: {restart}}}")
         found = world.wait_for(

@@ -74,8 +74,9 @@ def serve(settings: SettingsFile) -> None:
     process.run(process.load_settings(settings), ready("paths"))
 
 
+@paths.command("why", hidden=True, deprecated="Use `explain`.")  # type: ignore[arg-type]
 @paths.command()
-def why(  # noqa: PLR0917 - a command line's options
+def explain(  # noqa: PLR0917 - a command line's options
     src: Src,
     dst: Dst,
     server: Server = SERVER,

@@ -6,10 +6,10 @@ import typer
 
 from controller.apps.cli.task.cancel import cancel
 from controller.apps.cli.task.costs import costs
+from controller.apps.cli.task.explain import explain
 from controller.apps.cli.task.list import list_
 from controller.apps.cli.task.show import show
 from controller.apps.cli.task.submit import submit
-from controller.apps.cli.task.why import why
 
 task = typer.Typer(
     name="task", help="Run programs at compute centres: what goes where, when and why.", no_args_is_help=True
@@ -18,6 +18,7 @@ task = typer.Typer(
 task.command()(submit)
 task.command("list")(list_)
 task.command()(show)
-task.command()(why)
+task.command()(explain)
+task.command("why", hidden=True, deprecated="Use `explain`.")(explain)  # type: ignore[arg-type]
 task.command()(cancel)
 task.command()(costs)

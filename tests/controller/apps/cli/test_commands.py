@@ -166,7 +166,7 @@ def test_metrics_of_a_live_path_server(server: str) -> None:
 
 def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:
     assert "ha → hd │ a c d" in run("paths", "routes", "--server", server)
-    said = run("paths", "why", "ha", "hd", "--server", server)
+    said = run("paths", "explain", "ha", "hd", "--server", server)
     assert "│ now │ a c d" in said
     assert "has less delay than a-b-d" in said
     assert "moved at" in said
@@ -183,7 +183,7 @@ def test_history_of_a_live_path_server(server: str) -> None:
 def test_programs_get_times_in_nanoseconds(server: str) -> None:
     [move] = json.loads(run("paths", "history", "--server", server, "--format", "json"))
     assert (move["time_ns"], move["src_host"], move["new_path"]) == (0, "ha", ["a", "c", "d"])
-    told = json.loads(run("paths", "why", "ha", "hd", "--server", server, "--json"))
+    told = json.loads(run("paths", "explain", "ha", "hd", "--server", server, "--json"))
     assert (told["moves"][0]["time_ns"], told["records"][0]["received_ns"]) == (0, 1)
     assert json.loads(run("paths", "records", "--server", server, "-f", "json"))[0]["received_ns"] == 1
 
@@ -199,8 +199,8 @@ def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("why", "ha", "hx"), "topology diamond has no host 'hx'"),
-        (("why", "ha", "hd", "--protocol", "6"), "ha->hd is not managed: telemetry has not shown it"),
+        (("explain", "ha", "hx"), "topology diamond has no host 'hx'"),
+        (("explain", "ha", "hd", "--protocol", "6"), "ha->hd is not managed: telemetry has not shown it"),
         (("records", "--src", "x", "--dst", "y"), "'x' is neither an IPv4 nor an IPv6 address"),
         (("records", "--link", "a->x"), "has no link a->x"),
         (("link", "a->x", "down"), "has no link a->x between switches"),
@@ -212,7 +212,7 @@ def test_questions_without_an_answer(server: str, arguments: tuple[str, ...], pr
         run("paths", *arguments, "--server", server)
 
 
-@pytest.mark.parametrize("question", [("routes",), ("why", "a", "b"), ("records",)])
+@pytest.mark.parametrize("question", [("routes",), ("explain", "a", "b"), ("records",)])
 @pytest.mark.parametrize("address", ["unix:/none/here", "nowhere", ""])
 def test_a_path_server_that_is_not_there_is_said_at_once(question: tuple[str, ...], address: str) -> None:
     with pytest.raises(MillraceError, match="path server at"):

@@ -54,7 +54,7 @@ def test_show_has_ids_and_addresses() -> None:
     assert any(format_mac(node.mac) in line and f"{edge.node} port {edge.port}" in line for line in nodes)
 
 
-@pytest.mark.parametrize("command", ["paths why a b", "job show x"])
+@pytest.mark.parametrize("command", ["paths explain a b", "job show x"])
 def test_one_thing_is_no_list_of_rows(command: str) -> None:
     done = runner.invoke(app, [*command.split(), "--format", "csv"])
     assert done.exit_code == 2

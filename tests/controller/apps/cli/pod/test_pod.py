@@ -138,16 +138,16 @@ def test_pods_are_listed_shown_and_deleted(run: Run, bound: None) -> None:
 
 
 def test_why_says_every_decision_node_by_node(run: Run, bound: None) -> None:
-    said = run("pod why a")[0]
+    said = run("pod explain a")[0]
     assert said.startswith("a is bound on h1\n")
     assert "bound by s1, profile default, in 2.0 ms\nh1: 1500 points, 1 of 12 nodes could run it\n" in said
     assert "the network's figures were nominal" in said
     assert "it is alone" in said
     assert "n0 n1 n2 n3 n4 n5 n6 n7 and 3 more" in said
-    (row,) = json.loads(run("pod why a -f json")[0])
+    (row,) = json.loads(run("pod explain a -f json")[0])
     assert row["refused"][0]["nodes"] == [f"n{n}" for n in range(11)]
-    assert run("pod why b")[0].splitlines()[1].startswith("nothing was decided about it yet")
-    assert run("pod why x") == ("", "millrace: there is no Pod x\n")
+    assert run("pod explain b")[0].splitlines()[1].startswith("nothing was decided about it yet")
+    assert run("pod explain x") == ("", "millrace: there is no Pod x\n")
 
 
 def test_the_reason_of_a_refusal_is_listed_and_said_once(served: Place, run: Run) -> None:
@@ -159,7 +159,7 @@ def test_the_reason_of_a_refusal_is_listed_and_said_once(served: Place, run: Run
         client.of(Decision).create(Decision(metadata=Metadata(name="c-1"), spec=spec))
         client.of(Pod).replace_status(replace(found, status=replace(found.status, reasons=(reason, "h1 was silent"))))
     assert json.loads(run("pod list -f json")[0])[0]["reasons"] == f"{reason}; h1 was silent"
-    said = run("pod why c")[0]
+    said = run("pod explain c")[0]
     assert said.startswith("c is pending: h1 was silent\n")
     assert said.count(reason) == 1
 

@@ -1,4 +1,4 @@
-"""`millrace pod why`: every decision about a pod, node by node."""
+"""`millrace pod explain`: every decision about a pod, node by node."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from controller.apiserver.resources import Pod
 
 
-def why(
+def explain(
     name: Annotated[str, typer.Argument(metavar="POD")],
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """Show why a pod is where it is, or waits: which nodes were refused, how the others were scored, and before."""
+    """Explain why a pod is where it is, or waits: refused nodes, scores of the others, earlier decisions."""
     from controller.apiserver.resources import Decision, Pod  # noqa: PLC0415
 
     with client_of(address) as client:

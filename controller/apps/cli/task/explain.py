@@ -1,4 +1,4 @@
-"""`millrace task why`: every decision about a task, centre by centre."""
+"""`millrace task explain`: every decision about a task, centre by centre."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.task.waiting import line_of
 
 
-def why(
+def explain(
     name: Annotated[str, typer.Argument(metavar="TASK")],
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """Show why a task is where it is, or waits: which centres were refused, how the others were scored, and before."""
+    """Explain why a task is where it is, or waits: refused centres, scores of the others, earlier decisions."""
     from controller.apiserver.resources import Decision, Task  # noqa: PLC0415
 
     with client_of(address) as client:

@@ -42,6 +42,7 @@ from dataplane.native import (
     u32,
     u64,
 )
+from dataplane.wire.drop_reasons import DropReason
 
 DECODED = 0
 OTHER = 1
@@ -72,8 +73,7 @@ KEEPS_PORT = 1
 MD_VERSION = 2
 EXCEEDED = 0x0600_0000
 FRAGMENT_OFFSET = 0x1FFF
-INT_DISCARD = 8
-"""`dataplane.wire.drop_reasons.DropReason.INT_DISCARD`."""
+INT_DISCARD = DropReason.INT_DISCARD.value
 
 
 @kernel(inline=True)

@@ -158,7 +158,7 @@ p4: $(VENV)/.dev
 protos: $(VENV)/.dev
 	@PYTHON=$(BIN)/python ./.ci/protos
 
-# P4, Lua, Scapy layers and pages that repeat a table of dataplane/wire; tests/test_derived_tables.py compares them.
+# P4, Lua, Scapy layers and pages that repeat a declaration of the code; tests/test_derived_tables.py compares them.
 tables: $(VENV)/.dev
 	@$(BIN)/python -m tests.derived_tables
 

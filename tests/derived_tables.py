@@ -1,4 +1,4 @@
-"""Tables in P4, Lua, Scapy layers and pages that repeat a declaration of dataplane/wire: `make tables` writes them.
+"""Tables in P4, Lua, Scapy layers and pages that repeat a declaration of the code: `make tables` writes them.
 
 These files cannot import the declaration: P4 and Lua are other languages, the Scapy layers import only Scapy.
 tests/test_derived_tables.py compares each with the declaration.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from dataplane.fabric.virtual.tcp import Congestion
 from dataplane.wire.drop_reasons import DropReason
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +24,7 @@ WIDTH = 120
 class DerivedTable:
     """A part of a file, and the function that returns its text.
 
-    `pattern` matches the lines of the table with its group `table`; they end with a line break.
+    `pattern` matches the text with its group `table`; lines of a table include their line breaks.
     """
 
     path: str
@@ -67,6 +68,12 @@ def _rows_of_reasons() -> Iterator[str]:
         yield f"| {', '.join(f'{reason.value} `{_name(reason)}`' for reason in reasons)} | {packets} |\n"
 
 
+def _alternatives(names: Iterable[str]) -> str:
+    """Return names as a page lists them: `a`, `b` or `c`."""
+    *rest, last = [f"`{name}`" for name in names]
+    return f"{', '.join(rest)} or {last}" if rest else last
+
+
 TABLES = (
     DerivedTable(
         "p4/shared/drop_reasons.p4", r"(?P<table>(?:^const drop_reason_t DROP_\w+ = \d+;\n)+)", _reasons_in_p4
@@ -81,6 +88,11 @@ TABLES = (
         "docs/network/reports.md",
         r"^\| reason \| dropped packets \|\n\| --- \| --- \|\n(?P<table>(?:\|.*\n)+)",
         _reasons_in_page,
+    ),
+    DerivedTable(
+        "docs/network/tcp.md",
+        r"^\| `congestion` \| `cubic` \| (?P<table>.*) \|\n",
+        lambda: _alternatives(Congestion),
     ),
 )
 

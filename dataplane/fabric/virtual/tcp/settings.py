@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from dataplane.errors import FabricError
+from dataplane.fabric.virtual.tcp.congestion import Congestion
 
 MS: Final = 1_000_000
 SECOND: Final = 1_000 * MS
 LEAST_MTU: Final = 576
 MOST_MTU: Final = 9_000
 MOST_BUFFER_BYTES: Final = 1 << 30
-
-
-class Congestion(StrEnum):
-    """Congestion control: RFC 5681 or RFC 9438."""
-
-    RENO = "reno"
-    CUBIC = "cubic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,11 @@ class Cubic:
     """Credit towards the next segment of window."""
     hystart: Hystart | None = None
 
+    @classmethod
+    def start(cls, mss_bytes: int, initial_segments: int, *, hystart: bool) -> Cubic:
+        """See `CongestionControl`."""
+        return cls(mss_bytes, float(initial_segments), hystart=Hystart() if hystart else None)
+
     @property
     def window_bytes(self) -> int:
         """See `CongestionControl`."""

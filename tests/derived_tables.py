@@ -14,6 +14,8 @@ from itertools import groupby
 from pathlib import Path
 
 from dataplane.fabric.virtual.tcp import Congestion
+from dataplane.topology.device_kinds import DEVICE_TRAITS
+from dataplane.topology.values import DeviceKind
 from dataplane.wire.drop_reasons import DropReason
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +70,11 @@ def _rows_of_reasons() -> Iterator[str]:
         yield f"| {', '.join(f'{reason.value} `{_name(reason)}`' for reason in reasons)} | {packets} |\n"
 
 
+def _resources_of_kinds() -> str:
+    rows = {kind: ", ".join(f"`{name}`" for name in traits.resources) for kind, traits in DEVICE_TRAITS.items()}
+    return "".join(f"| {kind} | {resources} |\n" for kind, resources in rows.items() if resources)
+
+
 def _alternatives(names: Iterable[str]) -> str:
     """Return names as a page lists them: `a`, `b` or `c`."""
     *rest, last = [f"`{name}`" for name in names]
@@ -93,6 +100,21 @@ TABLES = (
         "docs/network/tcp.md",
         r"^\| `congestion` \| `cubic` \| (?P<table>.*) \|\n",
         lambda: _alternatives(Congestion),
+    ),
+    DerivedTable(
+        "docs/cluster/kubernetes.md",
+        r"^\| kind \| resources \|\n\| --- \| --- \|\n(?P<table>(?:\|.*\n)*)",
+        _resources_of_kinds,
+    ),
+    DerivedTable(
+        "docs/cluster/pods.md",
+        r"^\| `devices` \| a list: `kind` \((?P<table>.*?)\)",
+        lambda: ", ".join(kind for kind in DeviceKind if kind is not DeviceKind.CPU),
+    ),
+    DerivedTable(
+        "topologies/README.md",
+        r"^\| `devices` \| a list: `kind` \((?P<table>.*?): an accelerator that is none of these\)",
+        lambda: ", ".join(DeviceKind),
     ),
 )
 

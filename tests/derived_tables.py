@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from collectors.values import LINK_FIGURES
 from dataplane.fabric.virtual.tcp import Congestion
 from dataplane.topology.device_kinds import DEVICE_TRAITS
 from dataplane.topology.values import DeviceKind
@@ -75,6 +76,22 @@ def _resources_of_kinds() -> str:
     return "".join(f"| {kind} | {resources} |\n" for kind, resources in rows.items() if resources)
 
 
+def _links_in_proto() -> str:
+    lines = []
+    for figure in LINK_FIGURES.values():
+        kind = {int: "", float: "Double: "}.get(figure.kind, f"Numbers of {figure.kind.__name__}: ")
+        comment = kind + figure.uses.meaning + ("; may be unknown" if figure.is_optional else "")
+        lines += [f"  // {comment[0].upper()}{comment[1:]}.", f"  bytes {figure.name} = {figure.number};"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _metrics_of_links() -> str:
+    first, *others = dict.fromkeys(
+        figure.uses.metric for figure in LINK_FIGURES.values() if figure.uses.metric and not figure.uses.statistic
+    )
+    return f"`millrace_link_{first}`" + "".join(f", `_{name}`" for name in others)
+
+
 def _alternatives(names: Iterable[str]) -> str:
     """Return names as a page lists them: `a`, `b` or `c`."""
     *rest, last = [f"`{name}`" for name in names]
@@ -95,6 +112,16 @@ TABLES = (
         "docs/network/reports.md",
         r"^\| reason \| dropped packets \|\n\| --- \| --- \|\n(?P<table>(?:\|.*\n)+)",
         _reasons_in_page,
+    ),
+    DerivedTable(
+        "collectors/feed/links.proto",
+        r"^message Links \{\n  LinkKeys links = 1;\n(?P<table>(?:  .*\n)+)\}",
+        _links_in_proto,
+    ),
+    DerivedTable(
+        "docs/network/metrics.md",
+        r"^\| (?P<table>`millrace_link_\w+`(?:, `_\w+`)+) \| `src`, `dst` \| as in \[telemetry",
+        _metrics_of_links,
     ),
     DerivedTable(
         "docs/network/tcp.md",

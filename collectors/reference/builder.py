@@ -14,7 +14,7 @@ from collectors.state.loss import LinkLoss
 from collectors.state.nominal import nominal_link
 from collectors.statistics.window import PASSED_ON, WindowFigures
 from collectors.values import DelaySource, LinkState
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
 
@@ -71,4 +71,4 @@ class PlainStateBuilder(StateBuilder):
 
     def _used_bps(self, link: DirectedLink, nbytes: int) -> int:
         """Return bytes of one of the switch's own windows as bit/s, at most the link's rate."""
-        return min(8 * nbytes * 1_000_000_000 // self._settings.tx_window_ns, link.rate_bps)
+        return min(8 * nbytes * NS_PER_S // self._settings.tx_window_ns, link.rate_bps)

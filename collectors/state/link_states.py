@@ -16,9 +16,9 @@ from collectors.state.loss import LinkLoss
 from collectors.statistics.columns import UNKNOWN, Integers, Numbers
 from collectors.statistics.window import PASSED_ON, RANK, SOURCES, WindowColumns
 from collectors.values import LINK_FIGURES, DelaySource, LinkState, LossSource
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
-_SECOND: Final = 1_000_000_000
 LOSS_SOURCES: Final = tuple(LossSource)
 """In the order of their places in columns."""
 
@@ -204,8 +204,8 @@ class LinkColumns:
     def _bps(self, nbytes: Integers) -> Integers:
         """Return bytes a window as bit/s, rounded down, right up to the links' rates; no product overflows."""
         whole, rest = np.divmod(8 * nbytes, self._tx_window_ns)
-        whole = np.minimum(whole, self._rate_bps // _SECOND + 1)
-        bps: Integers = whole * _SECOND + rest * _SECOND // self._tx_window_ns
+        whole = np.minimum(whole, self._rate_bps // NS_PER_S + 1)
+        bps: Integers = whole * NS_PER_S + rest * NS_PER_S // self._tx_window_ns
         return bps
 
     def _loss(self, losses: Mapping[LinkKey, LinkLoss]) -> dict[str, Integers | Numbers]:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from controller.apiserver.resources import Node
 from controller.apiserver.resources.base import Resource
 from controller.apiserver.resources.centre import Centre
-
-_NS_PER_S = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 def _boot_time_ns() -> int:
@@ -40,7 +39,7 @@ class Leases:
         if heartbeat_ns != resource.status.heartbeat_ns:
             self.note(resource)
             return False
-        return self._now_ns() >= seen_ns + round(resource.spec.lease_s * _NS_PER_S)
+        return self._now_ns() >= seen_ns + round(resource.spec.lease_s * NS_PER_S)
 
     @staticmethod
     def _key(resource: Resource) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import numpy as np
 from controller.scheduling.dispatch.filters import NoSettings, offer_of
 from controller.scheduling.dispatch.policies import Question
 from controller.scheduling.dispatch.values import MOST_POINTS, Floats, Longs
+from dataplane.clock import NS_PER_S
 
 
 def by_least(figures: Floats) -> Longs:
@@ -43,7 +44,7 @@ class FinishTime:
         if asked.task.reads:
             parts.append(_way(asked, row))
         if (deadline_ns := asked.task.deadline_ns) is not None:
-            late_s = asked.finish_s[row] - (deadline_ns - asked.view.now_ns) / 1e9
+            late_s = asked.finish_s[row] - (deadline_ns - asked.view.now_ns) / NS_PER_S
             if late_s > 0:
                 parts.append(f"up to {late_s:.4g} s after its deadline")
         return ", ".join(parts)

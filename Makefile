@@ -26,7 +26,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check protos picture results unit unit-user unit-root shell site lock same-python clean
+.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check protos tables picture results unit unit-user unit-root shell site lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -39,6 +39,7 @@ help:
 	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
 	@echo "make protos  write the Python of every .proto again (needs grpcio-tools, of the development tools)"
+	@echo "make tables  write the tables that P4, Lua, Scapy layers and pages repeat (tests/derived_tables.py)"
 	@echo "make picture write docs/reference/architecture.svg again from its .dot (needs Graphviz)"
 	@echo "make results write docs/results again from tests/benchmarks/results"
 	@echo "make site    write the documentation as a site with a search and API pages into site/"
@@ -157,6 +158,10 @@ p4: $(VENV)/.dev
 
 protos: $(VENV)/.dev
 	@PYTHON=$(BIN)/python ./.ci/protos
+
+# P4, Lua, Scapy layers and pages that repeat a declaration of the code; tests/test_derived_tables.py compares them.
+tables: $(VENV)/.dev
+	@$(BIN)/python -m tests.derived_tables
 
 picture:
 	@./.ci/picture

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from collectors.settings import CollectorSettings
-from collectors.token_bucket import SECOND_NS, TokenBucket
-from dataplane.clock import Clock
+from collectors.token_bucket import TokenBucket
+from dataplane.clock import NS_PER_S, Clock
 
 BURST_NS: Final = 40_000_000
 """Longest time that Python may take at once after a quiet time; the kernel's buffer holds what arrives meanwhile."""
@@ -22,7 +22,7 @@ class ReadingBudget:
         self._clock = clock
         others = settings.other_reports_per_s if is_limited else None
         self._others = None if others is None else TokenBucket(others, clock)
-        per_s = max(int(settings.python_share * SECOND_NS), 1)
+        per_s = max(int(settings.python_share * NS_PER_S), 1)
         self._time = TokenBucket(per_s, clock, BURST_NS)
 
     def now_ns(self) -> int:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataplane.clock import Clock
-
-SECOND_NS = 1_000_000_000
+from dataplane.clock import NS_PER_S, Clock
 
 
 class TokenBucket:
     """Allows `per_s` operations a second, and a burst of as many as accumulate in `burst_ns`."""
 
-    def __init__(self, per_s: int, clock: Clock, burst_ns: int = SECOND_NS) -> None:
+    def __init__(self, per_s: int, clock: Clock, burst_ns: int = NS_PER_S) -> None:
         self._per_s = per_s
         self._clock = clock
         self._burst_ns = burst_ns
@@ -22,14 +20,14 @@ class TokenBucket:
         """Number of operations allowed now; negative after overspending."""
         now_ns = self._clock.now_ns()
         self._full_ns = max(self._full_ns, now_ns)
-        return (now_ns + self._burst_ns - self._full_ns) * self._per_s // SECOND_NS
+        return (now_ns + self._burst_ns - self._full_ns) * self._per_s // NS_PER_S
 
     def take(self, wanted: int) -> int:
         """Return how many of those wanted are allowed now."""
         allowed = max(min(wanted, self.left), 0)
-        self._full_ns += allowed * SECOND_NS // self._per_s
+        self._full_ns += allowed * NS_PER_S // self._per_s
         return allowed
 
     def spend(self, amount: int) -> None:
         """Take an amount that is already spent, whether or not it is left."""
-        self._full_ns = max(self._full_ns, self._clock.now_ns()) + amount * SECOND_NS // self._per_s
+        self._full_ns = max(self._full_ns, self._clock.now_ns()) + amount * NS_PER_S // self._per_s

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from ipaddress import IPv4Address, IPv6Address
+from typing import Annotated, Final
 
+from collectors.figures import Figure, Merge, declared_figures
 from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.topology.values import LinkKey
 
@@ -132,26 +134,93 @@ class LinkState:
     """
 
     link: LinkKey
-    rate_bps: int
-    delay_mean_ns: int
-    delay_p50_ns: int
-    delay_p99_ns: int
-    queue_occupancy_frames: float
-    utilisation: float
-    available_bps: int
-    loss: float | None
-    age_ns: int | None
-    samples: int
-    source: DelaySource
-    delay_ewma_ns: int | None = None
-    delay_max_ns: int | None = None
-    delay_uncertainty_ns: int | None = None
-    loss_source: LossSource | None = None
-    buffer_occupancy_frames: float | None = None
-    lost_packets: int | None = None
-    newest_delay_ns: int | None = None
-    newest_queue_frames: float | None = None
-    newest_utilisation: float | None = None
+    rate_bps: Annotated[int, Figure("rate of the link", Merge.GREATEST, metric="rate_bps")]
+    delay_mean_ns: Annotated[
+        int, Figure("mean delay", Merge.BY_SAMPLES, metric="delay_seconds", statistic="mean", is_watched=True)
+    ]
+    delay_p50_ns: Annotated[
+        int, Figure("median delay", Merge.MEDIAN, metric="delay_seconds", statistic="p50", is_watched=True)
+    ]
+    delay_p99_ns: Annotated[
+        int,
+        Figure(
+            "99th percentile of the delay",
+            Merge.PERCENTILE_99,
+            metric="delay_seconds",
+            statistic="p99",
+            is_watched=True,
+        ),
+    ]
+    queue_occupancy_frames: Annotated[
+        float,
+        Figure(
+            "mean queue that packets found",
+            Merge.BY_SNAPSHOTS,
+            greatest="queue_max_frames",
+            metric="queue_frames",
+            is_watched=True,
+        ),
+    ]
+    utilisation: Annotated[
+        float,
+        Figure(
+            "share of the rate in use",
+            Merge.BY_SNAPSHOTS,
+            greatest="utilisation_max",
+            metric="utilisation_ratio",
+            is_watched=True,
+        ),
+    ]
+    available_bps: Annotated[
+        int, Figure("rate not in use", Merge.BY_SNAPSHOTS, metric="available_bps", is_watched=True)
+    ]
+    loss: Annotated[
+        float | None, Figure("share of frames lost", Merge.BY_SAMPLES, metric="loss_ratio", is_watched=True)
+    ]
+    age_ns: Annotated[
+        int | None, Figure("time since the newest sample", Merge.LEAST, metric="age_seconds", is_watched=True)
+    ]
+    samples: Annotated[
+        int,
+        Figure("delays behind the figures, 0 for nominal ones", Merge.SUM, metric="samples", is_watched=True),
+    ]
+    source: Annotated[DelaySource, Figure("source of the delay", Merge.NEWEST)]
+    delay_ewma_ns: Annotated[
+        int | None,
+        Figure(
+            "exponentially weighted mean delay",
+            Merge.NEWEST,
+            metric="delay_seconds",
+            statistic="ewma",
+            is_watched=True,
+        ),
+    ] = None
+    delay_max_ns: Annotated[
+        int | None,
+        Figure("greatest delay", Merge.MEASURED_GREATEST, metric="delay_seconds", statistic="max", is_watched=True),
+    ] = None
+    delay_uncertainty_ns: Annotated[
+        int | None,
+        Figure(
+            "largest error of all delays together",
+            Merge.GREATEST,
+            metric="delay_uncertainty_seconds",
+            is_watched=True,
+        ),
+    ] = None
+    loss_source: Annotated[LossSource | None, Figure("source of the loss", Merge.NEWEST)] = None
+    buffer_occupancy_frames: Annotated[
+        float | None,
+        Figure("mean buffer of the sending switch", Merge.BY_SNAPSHOTS, metric="buffer_frames", is_watched=True),
+    ] = None
+    lost_packets: Annotated[int | None, Figure("packets lost since the collector began")] = None
+    newest_delay_ns: Annotated[int | None, Figure("mean delay in the newest part of the window")] = None
+    newest_queue_frames: Annotated[float | None, Figure("mean queue in the newest part of the window")] = None
+    newest_utilisation: Annotated[float | None, Figure("share of the rate in use, the newest reading")] = None
+
+
+LINK_FIGURES: Final = declared_figures(LinkState)
+"""Figures of links by name. A new one is a field with its `Figure`, and what computes it."""
 
 
 class LinkCondition(StrEnum):

@@ -233,3 +233,18 @@ async def read(path):
 )
 def test_races_are_found(source: str, races: list[str]) -> None:
     assert list(map(str, races_in(source))) == races
+
+
+_TIME_UNIT = re.compile(
+    r"^_?(?:NS|S|SECOND|MS|NS_PER_S|NS_PER_MS|SECOND_NS|S_NS)(?:: Final)? = (?:1_000_000(?:_000)?|1e[69]|10\*\*[69])\b",
+    re.MULTILINE,
+)
+
+
+def test_units_of_time_are_stated_once() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): _TIME_UNIT.findall(path.read_text(encoding="utf-8"))
+        for path in modules()
+        if path.suffix == ".py"
+    }
+    assert [name for name, constants in found.items() if constants] == ["dataplane/clock.py"]

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from collectors.clocks.values import FlightColumns
 from collectors.settings import ClockSettings
 from collectors.statistics.columns import Integers, Numbers, Places
+from dataplane.clock import NS_PER_S
 
 Flags = NDArray[np.bool_]
 _Lines = NDArray[Any]
 
-_SECOND: Final = 1e9
 _BEYOND: Final = 2.0**63
 """Magnitude beyond the range of a signed 64-bit integer."""
 
@@ -122,7 +122,7 @@ class Cables:
     def _expected(self, lines: _Lines, now_ns: Integers | int) -> tuple[Numbers, Numbers]:
         """Return what the lines say of a time, in whole ns above their base, and the bounds of the errors."""
         weight = _weights(lines)
-        since_s = (now_ns - lines["time_ns"]) / _SECOND
+        since_s = (now_ns - lines["time_ns"]) / NS_PER_S
         away_s = since_s - lines["t"] / weight
         above = np.rint(lines["x"] / weight + self._slopes(lines) * away_s)
         doubt = lines["excess"] / weight + np.abs(away_s) * self._slope_doubts(lines)
@@ -132,9 +132,9 @@ class Cables:
     def _points(self, lines: _Lines, places: Places, apart_ns: Integers) -> tuple[_Points, Flags]:
         """Return what the newest packets of both directions say, and where clocks explain it."""
         forward, backward = self._forward.some(places), self._backward.some(places)
-        both_ns = _sum(forward.flight_ns, backward.flight_ns) - self._slopes(lines) * apart_ns / _SECOND
+        both_ns = _sum(forward.flight_ns, backward.flight_ns) - self._slopes(lines) * apart_ns / NS_PER_S
         doubt_ns = self._settings.resolution_ns
-        apart_s = np.abs(apart_ns) / _SECOND
+        apart_s = np.abs(apart_ns) / NS_PER_S
         plausible = both_ns >= -2 * doubt_ns - self._settings.largest_drift_ppb * apart_s
         excess = both_ns / 2 - self._delay_ns[places]
         # Where the cable is shorter than the topology says, nothing bounds the flights but 0.
@@ -165,7 +165,7 @@ class Cables:
     def _added(self, lines: _Lines, points: _Points) -> _Lines:
         """Return lines with a point more each."""
         self._move_to(lines, np.maximum(points.time_ns, lines["time_ns"]))
-        t = (points.time_ns - lines["time_ns"]) / _SECOND
+        t = (points.time_ns - lines["time_ns"]) / NS_PER_S
         x = points.above(lines["base_ns"])
         excess = points.excess_ns
         # What even the fastest packets take is the same for all, so that it says little of how far they scatter.
@@ -179,12 +179,12 @@ class Cables:
 
     def _move_to(self, lines: _Lines, time_ns: Integers) -> None:
         """Count times from `time_ns`, and let what is older fade."""
-        by = (time_ns - lines["time_ns"]) / _SECOND
+        by = (time_ns - lines["time_ns"]) / NS_PER_S
         lines["tt"] += by * (by * lines["weight"] - 2 * lines["t"])
         lines["tx"] -= by * lines["x"]
         lines["t"] -= by * lines["weight"]
         lines["time_ns"] = time_ns
-        fade = np.exp(-by * _SECOND / self._settings.memory_ns)
+        fade = np.exp(-by * NS_PER_S / self._settings.memory_ns)
         for name in _SUMS:
             lines[name] *= fade
 

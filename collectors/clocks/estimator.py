@@ -12,9 +12,8 @@ from collectors.clocks.values import NO_GROUP, CorrectionColumns, Corrections, E
 from collectors.settings import ClockSettings
 from collectors.statistics.columns import UNKNOWN, Integers, Numbers
 from collectors.values import ClockState
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
-
-_SECOND: Final = 1e9
 
 _CABLE_NS: Final = 50_000
 """Estimates are no closer than this for each cable: they take some tenth of it, so that large fabrics cost no more."""
@@ -113,7 +112,7 @@ class ClockEstimator:
         drift = readings.drift_ppb[heads] - readings.drift_ppb[tails]
         # At the time of the newest packet, whose stamp by the tail's clock is known.
         since_ns = now_ns - self._newest.received_ns
-        then_ns = apart_ns - np.where(tied, np.rint(drift * since_ns / _SECOND), 0).astype(np.int64)
+        then_ns = apart_ns - np.where(tied, np.rint(drift * since_ns / NS_PER_S), 0).astype(np.int64)
         return CorrectionColumns(
             self._newest.tail_stamp_ns,
             -then_ns,

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from collectors.statistics.columns import UNKNOWN, Integers, Numbers, Places
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey
 
 FARTHEST_NS: Final = 3_600_000_000_000
@@ -78,7 +79,7 @@ class LinkCorrection:
     def corrected(self, flight_ns: int, tail_stamp_ns: int) -> int:
         """Return a difference of stamps as if both clocks were one."""
         since_ns = min(max(tail_stamp_ns - self.at_ns, -FARTHEST_NS), FARTHEST_NS)
-        return flight_ns + self.offset_ns + self.drift_ppb * since_ns // 1_000_000_000
+        return flight_ns + self.offset_ns + self.drift_ppb * since_ns // NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from collectors.values import FlowKey, RecordKind
 from dataplane.errors import WireError
 from dataplane.wire import completion, inner, report, report_tlv
 from dataplane.wire.completion import Completion
+from dataplane.wire.domain_metadata import FABRIC
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.inner import InnerPacket
 from dataplane.wire.int_metadata import HopMetadata
@@ -26,7 +27,7 @@ from dataplane.wire.report_individual import InnerType, ReportType
 from dataplane.wire.report_int import IntReport
 from dataplane.wire.report_tlv import TlvType
 
-HOP_BY_HOP_DOMAIN: Final = 0x4D52
+HOP_BY_HOP_DOMAIN: Final = FABRIC.domain_id
 """The INT domain in which each hop reports and strips; its flag stands in DSFlags and in the report's DSMdstatus."""
 
 HOP_BY_HOP: Final = 0x8000

@@ -10,10 +10,9 @@ from typing import Final
 
 from collectors.devices.root import Root, integer_of
 from collectors.devices.values import DiskRates, DiskSample
+from dataplane.clock import NS_PER_MS, NS_PER_S
 
 _SECTOR_BYTES: Final = 512
-_NS_PER_MS: Final = 1_000_000
-_NS_PER_S: Final = 1_000_000_000
 _FIELDS: Final = 10
 _NO_DISK: Final = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d+")
 """Devices that are backed by other disks or memory, or are no disks: they would be counted twice."""
@@ -28,7 +27,7 @@ def read_disks(root: Root, time_ns: int) -> tuple[DiskSample, ...]:
         if _NO_DISK.fullmatch(name) or len(known) < _FIELDS:
             continue
         read, written, busy_ms = known[2], known[6], known[9]
-        found.append(DiskSample(name, time_ns, read * _SECTOR_BYTES, written * _SECTOR_BYTES, busy_ms * _NS_PER_MS))
+        found.append(DiskSample(name, time_ns, read * _SECTOR_BYTES, written * _SECTOR_BYTES, busy_ms * NS_PER_MS))
     return tuple(found)
 
 
@@ -46,7 +45,7 @@ def disk_rates(before: DiskSample, after: DiskSample) -> DiskRates | None:
         after.name,
         after.time_ns,
         interval_ns,
-        read * _NS_PER_S // interval_ns,
-        written * _NS_PER_S // interval_ns,
+        read * NS_PER_S // interval_ns,
+        written * NS_PER_S // interval_ns,
         min(busy_ns / interval_ns, 1.0),
     )

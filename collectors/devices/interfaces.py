@@ -9,8 +9,8 @@ from typing import Final
 
 from collectors.devices.root import Root
 from collectors.devices.values import InterfaceRates, InterfaceSample
+from dataplane.clock import NS_PER_S
 
-_NS_PER_S: Final = 1_000_000_000
 _WIRE_BYTES: Final = 24
 """Bytes per frame on the wire that Linux does not count: preamble, checksum, gap (IEEE 802.3)."""
 _COLUMNS: Final = 16
@@ -70,7 +70,7 @@ def interface_rates(
     if interval_ns <= 0 or any(new < old for old, new in zip(before.counters, after.counters, strict=True)):
         return None
     rx_bps, tx_bps = (
-        (new - old + _WIRE_BYTES * (new_packets - old_packets)) * 8 * _NS_PER_S // interval_ns
+        (new - old + _WIRE_BYTES * (new_packets - old_packets)) * 8 * NS_PER_S // interval_ns
         for old, new, old_packets, new_packets in counters
     )
     return InterfaceRates(

@@ -10,37 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from collectors.devices.root import Root, real_of
+from dataplane.topology.device_kinds import DEVICE_TRAITS, PCI_ACCELERATOR
 from dataplane.topology.values import Bus, BusKind, DeviceKind
 
 PCI: Final = ("sys", "bus", "pci", "devices")
 _IDS: Final = (("usr", "share", "misc", "pci.ids"), ("usr", "share", "hwdata", "pci.ids"))
-_DISPLAY, _SIGNALS, _ACCELERATOR = 0x03, 0x11, 0x12
-_KIND_BY_ID: Final = {
-    (0x8086, 0x09C4): DeviceKind.FPGA,
-    (0x8086, 0x0B30): DeviceKind.FPGA,
-    (0x1AC1, 0x089A): DeviceKind.TPU,
-    (0x15B3, 0xA2D2): DeviceKind.DPU,
-    (0x15B3, 0xA2D6): DeviceKind.DPU,
-    (0x15B3, 0xA2DC): DeviceKind.DPU,
-}
-"""Intel's programmable cards, Google's Edge TPU, NVIDIA's BlueField 1 to 3."""
-_KIND_BY_CLASS: Final = {
-    (0x10DE, _DISPLAY): DeviceKind.GPU,
-    (0x1002, _DISPLAY): DeviceKind.GPU,
-    (0x8086, _DISPLAY): DeviceKind.GPU,
-    (0x1002, _ACCELERATOR): DeviceKind.GPU,
-    (0x10EE, _ACCELERATOR): DeviceKind.FPGA,
-    (0x1172, _ACCELERATOR): DeviceKind.FPGA,
-    (0x1AE0, _ACCELERATOR): DeviceKind.TPU,
-    (0x8086, _ACCELERATOR): DeviceKind.NPU,
-    (0x1022, _SIGNALS): DeviceKind.NPU,
-    (0x1D0F, _ACCELERATOR): DeviceKind.NPU,
-    (0x1DA3, _ACCELERATOR): DeviceKind.NPU,
-    (0x19E5, _ACCELERATOR): DeviceKind.NPU,
-    (0x1DD8, _ACCELERATOR): DeviceKind.DPU,
-}
-"""By vendor: display adapters of NVIDIA, AMD and Intel only, as the others draw and do not compute; accelerators of
-AMD, Xilinx, Altera, Google, Intel, AMD (signal processing), Amazon, Habana, Huawei, Pensando."""
+_KIND_BY_ID: Final = {ids: kind for kind, traits in DEVICE_TRAITS.items() for ids in traits.pci_ids}
+_KIND_BY_CLASS: Final = {ids: kind for kind, traits in DEVICE_TRAITS.items() for ids in traits.pci_classes}
 _ENCODINGS: Final = ((8.0, 8, 10), (64.0, 128, 130), (float("inf"), 236, 256))
 """Below so many GT/s: bytes of data of so many on the link (PCIe 1 and 2; 3 to 5; from 6 on, flits)."""
 
@@ -88,7 +64,7 @@ def _kind(root: Root, address: str) -> DeviceKind | None:
     if code is None or vendor is None or device is None:
         return None
     kind = _KIND_BY_ID.get((vendor, device)) or _KIND_BY_CLASS.get((vendor, code >> 16))
-    return DeviceKind.XPU if kind is None and code >> 16 == _ACCELERATOR else kind
+    return DeviceKind.XPU if kind is None and code >> 16 == PCI_ACCELERATOR else kind
 
 
 def read_link_bytes_per_s(root: Root, address: str, which: str) -> int | None:

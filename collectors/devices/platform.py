@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from collectors.devices.root import Root
+from dataplane.topology.device_kinds import DEVICE_TRAITS
 from dataplane.topology.values import Bus, BusKind, DeviceKind
 
-_CLASSES: Final = (("drm", re.compile(r"card\d+"), DeviceKind.GPU), ("accel", re.compile(r"accel\d+"), DeviceKind.NPU))
+_CLASSES: Final = tuple((traits.sysfs_class, kind) for kind, traits in DEVICE_TRAITS.items() if traits.sysfs_class)
+_DRM: Final = "drm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,14 @@ class PlatformDevice:
 def read_platform_devices(root: Root) -> tuple[PlatformDevice, ...]:
     """Return the devices that compute and hang on the platform bus, by address."""
     found = {}
-    for name, pattern, kind in _CLASSES:
+    for name, kind in _CLASSES:
+        # DRM also lists its connectors, such as card0-HDMI-A-1.
+        pattern = re.compile(rf"{'card' if name == _DRM else name}\d+")
         for entry in root.names("sys", "class", name):
             folder = ("sys", "class", name, entry, "device")
             if not pattern.fullmatch(entry) or _last(root.link(*folder, "subsystem")) != "platform":
                 continue
-            if kind is DeviceKind.GPU and not any(node.startswith("renderD") for node in root.names(*folder, "drm")):
+            if name == _DRM and not any(node.startswith("renderD") for node in root.names(*folder, "drm")):
                 continue
             address = _last(root.link(*folder))
             model = (root.text(*folder, "of_node", "compatible") or "").split("\0")[0]

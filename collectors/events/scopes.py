@@ -10,7 +10,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
-from collectors.values import ChildState, Evidence, JobState, LinkState, PathState, ReporterState
+from collectors.values import LINK_FIGURES, ChildState, Evidence, JobState, LinkState, PathState, ReporterState
 
 State = LinkState | PathState | ReporterState | JobState | ChildState
 Reading = Callable[[Any], float | None]
@@ -28,21 +28,7 @@ class Scope(StrEnum):
 
 _COUNTERS: Final = ("received", "lost", "late", "duplicate", "restarts", "contested")
 
-_LINK: Final = (
-    "delay_mean_ns",
-    "delay_p50_ns",
-    "delay_p99_ns",
-    "delay_ewma_ns",
-    "delay_max_ns",
-    "delay_uncertainty_ns",
-    "queue_occupancy_frames",
-    "buffer_occupancy_frames",
-    "utilisation",
-    "available_bps",
-    "loss",
-    "age_ns",
-    "samples",
-)
+_LINK: Final = tuple(name for name, figure in LINK_FIGURES.items() if figure.uses.is_watched)
 _PATH: Final = (
     "delay_ns",
     "delay_p50_ns",

@@ -12,6 +12,7 @@ from collectors.counters import Count
 from collectors.events.engine import EventEngine
 from collectors.events.rules import Rule, RuleSettings
 from collectors.values import Event
+from dataplane.clock import NS_PER_S
 
 EventSink = Callable[[tuple[Event, ...]], None]
 
@@ -75,7 +76,7 @@ class EventService:
         """Step at the settings' interval until cancelled."""
         while True:
             self._publish(await asyncio.to_thread(self._observe))
-            await asyncio.sleep(self._settings.interval_ns / 1e9)
+            await asyncio.sleep(self._settings.interval_ns / NS_PER_S)
 
     def _publish(self, events: tuple[Event, ...]) -> None:
         if not events:

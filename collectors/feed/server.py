@@ -24,6 +24,7 @@ from collectors.record_columns import RecordColumns
 from collectors.settings import FEED_ADDRESS, Positive
 from collectors.subscribers import Handover, RecordQueue, SharedSnapshots, next_due
 from collectors.values import DropRecord, Event, NetworkSignals, Snapshot
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.settings import TlsSettings
@@ -125,7 +126,7 @@ class FeedServer:
 
     async def _watch_snapshots(self, request: feed_pb2.WatchSnapshotsRequest) -> AsyncIterator[bytes]:
         interval_ns = _interval("interval", request.interval_ns)
-        loop, interval_s = asyncio.get_running_loop(), max(interval_ns, self._settings.shortest_interval_ns) / 1e9
+        loop, interval_s = asyncio.get_running_loop(), max(interval_ns, self._settings.shortest_interval_ns) / NS_PER_S
         due_s = loop.time()
         while True:
             yield await self._snapshots.since(due_s)
@@ -144,7 +145,7 @@ class FeedServer:
             # The first message, without content, confirms the subscription.
             yield record_columns_message(RecordColumns.of(()))
             while True:
-                await asyncio.sleep(self._settings.record_interval_ns / 1e9)
+                await asyncio.sleep(self._settings.record_interval_ns / NS_PER_S)
                 self._collector.hand_over_records()
                 for columns in waiting.take():
                     yield record_columns_message(columns)
@@ -174,7 +175,7 @@ class FeedServer:
             # The first message, without content, confirms the subscription.
             yield signals_message(NetworkSignals())
             while True:
-                await asyncio.sleep(interval_ns / 1e9)
+                await asyncio.sleep(interval_ns / NS_PER_S)
                 signals = watch.take()
                 if tells(signals, queue_frames):
                     yield signals_message(signals)

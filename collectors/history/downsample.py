@@ -12,10 +12,11 @@ import duckdb
 import pyarrow as pa
 
 from collectors.errors import HistoryError
+from collectors.figures import Merge
 from collectors.history import files
 from collectors.history.files import HistoryFile
 from collectors.history.parquet import first_line, write_whole
-from collectors.history.schema import Column, Merge, Table
+from collectors.history.schema import Column, Table
 from collectors.history.views import connect, define_view
 
 _BATCH_ROWS: Final = 65_536

@@ -11,10 +11,11 @@ from collectors.errors import HistoryError
 from collectors.history.downsample import Halt
 from collectors.history.retention import HistoryKeeper
 from collectors.history.rows import DropTally, Observation, RowMaker
-from collectors.history.settings import S_NS, HistorySettings
+from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
 from collectors.statistics.sketch import Sketch
 from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 _ASK_AGAIN_S: Final = 0.05
@@ -84,7 +85,7 @@ class HistoryRecorder:
     async def run(self) -> None:
         """Write rows of everything now and at every interval; when cancelled, for the last time."""
         loop = asyncio.get_running_loop()
-        interval_s = self._settings.interval_ns / S_NS
+        interval_s = self._settings.interval_ns / NS_PER_S
         due_s = loop.time()
         writing: asyncio.Future[bool] | None = None
         tidying = asyncio.ensure_future(self._tidy())
@@ -142,7 +143,7 @@ class HistoryRecorder:
         return finished
 
     async def _tidy(self) -> None:
-        await asyncio.to_thread(self._complete_and_tidy, self._wall_ns() // S_NS)
+        await asyncio.to_thread(self._complete_and_tidy, self._wall_ns() // NS_PER_S)
 
     def _complete_and_tidy(self, now_s: int) -> None:
         """Report what could not be done, unless it could not be done the last time either."""

@@ -14,7 +14,8 @@ from collectors.history.downsample import Halt, merge
 from collectors.history.files import HistoryFile
 from collectors.history.parquet import problem_of
 from collectors.history.schema import TABLES, Table
-from collectors.history.settings import S_NS, HistorySettings
+from collectors.history.settings import HistorySettings
+from dataplane.clock import NS_PER_S
 
 
 def due_interval_ns(settings: HistorySettings, age_ns: int) -> int:
@@ -36,7 +37,7 @@ def due_merges(
     """
 
     def interval_due(file: HistoryFile) -> int:
-        due_ns = due_interval_ns(settings, ages.age_s(file.end_s) * S_NS)
+        due_ns = due_interval_ns(settings, ages.age_s(file.end_s) * NS_PER_S)
         return due_ns if file.interval_ns < due_ns else 0
 
     patience_ns = settings.merge_files * settings.file_span_ns
@@ -44,7 +45,7 @@ def due_merges(
         waiting = list(group)
         while interval_ns and waiting:
             chunk, waiting = waiting[: settings.merge_files], waiting[settings.merge_files :]
-            age_ns = ages.age_s(chunk[-1].end_s) * S_NS - patience_ns
+            age_ns = ages.age_s(chunk[-1].end_s) * NS_PER_S - patience_ns
             if len(chunk) == settings.merge_files or due_interval_ns(settings, age_ns) >= interval_ns:
                 yield interval_ns, chunk
 
@@ -81,18 +82,18 @@ class HistoryKeeper:
     def _ages(self, now_s: int) -> Ages:
         listings = [files.listing(self._folder / name) for name in TABLES]
         ends_s = (file.end_s for found in listings for file in (*found.files, *found.replaced, *found.corrupt))
-        ages = Ages(ends_s, now_s, self._settings.gap_ns // S_NS)
+        ages = Ages(ends_s, now_s, self._settings.gap_ns // NS_PER_S)
         if ages.ahead_s:
             self._on_problem(
                 f"{self._folder}: the clock is {ages.ahead_s} s ahead of the newest complete file: of these"
-                f" {self._settings.gap_ns // S_NS} s count as age"
+                f" {self._settings.gap_ns // NS_PER_S} s count as age"
             )
         return ages
 
     def _tidy_table(self, table: Table, ages: Ages) -> None:
         found = files.listing(self._folder / table.name)
         for file in (*found.files, *found.corrupt):
-            if ages.age_s(file.end_s) * S_NS > self._settings.longest_ns:
+            if ages.age_s(file.end_s) * NS_PER_S > self._settings.longest_ns:
                 file.path.unlink(missing_ok=True)
         for file in found.replaced:
             file.path.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from collectors.history.schema import Table
 from collectors.history.settings import HistorySettings
 from collectors.statistics.sketch import Sketch
 from collectors.values import (
+    LINK_FIGURES,
     ChildKey,
     ClockState,
     DropRecord,
@@ -38,6 +40,17 @@ LEFT_OUT: Final = "history paths left out"
 
 Row = tuple[Any, ...]
 _NO_FLOW: Final = (None,) * 7
+
+
+_LINK_VALUES: Final = attrgetter(
+    *(
+        figure.name
+        for figure in LINK_FIGURES.values()
+        if figure.uses.merge is not None
+        for _ in range(2 if figure.uses.greatest else 1)
+    )
+)
+"""Values of a link's columns; of a figure with a second column, twice."""
 
 
 DropKind = tuple[int, int | None, int | None, int | None, int, FlowKey | None]
@@ -167,28 +180,7 @@ class RowMaker:
 
 
 def _link(link: LinkState) -> Row:
-    return (
-        link.link.src,
-        link.link.dst,
-        link.rate_bps,
-        link.delay_mean_ns,
-        link.delay_p50_ns,
-        link.delay_p99_ns,
-        link.delay_ewma_ns,
-        link.delay_max_ns,
-        link.delay_uncertainty_ns,
-        link.queue_occupancy_frames,
-        link.queue_occupancy_frames,
-        link.buffer_occupancy_frames,
-        link.utilisation,
-        link.utilisation,
-        link.available_bps,
-        link.loss,
-        link.loss_source,
-        link.age_ns,
-        link.samples,
-        link.source,
-    )
+    return (link.link.src, link.link.dst, *_LINK_VALUES(link))
 
 
 def _counts(state: ReporterState) -> tuple[int, ...]:

@@ -6,32 +6,16 @@ from `time` on. Tables of counts hold increases, so that sums over any span are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 
+from collectors.figures import DeclaredFigure, Merge
 from collectors.history.sketches import SKETCH, sketch_array
-
-
-class Merge(Enum):
-    """Rule for merging the values of rows that become one row."""
-
-    KEY = "equal in all of them"
-    BUCKET = "the merged interval's begin or length"
-    SUM = "their sum"
-    LEAST = "the least"
-    GREATEST = "the greatest"
-    MEASURED_GREATEST = "the greatest of rows with samples, of all rows where none has any"
-    NEWEST = "the newest of rows with samples, of all rows where none has any"
-    SKETCH = "all that the sketches have taken"
-    MEDIAN = "the median of the merged sketch; the mean by samples where a row with samples has none"
-    PERCENTILE_99 = "the 99th percentile of the merged sketch; the greatest where a row with samples has none"
-    BY_SAMPLES = "their mean by samples; by snapshots where there are none"
-    BY_SNAPSHOTS = "their mean by snapshots"
+from collectors.values import LINK_FIGURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,30 +87,26 @@ _FLOW = (
     _key("dst_port", _INT, "destination port"),
 )
 
+
+def _columns_of_figures(figures: Iterable[DeclaredFigure]) -> Iterator[Column]:
+    """Yield the columns of figures, in the order of `figure_values`."""
+    kinds = {int: _INT, float: _REAL}
+    for figure in figures:
+        if figure.uses.merge is not None:
+            kind = kinds.get(figure.kind, _TEXT)
+            unknown = ", null while unknown" if figure.is_optional else ""
+            yield Column(figure.name, kind, figure.uses.merge, figure.uses.meaning + unknown)
+            if figure.uses.greatest:
+                yield Column(figure.uses.greatest, kind, Merge.GREATEST, f"greatest {figure.name}")
+
+
 LINKS: Final = Table(
     "links",
     (
         *_WHEN,
         _key("src", _TEXT, "node that sends"),
         _key("dst", _TEXT, "node that receives"),
-        Column("rate_bps", _INT, Merge.GREATEST, "the link's rate"),
-        Column("delay_mean_ns", _INT, Merge.BY_SAMPLES, "mean delay"),
-        Column("delay_p50_ns", _INT, Merge.MEDIAN, "median delay"),
-        Column("delay_p99_ns", _INT, Merge.PERCENTILE_99, "99th percentile of the delay"),
-        Column("delay_ewma_ns", _INT, Merge.NEWEST, "exponentially weighted mean delay"),
-        Column("delay_max_ns", _INT, Merge.MEASURED_GREATEST, "greatest delay"),
-        Column("delay_uncertainty_ns", _INT, Merge.GREATEST, "by how much the delays may all be off"),
-        Column("queue_occupancy_frames", _REAL, Merge.BY_SNAPSHOTS, "mean queue"),
-        Column("queue_max_frames", _REAL, Merge.GREATEST, "greatest queue_occupancy_frames"),
-        Column("buffer_occupancy_frames", _REAL, Merge.BY_SNAPSHOTS, "mean buffer of the sending switch"),
-        Column("utilisation", _REAL, Merge.BY_SNAPSHOTS, "share of the rate in use"),
-        Column("utilisation_max", _REAL, Merge.GREATEST, "greatest utilisation"),
-        Column("available_bps", _INT, Merge.BY_SNAPSHOTS, "rate not in use"),
-        Column("loss", _REAL, Merge.BY_SAMPLES, "share of frames lost, null when unknown"),
-        Column("loss_source", _TEXT, Merge.NEWEST, "where the loss is known from"),
-        Column("age_ns", _INT, Merge.LEAST, "since the newest sample, null if there never was one"),
-        _count("samples", "delays behind the figures"),
-        Column("source", _TEXT, Merge.NEWEST, "where the delay is known from"),
+        *_columns_of_figures(LINK_FIGURES.values()),
         Column("delay_sketch", SKETCH, Merge.SKETCH, "how many delays fell into which bucket"),
     ),
 )

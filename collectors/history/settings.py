@@ -8,10 +8,10 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from collectors.settings import Positive
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 
-S_NS: Final = 1_000_000_000
-_HOUR_NS: Final = 3600 * S_NS
+_HOUR_NS: Final = 3600 * NS_PER_S
 Interval = Annotated[int, Meta(ge=1_000_000, multiple_of=1000)]
 
 
@@ -31,15 +31,15 @@ class HistorySettings(Strict, frozen=True):
     folder: str
     """The folder of the files, made if it is missing; one collector writes it at a time."""
 
-    interval_ns: Interval = S_NS
+    interval_ns: Interval = NS_PER_S
     """Interval between rows of each link, path and reporter; a crash loses at most the rows since the last."""
 
     keep_ns: Positive = 6 * _HOUR_NS
     """At this age, rows are merged into those of the first tier."""
 
     tiers: tuple[Tier, ...] = (
-        Tier(interval_ns=10 * S_NS, keep_ns=24 * _HOUR_NS),
-        Tier(interval_ns=60 * S_NS, keep_ns=30 * 24 * _HOUR_NS),
+        Tier(interval_ns=10 * NS_PER_S, keep_ns=24 * _HOUR_NS),
+        Tier(interval_ns=60 * NS_PER_S, keep_ns=30 * 24 * _HOUR_NS),
     )
     """The coarser rows that older ones are merged into; none: rows are deleted when they are older than `keep_ns`."""
 
@@ -51,10 +51,10 @@ class HistorySettings(Strict, frozen=True):
     max_bytes: Positive = 10_000_000_000
     """The folder's size, above which the oldest files are deleted however young they are."""
 
-    sync_ns: Positive = 10 * S_NS
+    sync_ns: Positive = 10 * NS_PER_S
     """Interval at which rows are synced to disk; a power cut loses at most those since the last sync."""
 
-    file_span_ns: Positive = 600 * S_NS
+    file_span_ns: Positive = 600 * NS_PER_S
     """A file is complete at every multiple of this time (UTC)."""
 
     rows_per_file: Positive = 1_000_000

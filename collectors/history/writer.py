@@ -17,7 +17,8 @@ from collectors.history import files
 from collectors.history.journal import JournalWriter, read_journal
 from collectors.history.parquet import write_whole
 from collectors.history.schema import TABLES, Table
-from collectors.history.settings import S_NS, HistorySettings
+from collectors.history.settings import HistorySettings
+from dataplane.clock import NS_PER_S
 from dataplane.file_lock import FileLock, HeldError
 
 _LOCK: Final = ".lock"
@@ -152,7 +153,7 @@ class _TableWriter:
         newest_us = max((_newest_us(batch) for batch in read_journal(path, schema) if batch.num_rows), default=None)
         if newest_us is not None:
             interval_ns = self._settings.interval_ns if self._table.is_merged else 0
-            name = files.name_of(number, number, interval_ns, newest_us * 1000 // S_NS)
+            name = files.name_of(number, number, interval_ns, newest_us * 1000 // NS_PER_S)
             write_whole(self._folder / name, schema, read_journal(path, schema))
         path.unlink()
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from collectors.decode.payloads import Payloads
 from collectors.native.receive_state import CONTROL_BYTES, MESSAGE_BYTES, MESSAGES, NAME_BYTES, STRIDE_BYTES
 from collectors.native.reception import sender
+from dataplane.clock import NS_PER_S
 from dataplane.nic.layouts import InputOutputVector, MessageHeader
 
 _ENTRY_BYTES: Final = 24
@@ -32,7 +33,6 @@ _MAPPED: Final = 0, 0, 0xFFFF
 _STAMP_OF_NEWEST: Final = 0x8907
 """SIOCGSTAMPNS: when the datagram came that was read last, by CLOCK_REALTIME; in struct timespec (socket(7))."""
 _STAMP: Final = struct.Struct("qq")
-_NS: Final = 1_000_000_000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -67,7 +67,7 @@ class DatagramVector:
             seconds, more_ns = _STAMP.unpack(fcntl.ioctl(self._socket.fileno(), _STAMP_OF_NEWEST, bytes(_STAMP.size)))
         except OSError:
             return None
-        return int(seconds * _NS + more_ns)
+        return int(seconds * NS_PER_S + more_ns)
 
     def receive(self, most: int = MESSAGES) -> Payloads | None:
         """Return the datagrams available, None if there are none.

@@ -10,13 +10,12 @@ from collectors.collector import Collector
 from collectors.errors import CollectorError
 from collectors.ingest.report_sources import ReportSource
 from collectors.native.reception import Reception, Stop
-from dataplane.clock import MonotonicClock
+from dataplane.clock import NS_PER_MS, MonotonicClock
 
 TURN_NS: Final = 20_000_000
 """Time after which received reports are counted and exhausted budgets are checked again."""
 NATIVE_TURN_NS: Final = 60_000_000_000
 """Each return waits for the interpreter's lock, which others may keep for a tenth of a second."""
-_NS_PER_MS: Final = 1_000_000
 
 
 class Turns(Protocol):
@@ -94,7 +93,7 @@ class SourceTurns:
 
     def take(self, *, waits: bool) -> None:
         """Take what has come."""
-        if waits and any(fd == self._wake_fd for fd, _ in self._poll.poll(TURN_NS // _NS_PER_MS)):
+        if waits and any(fd == self._wake_fd for fd, _ in self._poll.poll(TURN_NS // NS_PER_MS)):
             os.eventfd_read(self._wake_fd)
             return
         until_ns = self._clock.now_ns() + TURN_NS

@@ -11,13 +11,13 @@ from typing import Final
 from collectors.settings import JobWatchSettings
 from collectors.statistics.sketch import Sketch
 from collectors.values import ChildKey, ChildState, JobKey, JobNote, JobState
+from dataplane.clock import NS_PER_S
 from dataplane.wire.completion import Completion
 
 SLOTS: Final = 8
 """Parts of a window; the newest counts from its beginning, so a window holds 7/8 of its span at least."""
 
 _US_NS: Final = 1000
-_SECOND_NS: Final = 1_000_000_000
 _HALF_CIRCLE: Final = 1 << 31
 _MOST_BEHIND: Final = 1 << 16
 """An item further behind the newest is no late one, for no switch has as many cells, but one of another job."""
@@ -172,7 +172,7 @@ class JobAccount:
 
     def _rate(self, oldest: _Slot, now_ns: int) -> float | None:
         gained, span_ns = self._items - oldest.items, now_ns - oldest.begun_ns
-        return gained * _SECOND_NS / span_ns if span_ns > 0 and self._reported > 1 else None
+        return gained * NS_PER_S / span_ns if span_ns > 0 and self._reported > 1 else None
 
 
 def _state(child: _Child, samples: int) -> ChildState:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from collectors.figures import DeclaredFigure
 from collectors.metrics.jobs import job_metrics
-from collectors.values import CollectorStatus, Event, LinkState, PathState, ReporterState, Snapshot
+from collectors.values import LINK_FIGURES, CollectorStatus, Event, LinkState, PathState, ReporterState, Snapshot
 from dataplane.load.metrics import load_families
 from dataplane.topology.values import Topology
 
@@ -35,41 +37,10 @@ class Reading:
     rules: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    """A gauge with a value for each link; none where the figure is None."""
-
-    name: str
-    help: str
-    value: Callable[[LinkState], float | None]
-
-
-def _seconds(time_ns: int | None) -> float | None:
-    return None if time_ns is None else time_ns * _NS
-
-
-_LINK: Final = (
-    _Figure("rate_bps", "Rate of a directed link.", lambda link: link.rate_bps),
-    _Figure("available_bps", "Rate that is not in use.", lambda link: link.available_bps),
-    _Figure("utilisation_ratio", "Share of the rate that is in use.", lambda link: link.utilisation),
-    _Figure("queue_frames", "Mean of what packets found waiting.", lambda link: link.queue_occupancy_frames),
-    _Figure("buffer_frames", "Mean buffer of the sending switch.", lambda link: link.buffer_occupancy_frames),
-    _Figure("loss_ratio", "Share of frames lost; absent while unknown.", lambda link: link.loss),
-    _Figure("samples", "Delays behind the figures; 0: they are nominal.", lambda link: link.samples),
-    _Figure("age_seconds", "Since the newest sample; absent before the first.", lambda link: _seconds(link.age_ns)),
-    _Figure(
-        "delay_uncertainty_seconds",
-        "By how much a link's delays may be off together; absent while unknown.",
-        lambda link: _seconds(link.delay_uncertainty_ns),
-    ),
-)
-_DELAYS: Final[Mapping[str, Callable[[LinkState], int | None]]] = {
-    "mean": lambda link: link.delay_mean_ns,
-    "p50": lambda link: link.delay_p50_ns,
-    "p99": lambda link: link.delay_p99_ns,
-    "max": lambda link: link.delay_max_ns,
-    "ewma": lambda link: link.delay_ewma_ns,
+_STATISTICS: Final = {
+    "delay_seconds": "Delay from arrival at a link's tail to arrival at its head, over the collector's window."
 }
+"""Help of the gauges whose figures differ in the label `statistic`."""
 _REPORTS: Final = (
     ("reports_received", "Reports that came from a node.", "received"),
     ("reports_late", "Reports that came after a later one.", "late"),
@@ -91,8 +62,7 @@ class StateCollector(Collector):
         reading = self._read()
         snapshot = reading.snapshot
         links = list(snapshot.links.values())
-        yield from (_of_links(figure, links) for figure in _LINK)
-        yield _delays(links)
+        yield from _of_links(links)
         yield _sources(links)
         yield from _flows(list(snapshot.paths.values()))
         yield from self._reports(list(snapshot.reporters.values()))
@@ -132,24 +102,28 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"millrace_{name}", text, labels=labels)
 
 
-def _of_links(figure: _Figure, links: Iterable[LinkState]) -> Metric:
-    family = _gauge(f"link_{figure.name}", figure.help, "src", "dst")
-    for link in links:
-        value = figure.value(link)
-        if value is not None:
-            family.add_metric((link.link.src, link.link.dst), value)
-    return family
+def _of_links(links: Sequence[LinkState]) -> Iterator[Metric]:
+    """Yield a gauge for each metric of `LINK_FIGURES`; a link has no value where the figure is None."""
+    families: dict[str, GaugeMetricFamily] = {}
+    for figure in LINK_FIGURES.values():
+        name, statistic = figure.uses.metric, figure.uses.statistic
+        if not name:
+            continue
+        labels, read = (statistic,) if statistic else (), attrgetter(figure.name)
+        if name not in families:
+            text = _STATISTICS[name] if statistic else _help(figure)
+            families[name] = _gauge(f"link_{name}", text, "src", "dst", *(("statistic",) if statistic else ()))
+        scale = _NS if figure.name.endswith("_ns") else 1
+        for link in links:
+            value = read(link)
+            if value is not None:
+                families[name].add_metric((link.link.src, link.link.dst, *labels), value * scale)
+    yield from families.values()
 
 
-def _delays(links: Iterable[LinkState]) -> Metric:
-    text = "Delay from arrival at a link's tail to arrival at its head, over the collector's window."
-    family = _gauge("link_delay_seconds", text, "src", "dst", "statistic")
-    for link in links:
-        for statistic, read in _DELAYS.items():
-            delay_ns = read(link)
-            if delay_ns is not None:
-                family.add_metric((link.link.src, link.link.dst, statistic), delay_ns * _NS)
-    return family
+def _help(figure: DeclaredFigure) -> str:
+    meaning = figure.uses.meaning
+    return f"{meaning[0].upper()}{meaning[1:]}{'; absent while unknown' if figure.is_optional else ''}."
 
 
 def _sources(links: Iterable[LinkState]) -> Metric:

@@ -40,10 +40,10 @@ from collectors.native.topology import NativeTopology, address_words
 from collectors.settings import StateSettings
 from collectors.state.accumulator import SeenFlows
 from collectors.state.signals import MOST_GROWN, RoundClock
-from collectors.statistics.columns import UNKNOWN, WindowColumns
+from collectors.statistics.columns import UNKNOWN
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.sketch import BUCKETS, Sketch, bucket_of
-from collectors.statistics.window import RANK, WindowFigures
+from collectors.statistics.window import RANK, WindowColumns, WindowFigures
 from collectors.values import DelaySource, FlowKey, NetworkSignals
 from dataplane.native import u32, u64
 from dataplane.topology.values import LinkKey, Topology

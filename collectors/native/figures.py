@@ -14,9 +14,9 @@ from collectors.native.structures import NONE32, NONE64, RATE_SLOTS
 from collectors.native.tables import SignalTable
 from collectors.state.accumulator import FlowColumns, SeenFlow, SwitchPath
 from collectors.state.gaps import CHANCE, MEAN_BITS, more_hz
-from collectors.statistics.columns import UNKNOWN, Integers, Numbers, WindowColumns, signed
+from collectors.statistics.columns import UNKNOWN, Integers, Numbers, signed
 from collectors.statistics.rate import RateWindow
-from collectors.statistics.window import NO_FIGURES, SOURCES, WindowFigures
+from collectors.statistics.window import NO_FIGURES, SOURCES, WindowColumns, WindowFigures
 from collectors.values import FlowKey, NetworkSignals
 from dataplane.topology.values import LinkKey
 

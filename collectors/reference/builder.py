@@ -12,9 +12,9 @@ from collectors.state.accumulator import Store
 from collectors.state.builder import StateBuilder
 from collectors.state.loss import LinkLoss
 from collectors.state.nominal import nominal_link
-from collectors.statistics.window import WindowFigures
+from collectors.statistics.window import PASSED_ON, WindowFigures
 from collectors.values import DelaySource, LinkState
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
 
@@ -60,19 +60,15 @@ class PlainStateBuilder(StateBuilder):
             age_ns=age_ns,
             samples=figures.samples,
             source=figures.source,
-            delay_ewma_ns=figures.delay_ewma_ns,
-            delay_max_ns=figures.delay_max_ns,
             delay_uncertainty_ns=(
                 self._clocks.uncertainty_ns(link.key) if figures.source is DelaySource.CORRECTED_STAMPS else None
             ),
             loss_source=None if loss is None else loss.source,
-            buffer_occupancy_frames=figures.buffer_occupancy_frames,
             lost_packets=None if loss is None else loss.packets,
-            newest_delay_ns=figures.newest_delay_ns,
-            newest_queue_frames=figures.newest_queue_frames,
             newest_utilisation=None if newest is None else self._used_bps(link, newest) / link.rate_bps,
+            **{name: getattr(figures, name) for name in PASSED_ON},
         )
 
     def _used_bps(self, link: DirectedLink, nbytes: int) -> int:
         """Return bytes of one of the switch's own windows as bit/s, at most the link's rate."""
-        return min(8 * nbytes * 1_000_000_000 // self._settings.tx_window_ns, link.rate_bps)
+        return min(8 * nbytes * NS_PER_S // self._settings.tx_window_ns, link.rate_bps)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from collectors.clocks.values import Corrections, FlightColumns
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.statistics.columns import Flags, Integers, Numbers, WindowColumns
+from collectors.statistics.columns import Flags, Integers, Numbers
 from collectors.statistics.sketch import Sketch
-from collectors.statistics.window import WindowFigures
+from collectors.statistics.window import WindowColumns, WindowFigures
 from collectors.values import FlowKey, NetworkSignals
 from dataplane.topology.values import LinkKey
 

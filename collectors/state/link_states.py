@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.state.loss import LinkLoss
-from collectors.statistics.columns import UNKNOWN, Integers, Numbers, WindowColumns
-from collectors.statistics.window import RANK, SOURCES
-from collectors.values import DelaySource, LinkState, LossSource
+from collectors.statistics.columns import UNKNOWN, Integers, Numbers
+from collectors.statistics.window import PASSED_ON, RANK, SOURCES, WindowColumns
+from collectors.values import LINK_FIGURES, DelaySource, LinkState, LossSource
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
-_SECOND: Final = 1_000_000_000
 LOSS_SOURCES: Final = tuple(LossSource)
 """In the order of their places in columns."""
 
@@ -32,16 +32,7 @@ class LinkStates(Mapping[LinkKey, LinkState]):
     `source` and `loss_source` are columns of indices into `SOURCES` and `LOSS_SOURCES`.
     """
 
-    FLOATS: Final = frozenset(
-        {
-            "queue_occupancy_frames",
-            "utilisation",
-            "loss",
-            "buffer_occupancy_frames",
-            "newest_queue_frames",
-            "newest_utilisation",
-        }
-    )
+    FLOATS: Final = frozenset(name for name, figure in LINK_FIGURES.items() if figure.kind is float)
     """Columns of floats; all others are of integers."""
 
     def __init__(self, number: Mapping[LinkKey, int], columns: Mapping[str, Integers | Numbers]) -> None:
@@ -149,6 +140,15 @@ def _with_none(name: str, column: Integers | Numbers) -> list[object]:
     return values
 
 
+def _passed_on(
+    name: str, column: Integers | Numbers, fresh: NDArray[np.bool_], measured: NDArray[np.bool_]
+) -> Integers | Numbers:
+    """Return a window's column as the links' one."""
+    # Without samples, native memory holds anything as a delay.
+    is_known = measured if "delay" in name else fresh
+    return np.where(is_known, column, np.nan if name in LinkStates.FLOATS else UNKNOWN)
+
+
 class LinkColumns:
     """Makes the states of a topology's links from their windows."""
 
@@ -190,13 +190,9 @@ class LinkColumns:
             "age_ns": np.where(seen.newest_ns == UNKNOWN, UNKNOWN, np.maximum(now_ns - seen.newest_ns, 0)),
             "samples": np.where(fresh, seen.samples, 0),
             "source": source,
-            "delay_ewma_ns": np.where(measured, seen.delay_ewma_ns, UNKNOWN),
-            "delay_max_ns": np.where(measured, seen.delay_max_ns, UNKNOWN),
             "delay_uncertainty_ns": np.where(source == RANK[DelaySource.CORRECTED_STAMPS], uncertainty_ns, UNKNOWN),
-            "buffer_occupancy_frames": np.where(fresh, seen.buffer_occupancy_frames, np.nan),
-            "newest_delay_ns": np.where(measured, seen.newest_delay_ns, UNKNOWN),
-            "newest_queue_frames": np.where(fresh, seen.newest_queue_frames, np.nan),
             "newest_utilisation": np.where(newest_known, self._used_bps(seen.newest_tx_bytes) / self._rate_bps, np.nan),
+            **{name: _passed_on(name, getattr(seen, name), fresh, measured) for name in PASSED_ON},
             **self._loss(losses),
         }
         return LinkStates(self.number, columns)
@@ -208,8 +204,8 @@ class LinkColumns:
     def _bps(self, nbytes: Integers) -> Integers:
         """Return bytes a window as bit/s, rounded down, right up to the links' rates; no product overflows."""
         whole, rest = np.divmod(8 * nbytes, self._tx_window_ns)
-        whole = np.minimum(whole, self._rate_bps // _SECOND + 1)
-        bps: Integers = whole * _SECOND + rest * _SECOND // self._tx_window_ns
+        whole = np.minimum(whole, self._rate_bps // NS_PER_S + 1)
+        bps: Integers = whole * NS_PER_S + rest * NS_PER_S // self._tx_window_ns
         return bps
 
     def _loss(self, losses: Mapping[LinkKey, LinkLoss]) -> dict[str, Integers | Numbers]:

@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 from collectors.record_columns import RecordColumns
 from collectors.values import FlowKey, HopRecord, RecordKind
+from dataplane.clock import NS_PER_S
 
 ROOM: Final = 16_384
 """Number of hops that may wait; reports whose hops do not fit are withheld."""
 PERIOD_NS: Final = 100_000_000
 """Time between two adjustments of the sample's share to the number of reports."""
-SECOND_NS: Final = 1_000_000_000
 ALL: Final = 1 << 32
 """The share that takes every report."""
 MIX: Final = 0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9
@@ -109,8 +109,8 @@ class RecordBudget:
         if self.is_behind:
             return Choice.SHED
         self._full_ns = max(self._full_ns, now_ns)
-        gap_ns = SECOND_NS // self.per_s
-        if choice >= self._share or now_ns + SECOND_NS < self._full_ns + gap_ns:
+        gap_ns = NS_PER_S // self.per_s
+        if choice >= self._share or now_ns + NS_PER_S < self._full_ns + gap_ns:
             return Choice.WITHHELD if self._is_capped else Choice.NOT_SAMPLED
         self._full_ns += gap_ns
         return Choice.TAKEN
@@ -119,7 +119,7 @@ class RecordBudget:
         elapsed_ns = now_ns - self._begun_ns
         if 0 <= elapsed_ns < PERIOD_NS:
             return
-        self.seen_per_s = self._seen * SECOND_NS // elapsed_ns if elapsed_ns > 0 else 0
+        self.seen_per_s = self._seen * NS_PER_S // elapsed_ns if elapsed_ns > 0 else 0
         self._share = share_of(self.per_s, self.seen_per_s)
         self._begun_ns, self._seen = now_ns, 0
 

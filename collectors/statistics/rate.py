@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from collectors.statistics.columns import Integers
+from dataplane.clock import NS_PER_S
 
 FRAMING_BYTES: Final = 38
 """Bytes that Ethernet adds to an IP packet on the wire: header 14, checksum 4, preamble 8, gap 12."""
@@ -25,7 +26,6 @@ _YOUNGEST: Final = 16
 since a new flow that is taken for silent is moved where it has no room.
 """
 
-_NS_PER_S: Final = 1_000_000_000
 _STEP: Final = 100_000
 _LARGEST: Final = int(np.iinfo(np.int64).max)
 
@@ -52,7 +52,7 @@ class RateWindow:
     def rate_bps(self, nbytes: int, first_ns: int, now_ns: int) -> int:
         """Return bit/s over the window, or over the flow's life while it is younger."""
         span_ns = max(now_ns - max(first_ns, self.begins_ns(now_ns)), self.window_ns // _YOUNGEST, 1)
-        return nbytes * 8 * 1_000_000_000 // span_ns
+        return nbytes * 8 * NS_PER_S // span_ns
 
     def begin_ns(self, now_ns: Integers) -> Integers:
         """Return where the window of each of several times begins."""
@@ -63,14 +63,14 @@ class RateWindow:
         """Return `rate_bps` of many flows, of whose packets one in `every` was counted."""
         begun_ns = np.maximum(first_ns, self.begin_ns(now_ns))
         span_ns = np.maximum(now_ns - begun_ns, max(self.window_ns // _YOUNGEST, 1))
-        most_bps = 8 * _NS_PER_S * every * int(nbytes.max(initial=0)) // int(span_ns.min(initial=_LARGEST))
+        most_bps = 8 * NS_PER_S * every * int(nbytes.max(initial=0)) // int(span_ns.min(initial=_LARGEST))
         if most_bps > _LARGEST or int(span_ns.max(initial=0)) >= _LARGEST // max(every, _STEP):
             rows = zip(nbytes.tolist(), first_ns.tolist(), now_ns.tolist(), strict=True)
             rates_bps = (self.rate_bps(count * every, first, now) for count, first, now in rows)
             return np.array([min(rate_bps, _LARGEST) for rate_bps in rates_bps], np.int64)
         # bytes * 8 * every * 10^9 / span, rounded down, a factor at a time: the whole product would overflow.
         whole, rest = np.divmod(nbytes * 8, span_ns)
-        for factor in (every, _STEP, _NS_PER_S // _STEP):
+        for factor in (every, _STEP, NS_PER_S // _STEP):
             more, rest = np.divmod(rest * factor, span_ns)
             whole = whole * factor + more
         rates: Integers = whole

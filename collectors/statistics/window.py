@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from collectors.settings import StateSettings
+from collectors.statistics.columns import Integers, Numbers
 from collectors.statistics.sketch import Sketch
-from collectors.values import DelaySource
+from collectors.values import LINK_FIGURES, DelaySource
 
 SLOTS: Final = 8
 """Parts of a window; the newest counts from its beginning, so a window holds 7/8 of its span at least."""
@@ -51,6 +52,33 @@ class WindowFigures:
     newest_queue_frames: float | None = None
     newest_tx_bytes: int | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class WindowColumns:
+    """`WindowFigures` of links, one place each; `newest_ns` is UNKNOWN where nothing ever came."""
+
+    delay_mean_ns: Integers
+    delay_p50_ns: Integers
+    delay_p99_ns: Integers
+    delay_ewma_ns: Integers
+    delay_max_ns: Integers
+    source: Integers
+    """Places in `SOURCES`."""
+
+    samples: Integers
+    queue_occupancy_frames: Numbers
+    tx_bytes_per_window: Integers
+    newest_ns: Integers
+    buffer_occupancy_frames: Numbers
+    newest_delay_ns: Integers
+    newest_queue_frames: Numbers
+    newest_tx_bytes: Integers
+
+
+PASSED_ON: Final = tuple(
+    field.name for field in fields(WindowFigures) if field.name in LINK_FIGURES and LINK_FIGURES[field.name].is_optional
+)
+"""Figures of windows that are figures of links as they are."""
 
 NO_FIGURES: Final = WindowFigures(None, None, None, None, None, DelaySource.NOMINAL, 0, None, None, 0)
 """Figures of an empty window."""

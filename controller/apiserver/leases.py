@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 
 from controller.apiserver.resources import Resource
-
-_NS_PER_S = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 def _boot_time_ns() -> int:
@@ -44,7 +43,7 @@ class Leases:
             self.note(resource)
             return False
         lease_s: float = resource.spec.lease_s
-        return self._now_ns() >= seen_ns + round(lease_s * _NS_PER_S)
+        return self._now_ns() >= seen_ns + round(lease_s * NS_PER_S)
 
     @staticmethod
     def _key(resource: Resource) -> tuple[str, str]:

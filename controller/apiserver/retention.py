@@ -25,12 +25,12 @@ from controller.apiserver.settings import Retention
 from controller.apiserver.storage import Expected
 from controller.apiserver.storage.values import MAX_CHANGES
 from controller.common.errors import CompactedError, ConflictError, StorageError, UnavailableError
+from dataplane.clock import NS_PER_S
 
 LOGGER = logging.getLogger("millrace.api")
 
 _ROUNDS: Final = 4
 """A revision is compacted after `history_s`, at most a fourth of it later."""
-_NS_PER_S: Final = 1_000_000_000
 
 
 async def keep_within(retention: Retention, registry: Registry, cache: ResourceCache) -> None:
@@ -64,7 +64,7 @@ async def forget_records(retention: Retention, registry: Registry, cache: Resour
         (PROBE_RESULT, _older_results(results), retention.probe_results, retention.probe_results_s),
         (PROBE_RESULT, _newest_results(results), len(results), retention.probe_results_s),
     ):
-        surplus = _surplus(records, most, now_ns - int(age_s * _NS_PER_S))
+        surplus = _surplus(records, most, now_ns - int(age_s * NS_PER_S))
         number += await _forget(registry, kind, surplus)
     return number
 

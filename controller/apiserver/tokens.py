@@ -16,6 +16,7 @@ from controller.apiserver.registry.acknowledged import AcknowledgedWrites
 from controller.apiserver.registry.registry import away
 from controller.apiserver.storage import Delete, Event, Expected, Storage, Stored
 from controller.common.errors import CompactedError, ConflictError, InvalidError, NotFoundError, StorageError
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 from dataplane.malformed import MALFORMED
 from dataplane.rpc.access import Principal, Right, Role
@@ -24,7 +25,6 @@ from dataplane.rpc.access.tokens import Label, Projects, TokenRecord, new_token,
 LOGGER = logging.getLogger("millrace.api")
 
 ROOT: Final = "/access/tokens/"
-_SECOND_NS: Final = 1_000_000_000
 
 
 class TokenRequest(Strict, frozen=True):
@@ -76,7 +76,7 @@ class Tokens:
     async def create(self, request: TokenRequest) -> NewToken:
         """Create a token; this server accepts it once acknowledged, others once they learn of it."""
         now_ns = self._now_ns()
-        expires_ns = None if request.lasts_s is None else now_ns + round(request.lasts_s * _SECOND_NS)
+        expires_ns = None if request.lasts_s is None else now_ns + round(request.lasts_s * NS_PER_S)
         try:
             token, record = new_token(
                 request.name,

@@ -24,7 +24,7 @@ from controller.network.owners.base import ListeningOwner, StagedOwner
 from controller.network.owners.steps import Step
 from controller.network.p4runtime.session import AsyncSession, Learned, LearningSession
 from controller.network.tables.entities import Entities, Update
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.event_loop.deadlines import loop_timeout
 from dataplane.event_loop.turns import Turns
 from dataplane.rpc.backoff import Backoff
@@ -270,7 +270,7 @@ class Driver:
             seen, pause_ns = owner.number, owner.pause_ns
             LOGGER.info("%s: %s", owner.name, owner.stage)
             if pause_ns is not None:
-                await self._sleep(max(self._retry.drain_ns, pause_ns) / 1e9)
+                await self._sleep(max(self._retry.drain_ns, pause_ns) / NS_PER_S)
                 owner.paused(seen)
                 changed.set()
                 continue
@@ -287,7 +287,7 @@ class Driver:
                 wait_ns = self.coordinator.not_before_ns(step, self._retry.drain_ns) - self._clock.now_ns()
                 if wait_ns > 0:
                     # What is wanted may change meanwhile, so the step is worked out again afterwards.
-                    await self._sleep(wait_ns / 1e9)
+                    await self._sleep(wait_ns / NS_PER_S)
                     continue
                 await self._send(step)
             if self._applying is not NO_SPAN and not self.coordinator.plan().pending:
@@ -303,7 +303,7 @@ class Driver:
         while len(self._seen) < len(self._switches):
             self._somebody_seen.clear()
             seen = asyncio.create_task(self._somebody_seen.wait())
-            patience = asyncio.ensure_future(self._sleep(self._retry.patience_ns / 1e9))
+            patience = asyncio.ensure_future(self._sleep(self._retry.patience_ns / NS_PER_S))
             try:
                 await asyncio.wait((seen, patience), return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -361,7 +361,7 @@ class Driver:
             for digest, bundling in owner.digests.items():
                 await session.learn(digest, bundling, learn)
         while True:
-            await self._sleep(owner.interval_ns / 1e9)
+            await self._sleep(owner.interval_ns / NS_PER_S)
             async with _answered(switch.name):
                 await self._count(switch, session, owner)
 

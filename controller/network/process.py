@@ -40,7 +40,7 @@ from controller.network.paths.service.client import RouteClient, RouteClientSett
 from controller.network.status import metrics as status_metrics
 from controller.network.status.service import StatusServer
 from controller.network.status.values import ControllerStatus, SwitchProblem
-from dataplane.clock import Clock, MonotonicClock, UtcClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock, UtcClock
 from dataplane.config import load as load_file
 from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
@@ -289,7 +289,7 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
             copy(schema),
             tls=settings.tls,
             election_id=election_id,
-            timeout_s=settings.retry.timeout_ns / 1e9,
+            timeout_s=settings.retry.timeout_ns / NS_PER_S,
         )
         try:
             await session.connect()

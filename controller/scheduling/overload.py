@@ -7,6 +7,7 @@ from typing import Final
 
 from controller.scheduling.serving.scheduler import Scheduler
 from controller.scheduling.serving.tasks.scheduler import TaskScheduler
+from dataplane.clock import NS_PER_S
 from dataplane.load.monitor import Cause, LoadMonitor
 from dataplane.load.values import QueueLoad
 
@@ -28,7 +29,7 @@ def monitor_of(scheduler: Scheduler, tasks: TaskScheduler | None, log: logging.L
     def long_round() -> Cause | None:
         if tasks is None or tasks.last_round_ns < _LONG_ROUND_NS:
             return None
-        text = f"a look at all tasks took {tasks.last_round_ns / 1e9:.1f} s"
+        text = f"a look at all tasks took {tasks.last_round_ns / NS_PER_S:.1f} s"
         return Cause(
             "task round", text, "delete tasks that have ended, or run tasks.profiles in a scheduler of their own"
         )

@@ -37,13 +37,13 @@ from dataplane.allreduce.next_hop import NextHop, find_next_hop
 from dataplane.allreduce.schedule import GROUP
 from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, zeros
 from dataplane.allreduce.turns import POLL_S, Poll
+from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
 from dataplane.native import Array, Library, kernel_library
 from dataplane.nic.ports.queue import PortKind
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Reason, decode
 
-_NS: Final = 1_000_000_000
 _FIRST_TIMEOUT_S: Final = 0.05
 _INTEGERS: Final = np.dtype(np.int32)
 _FLOATS: Final = np.dtype(np.float32)
@@ -163,15 +163,15 @@ class Engine(Closing):
             next_item=settings.first_item,
             congestion_window=min(settings.first_window, window) * PACKET,
             slow_start_until=window * PACKET,
-            timeout_ns=int(_FIRST_TIMEOUT_S * _NS),
-            floor_ns=int(settings.least_timeout_s * _NS),
-            least_timeout_ns=int(settings.least_timeout_s * _NS),
-            longest_timeout_ns=int(settings.longest_timeout_s * _NS),
+            timeout_ns=int(_FIRST_TIMEOUT_S * NS_PER_S),
+            floor_ns=int(settings.least_timeout_s * NS_PER_S),
+            least_timeout_ns=int(settings.least_timeout_s * NS_PER_S),
+            longest_timeout_ns=int(settings.longest_timeout_s * NS_PER_S),
             loss_at_ns=NEVER,
             probe_at_ns=NEVER,
             reordering=LEAST_REORDERING,
             order_mask=4 * window - 1,
-            patience_ns=int(settings.patience_s * _NS),
+            patience_ns=int(settings.patience_s * NS_PER_S),
             pause_at_ns=NEVER,
         )
         state.slots = zeros(window * ctypes.sizeof(Slot))
@@ -241,7 +241,7 @@ class Engine(Closing):
     def _finish(self, poll: Poll | None = None) -> None:
         self._adopt_epoch(self._state.wanted_epoch)
         while True:
-            self._state.pause_at_ns = NEVER if poll is None else time.monotonic_ns() + int(POLL_S * _NS)
+            self._state.pause_at_ns = NEVER if poll is None else time.monotonic_ns() + int(POLL_S * NS_PER_S)
             self._run(self._state)
             status = Status(self._state.status)
             if status is Status.DONE:
@@ -360,7 +360,7 @@ class Engine(Closing):
                 f"{who}: the service held all-reduces and did not release them in time; "
                 f"{self._what(state.bad_item)} has no result, {state.unfinished} items wait"
             )
-        waited = (state.now_ns - state.last_result_ns) / _NS
+        waited = (state.now_ns - state.last_result_ns) / NS_PER_S
         trouble = f"; last error: {os.strerror(state.error)}" if state.error else ""
         return NoResultError(
             f"{who}: {self._what(state.bad_item)} got no result from {self._where()} and nothing came for "

@@ -16,6 +16,7 @@ from dataplane.allreduce.engine import Engine, EngineSettings, EngineStatistics
 from dataplane.allreduce.errors import SaturatedError
 from dataplane.allreduce.half_precision import narrow, widen
 from dataplane.allreduce.turns import Poll, Turns
+from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation, age
@@ -107,7 +108,7 @@ class JobEngine(Closing):
         everything without a result fails. Raises the error that this worker has failed with.
         """
         begun = self._turns.hold(deadline_s)
-        self._engine.hold(time.monotonic_ns() + int(deadline_s * 1e9))
+        self._engine.hold(time.monotonic_ns() + int(deadline_s * NS_PER_S))
         return begun
 
     def run_until(self, count: int) -> Future[int]:

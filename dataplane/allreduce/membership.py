@@ -51,6 +51,7 @@ from dataplane.allreduce.membership_state import (
     SetEpoch,
     describe_members,
 )
+from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
 from dataplane.rpc.access.settings import TlsSettings
@@ -77,7 +78,6 @@ _CALM_S: Final = 0.1
 """Wait before a leaving worker starts to resend what others may lack."""
 _OFFER_S: Final = 0.01
 """Interval between small batches of that."""
-_NS: Final = 1e9
 
 
 class Membership(Closing):
@@ -101,7 +101,7 @@ class Membership(Closing):
         self._held_until_s: float | None = None
         self._is_closing = False
         self._call: Any = None
-        self._channel = open_channel(address, tls, client_options(int(_LONGEST_RETRY_S * _NS)))
+        self._channel = open_channel(address, tls, client_options(int(_LONGEST_RETRY_S * NS_PER_S)))
         self._thread = threading.Thread(target=self._run, name=f"millrace-member-{hello.host}", daemon=True)
 
     @classmethod
@@ -137,7 +137,7 @@ class Membership(Closing):
         if problem is not None:
             raise AllReduceError(f"job service at {address!r}: {problem}")
         port = _free_port(local_address)
-        deadline_ns = int(deadline_s * _NS)
+        deadline_ns = int(deadline_s * NS_PER_S)
         token = secrets.token_hex(8)
         hello = Hello(job, host, token, workers, port, deadline_ns, window, capacity, boundaries, server=server)
 
@@ -308,7 +308,7 @@ class Membership(Closing):
 
     def _run(self) -> None:
         """Keep talking to the service until there is no job, over as many connections as it takes."""
-        backoff = Backoff(int(_RETRY_S * _NS), int(_LONGEST_RETRY_S * _NS), random.Random())
+        backoff = Backoff(int(_RETRY_S * NS_PER_S), int(_LONGEST_RETRY_S * NS_PER_S), random.Random())
         try:
             while not self._is_finished():
                 if self._run_connection():
@@ -395,7 +395,7 @@ class Membership(Closing):
                     self._use_barrier(command)
 
     def _begin(self, admitted: Admitted) -> None:
-        self._heartbeat_s = admitted.heartbeat_ns / _NS
+        self._heartbeat_s = admitted.heartbeat_ns / NS_PER_S
         settings = EngineSettings(
             aggregator=admitted.aggregator,
             job=admitted.number,
@@ -408,7 +408,7 @@ class Membership(Closing):
             first_all_reduce=admitted.first_count,
             hears_refusals=False,
         )
-        settings = replace(settings, patience_s=max(settings.patience_s, admitted.patience_ns / _NS + _MARGIN_S))
+        settings = replace(settings, patience_s=max(settings.patience_s, admitted.patience_ns / NS_PER_S + _MARGIN_S))
         self._patience_s = settings.patience_s
         engine = self._make(settings)
         is_by_rounds = self._hello.boundaries
@@ -429,7 +429,7 @@ class Membership(Closing):
             return
         match command:
             case EnterBarrier(barrier=number):
-                limit_s = command.limit_ns / _NS + _MARGIN_S
+                limit_s = command.limit_ns / NS_PER_S + _MARGIN_S
                 self._held_until_s = time.monotonic() + limit_s
                 self._send(Arrived(number, barrier.enter(limit_s + _MARGIN_S)))
             case RunUntil(barrier=number, count=count):

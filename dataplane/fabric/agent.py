@@ -24,7 +24,7 @@ from typing import BinaryIO, Final, TextIO
 
 import msgspec
 
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.config import Strict, load
 from dataplane.errors import FabricError, MillraceError
 from dataplane.fabric.hosts import Arrivals, Flow, Probe, Receiver, Sender, decode_probe
@@ -38,7 +38,6 @@ _RECORD: Final = struct.Struct("!IQQQIB")
 _HOP_LIMIT: Final = struct.Struct("@i")
 _IP_RECVTTL: Final = 12
 """From linux/in.h; Python defines it from 3.14 on."""
-_NS_PER_S: Final = 1_000_000_000
 _MAX_WAIT_S: Final = 0.2
 _BURST: Final = 64
 _RECEIVE_BUFFER_BYTES: Final = 1 << 20
@@ -172,7 +171,7 @@ class Agent:
         self._origin_ns = origin_ns
         while (now_ns := self._now_ns()) < self._plan.end_ns:
             due_ns = self._send_due(now_ns)
-            wait_s = min(max(0.0, (due_ns - self._now_ns()) / _NS_PER_S), _MAX_WAIT_S)
+            wait_s = min(max(0.0, (due_ns - self._now_ns()) / NS_PER_S), _MAX_WAIT_S)
             for key, _ in self._selector.select(wait_s):
                 self._receive(key.fileobj)  # type: ignore[arg-type]  # only sockets are registered
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Final
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import FabricError, WireError
 from dataplane.topology.addressing import gateway_mac
 from dataplane.topology.values import Topology
@@ -36,7 +37,6 @@ KEEP_PACKETS: Final = 1 << 18
 MAX_FLOWS: Final = 1 << 16
 _REMEMBERED_GAPS: Final = 4096
 _PROBE: Final = struct.Struct("!8sIQQ")
-_NS_PER_S: Final = 1_000_000_000
 _FLOW_PORTS: Final = 10_000
 
 
@@ -200,7 +200,7 @@ class Sender:
             return
         # Compute from the start, not from the last packet, so that rounding errors do not accumulate.
         packets = self.sent_frames + self.skipped_frames
-        self._next_ns = self.flow.start_ns + packets * self._frame_bits * _NS_PER_S // self.flow.rate_bps
+        self._next_ns = self.flow.start_ns + packets * self._frame_bits * NS_PER_S // self.flow.rate_bps
 
     def _make_headers(self, payload_bytes: int) -> bytes:
         """Return the headers of a packet with an all-zero payload, ending with the UDP checksum."""
@@ -218,7 +218,7 @@ class Sender:
         return frame[: flow.header_bytes]
 
     def _gap_ns(self) -> int:
-        return round(self._rng.expovariate(self.flow.rate_bps / self._frame_bits) * _NS_PER_S)
+        return round(self._rng.expovariate(self.flow.rate_bps / self._frame_bits) * NS_PER_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class FlowMeasurement:
     @property
     def throughput_bps(self) -> float:
         """Received bits per second over the measured interval."""
-        return self.bytes * 8 * _NS_PER_S / (self.end_ns - self.start_ns)
+        return self.bytes * 8 * NS_PER_S / (self.end_ns - self.start_ns)
 
     @property
     def lost(self) -> int:

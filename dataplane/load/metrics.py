@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dataplane.clock import NS_PER_S
 from dataplane.load.values import DaemonLoad
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def load_families(daemon: str, load: DaemonLoad) -> Iterator[Metric]:
 
     yield gauge("cores", "Processor time over the last second, in cores.", load.cores)
     yield gauge("processor_wait_ratio", "Share of time ready to run without a processor.", load.waiting)
-    yield gauge("loop_lag_seconds", "Longest delay of a timer of the event loop.", load.loop_lag_ns / 1e9)
+    yield gauge("loop_lag_seconds", "Longest delay of a timer of the event loop.", load.loop_lag_ns / NS_PER_S)
     yield gauge("overloaded", "1: at least one cause of overload lasts.", float(bool(load.overloads)))
     causes = GaugeMetricFamily(
         f"millrace_{daemon}_overload_seconds",
@@ -28,7 +29,7 @@ def load_families(daemon: str, load: DaemonLoad) -> Iterator[Metric]:
         labels=["cause", "advice"],
     )
     for overload in load.overloads:
-        causes.add_metric([overload.name, overload.advice], overload.for_ns / 1e9)
+        causes.add_metric([overload.name, overload.advice], overload.for_ns / NS_PER_S)
     yield causes
     threads = GaugeMetricFamily(f"millrace_{daemon}_thread_cores", "Processor time by thread.", labels=["thread"])
     for thread in load.threads:
@@ -39,7 +40,7 @@ def load_families(daemon: str, load: DaemonLoad) -> Iterator[Metric]:
     for queue in load.queues:
         queues.add_metric([queue.name], queue.length)
         if queue.oldest_ns is not None:
-            oldest.add_metric([queue.name], queue.oldest_ns / 1e9)
+            oldest.add_metric([queue.name], queue.oldest_ns / NS_PER_S)
     yield queues
     yield oldest
     drops = GaugeMetricFamily(f"millrace_{daemon}_drops_per_second", "Items dropped lately.", labels=["reason"])

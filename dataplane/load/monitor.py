@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.load.processor import ProcessorTimes, ReadTimes, processor_times
 from dataplane.load.values import DaemonLoad, DropRate, Overload, QueueLoad, ThreadLoad
 
@@ -30,7 +30,6 @@ BUSY_SHARE: Final = 0.95
 LONG_WAIT: Final = 0.3
 """A lag is attributed to the machine if the main thread waited this share of the time for a processor."""
 _MACHINE: Final = "other processes use the processors: give this daemon its own, or move it to another machine"
-_NS: Final = 1_000_000_000
 _LEAST_NS: Final = 100_000_000
 
 
@@ -105,11 +104,11 @@ class LoadMonitor:
     async def run(self) -> None:
         """Sample until cancelled."""
         late_ns = deque[int](maxlen=_LOOKS)
-        pause_ns = int(INTERVAL_S * _NS) // _LOOKS
+        pause_ns = int(INTERVAL_S * NS_PER_S) // _LOOKS
         while True:
             for _ in range(_LOOKS):
                 begun_ns = self._clock.now_ns()
-                await asyncio.sleep(pause_ns / _NS)
+                await asyncio.sleep(pause_ns / NS_PER_S)
                 late_ns.append(max(self._clock.now_ns() - begun_ns - pause_ns, 0))
             self.sample(max(late_ns))
 
@@ -147,7 +146,7 @@ class LoadMonitor:
     def _processor_causes(self, threads: tuple[ThreadLoad, ...], waiting: float, lag_ns: int) -> Iterator[Cause]:
         if lag_ns >= LONG_LAG_NS:
             advice = _MACHINE if waiting >= LONG_WAIT else self._loop_advice
-            yield Cause("loop", f"the event loop was late by {lag_ns / 1e9:.1f} s", advice)
+            yield Cause("loop", f"the event loop was late by {lag_ns / NS_PER_S:.1f} s", advice)
         for thread in threads:
             if thread.share >= BUSY_SHARE:
                 text = f"thread {thread.name} used {thread.share:.0%} of a core"
@@ -159,7 +158,7 @@ class LoadMonitor:
             if limit is not None and queue.length >= full_from * limit:
                 yield Cause(queue.name, f"{queue.name}: {queue.length} of at most {limit}", advice)
             elif oldest_ns is not None and waited_ns is not None and waited_ns > oldest_ns:
-                yield Cause(queue.name, f"{queue.name}: the oldest has waited for {waited_ns / 1e9:.1f} s", advice)
+                yield Cause(queue.name, f"{queue.name}: the oldest has waited for {waited_ns / NS_PER_S:.1f} s", advice)
 
     def _drops(self, spent_ns: int) -> tuple[tuple[DropRate, ...], list[Cause]]:
         rates: list[DropRate] = []
@@ -169,7 +168,7 @@ class LoadMonitor:
             for name in advice:
                 more, before[name] = counted.get(name, 0) - before[name], counted.get(name, 0)
                 if more > 0:
-                    rates.append(DropRate(name, more * _NS / spent_ns))
+                    rates.append(DropRate(name, more * NS_PER_S / spent_ns))
                     causes.append(Cause(f"drops {name}", f"{name}: {rates[-1].per_s:.0f} a second", advice[name]))
         return tuple(rates), causes
 
@@ -187,5 +186,5 @@ class LoadMonitor:
                 del self._known[key]
             elif known.missed >= END_AFTER:
                 del self._known[key]
-                lasted_s = (now_ns - known.since_ns) / 1e9
+                lasted_s = (now_ns - known.since_ns) / NS_PER_S
                 self._log.info("no longer overloaded (%s), after %.0f s", key, lasted_s)

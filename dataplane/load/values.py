@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from dataplane.clock import NS_PER_S
+
 
 @dataclass(frozen=True, slots=True)
 class ThreadLoad:
@@ -43,7 +45,7 @@ class Overload:
     """Name of the cause, without figures."""
 
     def __str__(self) -> str:
-        return f"overloaded for {self.for_ns / 1e9:.0f} s: {self.cause}; {self.advice}"
+        return f"overloaded for {self.for_ns / NS_PER_S:.0f} s: {self.cause}; {self.advice}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ between (`arm_bell`, `disarm_bell`): a ring then costs one check.
 
 from __future__ import annotations
 
+from dataplane.clock import NS_PER_S
 from dataplane.linux import POLLIN
 from dataplane.native.arrays import Array
 from dataplane.native.intrinsics import (
@@ -22,8 +23,6 @@ from dataplane.native.intrinsics import (
 from dataplane.native.kernels import external, kernel
 from dataplane.native.scalars import i32, i64, u8, u32, u64
 from dataplane.native.structs import Struct
-
-NS_PER_S = 1_000_000_000
 
 
 class Bell(Struct):

@@ -19,6 +19,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from dataplane.clock import NS_PER_S
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
 from dataplane.rpc.limits import Limits
@@ -155,10 +156,10 @@ def _conversing(schema: type[Message], call: Callable[..., Any], streams: Stream
 async def in_time(requests: AsyncIterator[T], first_ns: int) -> AsyncGenerator[T, None]:
     """Yield a client's messages; raise CallError (DEADLINE_EXCEEDED) if the first does not come within `first_ns`."""
     try:
-        async with asyncio.timeout(first_ns / 1e9):
+        async with asyncio.timeout(first_ns / NS_PER_S):
             first = await anext(requests, None)
     except TimeoutError:
-        late = f"no message within {first_ns / 1e9:g} s of the stream's beginning"
+        late = f"no message within {first_ns / NS_PER_S:g} s of the stream's beginning"
         raise CallError(grpc.StatusCode.DEADLINE_EXCEEDED, late) from None
     if first is None:
         return

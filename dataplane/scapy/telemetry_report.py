@@ -59,7 +59,7 @@ DROP_REASONS = {
     11: "report_at_edge",
     12: "source_spoofed",
 }
-"""Millrace's reasons; the specification leaves the numbers to the implementation."""
+"""Millrace's reasons, written by `make tables`; the specification leaves the numbers to the implementation."""
 
 
 def _packet_field(kinds: dict[int, type[Packet]], kind_of: Callable[[Any], int], size_of: Callable[[Any], int]) -> Any:

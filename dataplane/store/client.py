@@ -6,7 +6,7 @@ import random
 import threading
 from typing import Final
 
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.closing import Closing
 from dataplane.errors import WireError
 from dataplane.store.dialogues import Content, Dialogue, Step, T, reading, recording, writing
@@ -15,7 +15,6 @@ from dataplane.store.requests import Pace, Requests
 from dataplane.store.sockets import MOST_BYTES, address_of, open_socket
 from dataplane.wire.store import UDP_PORT, Message, decode
 
-_NS: Final = 1_000_000_000
 _LONGEST_S: Final = 1e9
 
 
@@ -76,7 +75,7 @@ class StoreClient(Closing):
 
     def _carry_out(self, dialogue: Dialogue[T], deadline_s: float | None) -> T:
         patience_s = self.deadline_s if deadline_s is None else _check_deadline(deadline_s)
-        deadline_ns = self._clock.now_ns() + round(patience_s * _NS)
+        deadline_ns = self._clock.now_ns() + round(patience_s * NS_PER_S)
         with self._lock:
             try:
                 step = next(dialogue)
@@ -113,7 +112,7 @@ class StoreClient(Closing):
     def _receive(self, requests: Requests, wait_ns: int) -> None:
         """Receive pending packets, after waiting for the first."""
         try:
-            self._socket.settimeout(max(wait_ns, 1000) / _NS)
+            self._socket.settimeout(max(wait_ns, 1000) / NS_PER_S)
             while True:
                 data = self._socket.recv(MOST_BYTES)
                 try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Final
 
-from dataplane.clock import Clock, UtcClock
+from dataplane.clock import NS_PER_S, Clock, UtcClock
 from dataplane.closing import Closing
 from dataplane.errors import WireError
 from dataplane.store.content_database import ContentDatabase
@@ -24,7 +24,6 @@ from dataplane.wire.store import UDP_PORT, Message, decode
 
 LOGGER = logging.getLogger("millrace.store")
 
-_NS: Final = 1_000_000_000
 _AT_ONCE: Final = 256
 """Packets processed together, of any kind: one disk write covers all of their writes."""
 _TIDY_S: Final = 1.0
@@ -115,7 +114,7 @@ class Producer(Closing):
     def settle(self, name: str, *, deadline_s: float = 60.0) -> None:
         """Wait until no older version of a name is served any more; NoAnswerError if that takes longer."""
         with self._lock:
-            wait_s = (self._core.settled_ns(name) - self._clock.now_ns()) / _NS
+            wait_s = (self._core.settled_ns(name) - self._clock.now_ns()) / NS_PER_S
         if wait_s > deadline_s:
             raise NoAnswerError(f"{name}: copies of older versions are fresh for {wait_s:.1f} s, not {deadline_s:g} s")
         if wait_s > 0:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from dataplane.clock import NS_PER_MS, NS_PER_S
 from dataplane.store import layout
 from dataplane.store.content_database import SEGMENT_COST, ContentDatabase, Item, Write
 from dataplane.store.dialogues import Dialogue, T, reading
@@ -24,13 +25,11 @@ from dataplane.store.reference.holder import ahead
 from dataplane.store.staging import Staging
 from dataplane.wire.store import Kind, Message, Reason
 
-MS: Final = 1_000_000
-S: Final = 1_000_000_000
-REMEMBERED_NS: Final = 600 * S
+REMEMBERED_NS: Final = 600 * NS_PER_S
 """Time for which a write is remembered; clients with more patience may write twice."""
 BLOCK_FRESHNESS_MS: Final = 3_600_000
 """Blocks never change: copies of them may be served for long."""
-_ON_THE_WAY_NS: Final = 100 * MS
+_ON_THE_WAY_NS: Final = 100 * NS_PER_MS
 """Maximum time of an answer on its way to the switch that copies it."""
 
 
@@ -185,7 +184,7 @@ class ProducerCore:
     def _note(self, name: bytes, item: Item, now_ns: int) -> _Outstanding:
         outstanding = self._outstanding.setdefault(name, _Outstanding())
         if item.freshness_ms:
-            outstanding.until_ns = max(outstanding.until_ns, now_ns + item.freshness_ms * MS + _ON_THE_WAY_NS)
+            outstanding.until_ns = max(outstanding.until_ns, now_ns + item.freshness_ms * NS_PER_MS + _ON_THE_WAY_NS)
         return outstanding
 
     # writes

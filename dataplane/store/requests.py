@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dataplane.clock import NS_PER_MS
 from dataplane.wire.store import Kind, Message, Reason
 
-MS: Final = 1_000_000
 ANSWERS: Final = {Kind.INTEREST: (Kind.DATA, Kind.NACK), Kind.PUT: (Kind.PUT_ACK, Kind.NACK)}
 
-_LONGEST_NS: Final = 1_000 * MS
-_FIRST_NS: Final = 100 * MS
+_LONGEST_NS: Final = 1_000 * NS_PER_MS
+_FIRST_NS: Final = 100 * NS_PER_MS
 _WINDOWS: Final = (1.0, 256.0)
 
 
 class Pace:
     """A client's estimate of the path to the store: round trip times (RFC 6298) and the permitted number in flight."""
 
-    def __init__(self, chance: random.Random, *, least_timeout_ns: int = 5 * MS) -> None:
+    def __init__(self, chance: random.Random, *, least_timeout_ns: int = 5 * NS_PER_MS) -> None:
         self.window = 16.0
         self.proof = 0
         """Proof that the producer sent to our address, and requires from writers."""

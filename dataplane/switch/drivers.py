@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Final, Protocol
 
-from dataplane.clock import MonotonicClock
+from dataplane.clock import NS_PER_S, MonotonicClock
 from dataplane.nic import Port
 from dataplane.nic.devices.link_events import LinkEvents
 from dataplane.nic.ports.join_watch import JoinWatch
@@ -99,7 +99,7 @@ class NativeDriver:
         stack.callback(self.control.close)
         self._events = _watch(stack, self.control)
         longest_ns = max((port.settings.delay_ns + port.settings.jitter_ns for port in settings.ports), default=0)
-        self._cables_s = min(longest_ns / 1e9, LONGEST_LEAVE_S)
+        self._cables_s = min(longest_ns / NS_PER_S, LONGEST_LEAVE_S)
 
     def commit(self, program: Program) -> None:
         """Load the first program."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import SwitchError
 from dataplane.switch.abi import MAX_CLONE_SESSIONS
 from dataplane.switch.pipeline import Dequeued, Placement
@@ -28,8 +29,6 @@ PROGRAM_REPLACED = "program_replaced"
 
 DEFLECT_SESSION = 251
 """The clone session that fabric switches use to forward what a full queue refuses, if a controller creates it."""
-
-_NS_PER_S = 1_000_000_000
 
 
 def deflect_session_of(session: int | None) -> int:
@@ -72,7 +71,7 @@ def jitter_seed(seed: int, port: int) -> int:
 
 def gap_of(packets_per_s: int) -> int:
     """Return the nanoseconds between two packets at a rate, 0 at rate 0."""
-    return -(-_NS_PER_S // packets_per_s) if packets_per_s else 0
+    return -(-NS_PER_S // packets_per_s) if packets_per_s else 0
 
 
 @dataclass(slots=True)
@@ -199,7 +198,7 @@ class TrafficManager:
         duration_ns = 0
         if rate_bps is not None:
             bits = (length_bytes + WIRE_OVERHEAD_BYTES) * 8
-            duration_ns, port.carry = divmod(bits * _NS_PER_S + port.carry, rate_bps)
+            duration_ns, port.carry = divmod(bits * NS_PER_S + port.carry, rate_bps)
         departs_ns = port.free_ns + duration_ns
         port.free_ns += max(duration_ns, port.gap_ns)
         return departs_ns

@@ -8,6 +8,8 @@ import select
 from collections.abc import Sequence
 from types import TracebackType
 
+from dataplane.clock import NS_PER_S
+
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = 0o2004000
 _ABSOLUTE = 1
@@ -61,7 +63,7 @@ class Waiter:
         return ready
 
     def _arm(self, until_ns: int) -> None:
-        instant = _Instant(0, 0, *divmod(until_ns, 1_000_000_000))
+        instant = _Instant(0, 0, *divmod(until_ns, NS_PER_S))
         if self._libc.timerfd_settime(self._timer, _ABSOLUTE, ctypes.byref(instant), None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
         self._armed_ns = until_ns

@@ -31,7 +31,7 @@ RESERVED: Final = 0x007E
 LAST: Final = 0x0001
 """Bit 15: the checksum complement of a stack, queue and drop reason of a report."""
 
-_LAYOUT: Final[tuple[tuple[int, tuple[tuple[str, int], ...]], ...]] = (
+LAYOUT: Final[tuple[tuple[int, tuple[tuple[str, int], ...]], ...]] = (
     (NODE_ID, (("node_id", 32),)),
     (LEVEL1_INTERFACES, (("ingress_interface", 16), ("egress_interface", 16))),
     (HOP_LATENCY, (("hop_latency", 32),)),
@@ -42,6 +42,7 @@ _LAYOUT: Final[tuple[tuple[int, tuple[tuple[str, int], ...]], ...]] = (
     (TX_UTILISATION, (("tx_utilisation", 32),)),
     (BUFFER, (("buffer_id", 8), ("buffer_occupancy", 24))),
 )
+"""Bits of the bitmap, and the fields with their lengths in bits that each asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def _plan(bitmap: int) -> tuple[int, tuple[tuple[str, int, int], ...], int]:
     words = baseline_words(bitmap & ~LAST)
     shift = 32 * words
     fields: list[tuple[str, int, int]] = []
-    for bit, group in _LAYOUT:
+    for bit, group in LAYOUT:
         for name, bits in group if bitmap & bit else ():
             shift -= bits
             fields.append((name, shift, (1 << bits) - 1))

@@ -36,6 +36,7 @@ local REPORT_TYPES = { [0] = "inner only", [1] = "INT", [2] = "IOAM" }
 local INNER_TYPES = { [0] = "none", [1] = "TLV", [2] = "domain", [3] = "Ethernet", [4] = "IPv4", [5] = "IPv6" }
 local TLV_TYPES = { [0] = "domain", [1] = "Ethernet", [2] = "IPv4", [3] = "IPv6" }
 local DECISIONS = { [1] = "path of the flow", [2] = "path of the destination", [3] = "route" }
+-- `make tables` writes the reasons from dataplane/wire/drop_reasons.py.
 local DROP_REASONS = {
   [0] = "unknown", [1] = "parser_error", [2] = "unknown_ethertype", [3] = "bad_ipv4_checksum", [4] = "int_at_edge",
   [5] = "int_malformed", [6] = "ttl_expired", [7] = "no_route", [8] = "int_discard", [9] = "queue_full",

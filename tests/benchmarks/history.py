@@ -20,11 +20,12 @@ from typing import TypeVar
 from collectors.history.query import query
 from collectors.history.retention import HistoryKeeper
 from collectors.history.rows import Observation, RowMaker
-from collectors.history.settings import S_NS, HistorySettings, Tier
+from collectors.history.settings import HistorySettings, Tier
 from collectors.history.writer import HistoryWriter
 from collectors.metrics.families import Reading, StateCollector
 from collectors.statistics.sketch import Sketch
 from collectors.values import CollectorStatus, DelaySource, LinkState, Snapshot
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 T = TypeVar("T")
@@ -105,9 +106,9 @@ def main() -> None:
 
 def measure(folder: Path, links: int, minutes: int, *, with_sketches: bool) -> dict[str, float]:
     """Write `minutes` of one row a link and second, merge the older half, ask."""
-    tiers = (Tier(interval_ns=10 * S_NS, keep_ns=10**15),)
+    tiers = (Tier(interval_ns=10 * NS_PER_S, keep_ns=10**15),)
     settings = HistorySettings(
-        folder=str(folder), tiers=tiers, keep_ns=minutes * 30 * S_NS, file_span_ns=60 * S_NS, merge_files=1
+        folder=str(folder), tiers=tiers, keep_ns=minutes * 30 * NS_PER_S, file_span_ns=60 * NS_PER_S, merge_files=1
     )
     topology = Topology("none", (), (), ())
     rows, writer, random = RowMaker(topology, settings), HistoryWriter(settings), Random(1)
@@ -115,7 +116,7 @@ def measure(folder: Path, links: int, minutes: int, *, with_sketches: bool) -> d
     delays = [sketches_of(links, random) if with_sketches else {} for _ in varied]
     making, writing, completing = [], [], []
     for second in range(60 * minutes):
-        wall_ns = (NOON_S + second) * S_NS
+        wall_ns = (NOON_S + second) * NS_PER_S
         made_ms, batches = timed(
             rows.batches, Observation(wall_ns, varied[second % VARIED], delays=delays[second % VARIED])
         )

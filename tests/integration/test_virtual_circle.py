@@ -17,7 +17,7 @@ from collectors.values import HopRecord
 from controller.apps.demo.live import LiveView
 from controller.apps.demo.outcome import Outcome, mean_delay_ns
 from controller.apps.demo.prepare import prepare
-from controller.apps.demo.scenario import NS_PER_S, ScenarioSettings
+from controller.apps.demo.scenario import ScenarioSettings
 from controller.apps.demo.settings import DemoSettings, LoopDelays
 from controller.apps.demo.virtual import VirtualRun
 from controller.network.intents import FlowSpec, Route, RouteSet
@@ -32,6 +32,7 @@ from controller.network.reconcile import diff
 from controller.network.tables.entities import Entities
 from controller.network.tables.flow_paths import flow_path_entities
 from controller.network.tables.telemetry.int_watch import Watch
+from dataplane.clock import NS_PER_S
 from dataplane.topology.file import topologies_folder
 from tests.controller.network.base_tables import base_entities
 

@@ -294,7 +294,7 @@ def settings(tmp_path: Path) -> KernelSettings:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="ascii").split()
-    missing = [congestion for congestion in Congestion if congestion not in known]
+    missing = [congestion for congestion in FACTORS if congestion not in known]
     if missing:
         pytest.skip(f"this kernel has no {', '.join(missing)}")
     return KernelSettings(run_root=tmp_path / "run")
@@ -306,9 +306,9 @@ def test_windows_grow_and_shrink_as_the_kernel_s(settings: KernelSettings) -> No
     with KernelFabric(topology, settings) as fabric:
         fabric.wait_ready(60)
         install_paths(fabric)
-        theirs = {congestion: in_kernel(fabric, congestion, 12) for congestion in Congestion}
-    ours = {congestion: in_virtual_time(topology, congestion, 12) for congestion in Congestion}
-    for congestion in Congestion:
+        theirs = {congestion: in_kernel(fabric, congestion, 12) for congestion in FACTORS}
+    ours = {congestion: in_virtual_time(topology, congestion, 12) for congestion in FACTORS}
+    for congestion in FACTORS:
         for name, run in (("kernel", theirs[congestion]), ("ours", ours[congestion])):
             begun = run.slow_start()
             print(f"{congestion} {name}: {run.goodput_bps / 1e6:.2f} Mbit/s, {run.reductions()}")
@@ -323,14 +323,14 @@ def test_windows_grow_and_shrink_as_the_kernel_s(settings: KernelSettings) -> No
 @pytest.mark.timeout(900)
 def test_goodput_under_loss_is_that_of_the_kernel(settings: KernelSettings) -> None:
     topology, seconds, times = path("1%"), 60, 3
-    theirs: dict[Congestion, list[float]] = {congestion: [] for congestion in Congestion}
+    theirs: dict[Congestion, list[float]] = {congestion: [] for congestion in FACTORS}
     with KernelFabric(topology, settings) as fabric:
         fabric.wait_ready(60)
         install_paths(fabric)
         for _ in range(times):
-            for congestion in Congestion:
+            for congestion in FACTORS:
                 theirs[congestion].append(in_kernel(fabric, congestion, seconds).segments_a_round_trip)
-    for congestion in Congestion:
+    for congestion in FACTORS:
         ours = [in_virtual_time(topology, congestion, seconds, seed).segments_a_round_trip for seed in range(times)]
         for name, found in (("ours", ours), ("kernel", theirs[congestion])):
             print(f"{congestion} {name}: segments a round trip", *(f"{segments:.1f}" for segments in found))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.decode.decoding import DECODED, REPORT_VERSION, decode_report
+from collectors.native.kernels.decode.decoding import DECODED, decode_report
 from collectors.native.kernels.decode.flow_key import same_key
 from collectors.native.kernels.decode.hops import egress_of
+from collectors.native.kernels.decode.layouts import REPORT_VERSION
 from collectors.native.kernels.drops import note_gap_before, take_drop, take_hops_before
 from collectors.native.kernels.records import note_records
 from collectors.native.kernels.sequence import (

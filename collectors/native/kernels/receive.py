@@ -25,6 +25,7 @@ from collectors.native.receive_state import (
 )
 from collectors.native.structures import Decoder
 from collectors.native.tables import SequenceTable, TelemetryTables
+from dataplane.clock import NS_PER_S
 from dataplane.linux import EBADF, EFAULT, EINVAL, ENOTSOCK, MSG_DONTWAIT, MSG_TRUNC, POLLIN
 from dataplane.native import (
     address,
@@ -50,7 +51,7 @@ from dataplane.native import (
 from dataplane.native.doorbell import ppoll, read
 from dataplane.native.locks import has_waiters, release_lock, take_lock
 from dataplane.nic.ports.kernels.messages import header_at
-from dataplane.nic.ports.kernels.system import NS_PER_S, ioctl, last_error, monotonic_ns, real_time_ns, recvmmsg
+from dataplane.nic.ports.kernels.system import ioctl, last_error, monotonic_ns, real_time_ns, recvmmsg
 
 SLICE = 512
 """Payloads processed before others get the state: about a quarter of a millisecond."""

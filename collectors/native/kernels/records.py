@@ -17,7 +17,8 @@ from collectors.native.structures import (
     RecordCell,
 )
 from collectors.native.tables import TelemetryTables
-from collectors.state.record_log import ALL, MIX, PERIOD_NS, SECOND_NS
+from collectors.state.record_log import ALL, MIX, PERIOD_NS
+from dataplane.clock import NS_PER_S
 from dataplane.native import as_i64, as_u32, as_u64, kernel, u32, u64
 
 FIRST, SECOND = MIX
@@ -118,8 +119,8 @@ def takes(tables: TelemetryTables, choice: u32, now_ns: u64) -> bool:
         tables.counts.records_shed += 1
         return False
     records.full_ns = max(records.full_ns, now_ns)
-    gap_ns: u64 = SECOND_NS // records.per_s
-    if as_u64(choice) >= records.share or now_ns + SECOND_NS < records.full_ns + gap_ns:
+    gap_ns: u64 = NS_PER_S // records.per_s
+    if as_u64(choice) >= records.share or now_ns + NS_PER_S < records.full_ns + gap_ns:
         tables.counts.records_withheld += records.is_capped
         tables.counts.records_not_sampled += 1 - records.is_capped
         return False
@@ -136,7 +137,7 @@ def follow(tables: TelemetryTables, now_ns: u64) -> None:
         return
     records.seen_per_s = 0
     if as_i64(elapsed_ns) > 0:
-        records.seen_per_s = records.seen * SECOND_NS // elapsed_ns
+        records.seen_per_s = records.seen * NS_PER_S // elapsed_ns
     records.share = ALL
     if records.seen_per_s > records.per_s:
         records.share = (records.per_s << 32) // records.seen_per_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.decode.decoding import REPORT_VERSION
+from collectors.native.kernels.decode.layouts import REPORT_VERSION
 from collectors.native.kernels.state.switches import find_switch
 from collectors.native.structures import NONE32
 from collectors.native.tables import TelemetryTables

@@ -26,6 +26,7 @@ from controller.network.aggregation.placement import links_between, place
 from controller.network.base_paths import NextHops, next_hops
 from controller.network.intents import AggregationTree, Leaf
 from dataplane.allreduce.formats import BLOCK, headroom
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey
 from dataplane.wire import aggregation, ethernet, ipv4, udp
 
@@ -33,7 +34,6 @@ LANE_BITS: Final = 31
 """Bits of a sum in a lane of int32, without the sign."""
 FRAME_BYTES: Final = ethernet.SIZE + ipv4.MIN_SIZE + udp.SIZE + aggregation.SIZE + 4 * BLOCK
 """A packet of 256 lanes on the wire."""
-_NS_PER_S: Final = 1e9
 _FUNCTION: Final = re.compile(r"(?P<name>[a-z_0-9]+)\((?P<inner>.*)\)", re.DOTALL)
 _COLUMNS_OF: Final = {"sum": 1, "sum_no_overflow": 1, "count": 1, "count_star": 1, "avg": 2}
 """Aggregate functions that are sums, with their number of columns; a mean is a sum and a count."""
@@ -112,7 +112,7 @@ def switch_tree(costs: CostMap, hosts: Sequence[str], spec: SwitchSpec) -> Switc
         tree=tree,
         machines=len(hosts),
         s_per_gb=float(waiting[busiest]) * GB_BITS,
-        delay_s=delay_ns / _NS_PER_S,
+        delay_s=delay_ns / NS_PER_S,
         slots=spec.cells // 2 * BLOCK,
         busiest=list(costs.links.numbers)[busiest],
     )

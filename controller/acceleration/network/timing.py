@@ -15,6 +15,7 @@ from controller.acceleration.network.trees import Aggregators, ReductionTree, Tr
 from controller.cluster.cost_map import Basis, CostMap, CostModel
 from controller.cluster.cost_map.columns import AVAILABLE
 from controller.cluster.cost_map.values import PPB
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey
 
 GB_BITS: Final = 8e9
@@ -24,7 +25,6 @@ LEAST_FREE: Final = 0.05
 
 The placement of aggregation trees uses the same value.
 """
-_NS_PER_S: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _round(
         transfers=transfers,
         s_per_gb=float(ends_s.max(initial=0.0)),
         grown_s_per_gb=float(grown_s.max(initial=0.0)),
-        delay_s=max(delays_ns, default=0) / _NS_PER_S,
+        delay_s=max(delays_ns, default=0) / NS_PER_S,
         basis=_basis(costs, rows),
         busiest=links[busiest] if transfers else None,
         busiest_flows=float(demand[busiest]),

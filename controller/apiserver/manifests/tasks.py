@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,11 +20,10 @@ from controller.apiserver.resources.base import Line, Name, Priority, Text
 from controller.apiserver.resources.operator_graphs import operators_of
 from controller.apiserver.resources.task import DataRead, OperatorCount, Program, ProgramKind, TaskSpec, UnitChoice
 from controller.cluster.operators import OperatorError, files
+from dataplane.clock import NS_PER_S
 from dataplane.config import Document, Strict, loads_documents
 from dataplane.errors import ConfigError
 from dataplane.given import read_given_text
-
-_NS: Final = 1_000_000_000
 
 
 class ProgramScript(Strict, frozen=True):
@@ -106,7 +105,7 @@ def loads_tasks(
 
 def numbered(stem: str, now_ns: int) -> str:
     """Return a name for an unnamed task: the stem and the submission time."""
-    at = datetime.fromtimestamp(now_ns / _NS, UTC)
+    at = datetime.fromtimestamp(now_ns / NS_PER_S, UTC)
     return f"{_name_of(stem)[:60]}-{at:%Y%m%d-%H%M%S}-{now_ns // 1000 % 1_000_000:06d}"
 
 

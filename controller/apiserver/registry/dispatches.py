@@ -23,11 +23,11 @@ from controller.apiserver.resources.operator_devices import OperatorDevices, pro
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus
 from controller.apiserver.resources.task import HELD, TASK_ENDED, TaskPhase
 from controller.common.errors import InvalidError, NotFoundError, StaleError
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
 MOST_TASKS: Final = 256
-_NS_PER_S: Final = 1_000_000_000
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
@@ -287,7 +287,7 @@ def _completed(task: Task, item: Completion, result: ProbeResult | None, now_ns:
     if item.phase in TASK_ENDED:
         started_ns = status.started_ns
         if started_ns is None and item.run_time_s is not None:  # it ended before anyone reported it running
-            started_ns = max(now_ns - round(item.run_time_s * _NS_PER_S), 0)
+            started_ns = max(now_ns - round(item.run_time_s * NS_PER_S), 0)
         return replace(task, status=replace(status, started_ns=started_ns, finished_ns=now_ns))
     left = replace(status, centre=None, unit=None, units=None, operator_devices=(), engine_id="", started_ns=None)
     return replace(task, status=left)
@@ -324,7 +324,7 @@ def _check_centre(centre: Centre, now_ns: int) -> None:
         raise StaleError(f"Centre {name} takes no tasks: unschedulable")
     if not status.ready:
         raise StaleError(f"Centre {name} is not ready: {status.reason or 'it has not reported'}")
-    if now_ns > (status.heartbeat_ns or 0) + round(centre.spec.lease_s * _NS_PER_S):
+    if now_ns > (status.heartbeat_ns or 0) + round(centre.spec.lease_s * NS_PER_S):
         raise StaleError(f"Centre {name} has been silent for longer than its lease of {centre.spec.lease_s:g} s")
 
 

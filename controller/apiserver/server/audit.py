@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from controller.common.errors import ApiError
 from controller.common.http_connections import group_of
+from dataplane.clock import NS_PER_S
 
 LOGGER = logging.getLogger("millrace.api")
 
@@ -140,7 +141,7 @@ class AuditLog:
     async def keep(self) -> None:
         """Flush every minute until cancelled."""
         while True:
-            await asyncio.sleep(WINDOW_NS / 1e9)
+            await asyncio.sleep(WINDOW_NS / NS_PER_S)
             self.flush()
 
     def close(self) -> None:

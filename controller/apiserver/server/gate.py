@@ -30,7 +30,7 @@ from controller.common.errors import (
 )
 from controller.common.http_connections import group_of
 from controller.common.http_server import ADMIT, CERTIFICATE, send_in_time
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal
 from dataplane.rpc.access.names import principal_of_der
@@ -144,7 +144,7 @@ class Gate:
         self._requests = Buckets(limits.requests_per_s, clock)
         self._of_users = Buckets(limits.user_requests_per_s, clock)
         self._refusals = Buckets(limits.refusals_per_s, clock)
-        self._queue = FairQueue(limits.user_seats, limits.user_queue, limits.queue_s, lambda: clock.now_ns() / 1e9)
+        self._queue = FairQueue(limits.user_seats, limits.user_queue, limits.queue_s, lambda: clock.now_ns() / NS_PER_S)
         self._pieces = asyncio.Lock()
         self.watches = WatchBook(limits.watches, limits.watches_of_one)
 

@@ -26,6 +26,7 @@ from controller.apiserver.server.callers import Caller, caller_of
 from controller.apiserver.server.gate import CHANGED, WHAT
 from controller.apiserver.service import Service
 from controller.common.errors import InvalidError, UnauthorizedError
+from dataplane.clock import NS_PER_S
 from dataplane.rpc.access import Principal
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _aged(age_ns: int | None) -> dict[str, str]:
     """Return the header with an answer's age if it was served without the storage."""
     if age_ns is None:
         return {}
-    return {"Age": str(age_ns // 1_000_000_000), "Millrace-Storage": "away"}
+    return {"Age": str(age_ns // NS_PER_S), "Millrace-Storage": "away"}
 
 
 def _tagged(found: Any) -> dict[str, str]:  # noqa: ANN401 - a resource

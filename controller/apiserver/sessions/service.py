@@ -14,12 +14,12 @@ from controller.apiserver.sessions.board import Session, SessionBoard
 from controller.apiserver.sessions.frames import KEEP_ALIVE, Frame, FrameDecoder, Stream, error_frame, error_of
 from controller.apiserver.sessions.values import ExecRequest, SessionKind, SessionRequest
 from controller.common.errors import ApiError, GoneError, InvalidError, NotFoundError, StaleError, UnavailableError
+from dataplane.clock import NS_PER_S
 from dataplane.rpc.access import Principal
 from dataplane.rpc.access.values import LOCAL
 
 _OUTPUT: Final = (Stream.STDOUT, Stream.STDERR, Stream.EXIT, Stream.ERROR)
 _INPUT: Final = (Stream.STDIN, Stream.RESIZE, Stream.END_OF_INPUT)
-_NS_PER_S: Final = 1_000_000_000
 _NO_NUMBER: Final = "0" * 16
 
 
@@ -172,7 +172,7 @@ class SessionService:
     def _note_idle(self, session: Session, frame: Frame | None) -> None:
         """End a session that has been idle for too long."""
         idle_s = self.board.limits.idle_s
-        is_idle = self.board.now_ns() - session.said_ns > idle_s * _NS_PER_S
+        is_idle = self.board.now_ns() - session.said_ns > idle_s * NS_PER_S
         if is_idle and frame is not None and frame.stream is Stream.KEEP_ALIVE:
             raise GoneError(f"nothing was said in this session for {idle_s:g} s")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from controller.apps.cli.output import Format, show, utc
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Decision
@@ -88,7 +89,7 @@ def _network(spec: DecisionSpec) -> str:
         return ""
     if not spec.measured:
         return "the network's figures were nominal: telemetry does not have all the ways to its peers"
-    age = "" if spec.network_age_ns is None else f", {spec.network_age_ns / 1e9:.1f} s before"
+    age = "" if spec.network_age_ns is None else f", {spec.network_age_ns / NS_PER_S:.1f} s before"
     return f"the network's figures were measured{age}"
 
 

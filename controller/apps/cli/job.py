@@ -14,6 +14,7 @@ from controller.apps.cli.output import AsJson, Cells, Format, FormatOption, OneF
 from controller.common.console import plain_or_terminal
 from controller.common.errors import JobError
 from dataplane.allreduce.jobs.messages import ADDRESS
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from controller.network.aggregation.service.client import JobClient
@@ -59,7 +60,7 @@ def show_job(
         return
     screen = plain_or_terminal()
     screen.print(_head(found), highlight=False, soft_wrap=True)
-    rows: Iterable[Cells] = ((one.host, one.state, f"{one.heard_ns / 1e9:.1f}") for one in found.members)
+    rows: Iterable[Cells] = ((one.host, one.state, f"{one.heard_ns / NS_PER_S:.1f}") for one in found.members)
     if found.members:
         screen.print(table_of(("worker", "state", "heard s ago"), rows))
 
@@ -99,6 +100,6 @@ def _cells(one: JobRow) -> Cells:
 def _head(one: JobRow) -> str:
     """Return a job's row in words."""
     if one.ended_ns is not None:
-        return f"{one.name}: ended {one.ended_ns / 1e9:.0f} s ago: {one.reason}"
+        return f"{one.name}: ended {one.ended_ns / NS_PER_S:.0f} s ago: {one.reason}"
     where = "" if one.number is None else f", number {one.number}, epoch {one.epoch}, at {' '.join(one.switches)}"
     return f"{one.name}: {one.state}{where}; window {one.window}, capacity {one.capacity}"

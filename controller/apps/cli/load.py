@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import typer
 
+from dataplane.clock import NS_PER_S
 from dataplane.load.values import DaemonLoad
 
 _BUSIEST = 3
@@ -16,12 +17,12 @@ def load_rows(load: DaemonLoad) -> Iterator[tuple[str, object]]:
     """Yield rows of a table: what, and its value over the last second."""
     yield "cores used", f"{load.cores:.2f}"
     yield "waited for a core", f"{load.waiting:.0%}"
-    yield "event loop late by s", f"{load.loop_lag_ns / 1e9:.3f}"
+    yield "event loop late by s", f"{load.loop_lag_ns / NS_PER_S:.3f}"
     for thread in load.threads[:_BUSIEST]:
         yield f"thread {thread.name}", f"{thread.share:.2f}"
     for queue in load.queues:
         room = "" if queue.limit is None else f" of {queue.limit}"
-        age = "" if queue.oldest_ns is None else f", the oldest {queue.oldest_ns / 1e9:.3f} s"
+        age = "" if queue.oldest_ns is None else f", the oldest {queue.oldest_ns / NS_PER_S:.3f} s"
         yield f"queue {queue.name}", f"{queue.length}{room}{age}"
     for drop in load.drops:
         yield f"dropped a second: {drop.reason}", f"{drop.per_s:.0f}"

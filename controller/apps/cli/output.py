@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from controller.common.console import plain_or_terminal
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -99,7 +100,7 @@ def show_values(values: Sequence[DataclassInstance], kind: type[DataclassInstanc
 
 def utc(time_ns: int) -> datetime:
     """Return a time in nanoseconds since 1970 as cells show it."""
-    return datetime.fromtimestamp(time_ns / 1e9, UTC)
+    return datetime.fromtimestamp(time_ns / NS_PER_S, UTC)
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Cells], title: str | None = None) -> Table:

@@ -32,6 +32,7 @@ from controller.apps.cli.units import seconds
 from controller.common.console import plain_or_terminal
 from controller.network.intents import FlowSpec
 from controller.network.paths.settings import ADDRESS
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey
 
 if TYPE_CHECKING:
@@ -323,7 +324,7 @@ def _ns(text: str | None, option: str) -> int | None:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is no time as {_A_TIME}", param_hint=option) from error
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+    return (since.days * 86_400 + since.seconds) * NS_PER_S + since.microseconds * 1000
 
 
 def _selected(query: HistoryQuery, found: History) -> list[_Decided]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from controller.apps.cli.api import Address, client_of
 from controller.apps.cli.output import Cells, Format, OneFormat, show
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from controller.apiserver.client.synchronous import SyncResources
@@ -30,8 +31,6 @@ _KindName = Annotated[str, typer.Argument(metavar="KIND", help="node, pod, podgr
 _Output = Annotated[Output, typer.Option("--output", "-o", "--format", "-f", help="How it is written.")]
 _Labels = Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")]
 _Fields = Annotated[str, typer.Option("--fields", metavar="node=h1", help="Only with these fields.")]
-
-_SECOND_NS: Final = 1_000_000_000
 
 
 def get(  # noqa: PLR0917 - a command line's options
@@ -164,7 +163,7 @@ def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any part of a resour
 
 def age_of(resource: Any, now_ns: int) -> str:  # noqa: ANN401 - of any kind
     """Return how long a resource has been there, for people."""
-    seconds = max(now_ns - resource.metadata.created_ns, 0) // _SECOND_NS
+    seconds = max(now_ns - resource.metadata.created_ns, 0) // NS_PER_S
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"

@@ -14,6 +14,7 @@ from controller.apps.cli.learning.evaluate import evaluate
 from controller.apps.cli.learning.standing import status
 from controller.apps.cli.learning.train import train
 from controller.apps.cli.output import Format, FormatOption, show
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Decision
@@ -146,7 +147,7 @@ def _node_rows(decision: Decision) -> list[tuple[object, ...]]:
 
 def _summary_rows(summary: Summary) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [(state, count, "tasks") for state, count in summary.states.items()]
-    rows += [("left out", summary.left_out, "tasks"), ("makespan", summary.makespan_ns / 1e9, "s")]
+    rows += [("left out", summary.left_out, "tasks"), ("makespan", summary.makespan_ns / NS_PER_S, "s")]
     for name in ("waiting", "queued", "transfer", "response"):
         rows += _time_rows(name, getattr(summary, name))
     rows += [(f"{name} held", 100 * share, "%") for name, share in summary.utilisation.items()]
@@ -158,4 +159,4 @@ def _summary_rows(summary: Summary) -> list[tuple[object, ...]]:
 
 def _time_rows(name: str, times: Times) -> list[tuple[object, ...]]:
     found = (("mean", times.mean_ns), ("p50", times.p50_ns), ("p95", times.p95_ns), ("p99", times.p99_ns))
-    return [(f"{name}, {which}", ns / 1e9, "s") for which, ns in found]
+    return [(f"{name}, {which}", ns / NS_PER_S, "s") for which, ns in found]

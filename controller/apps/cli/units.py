@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataplane.clock import NS_PER_S
+
 
 def milliseconds(time_ns: int | None) -> str | None:
     """Return nanoseconds as milliseconds, None as it is."""
@@ -10,7 +12,7 @@ def milliseconds(time_ns: int | None) -> str | None:
 
 def seconds(time_ns: int | None) -> str | None:
     """Return nanoseconds as seconds, None as it is."""
-    return None if time_ns is None else f"{time_ns / 1e9:.1f}"
+    return None if time_ns is None else f"{time_ns / NS_PER_S:.1f}"
 
 
 def percent(share: float | None) -> str | None:

@@ -19,11 +19,10 @@ from controller.apps.demo.settings import DemoSettings
 from controller.common.console import plain_or_terminal
 from controller.network.paths.records.database import open_path_database
 from controller.network.paths.records.recorder import Recorder
+from dataplane.clock import NS_PER_MS, NS_PER_S
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.topology.units import format_rate
-
-_NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def _introduction(prepared: Prepared, options: DemoOptions) -> str:
     return (
         f"{scenario.topology.name} in {options.time} time, rates divided by {prepared.rate_divisor}; "
         f"{len(scenario.flows) - len(surges)} flows from {prepared.demands_from}.\n"
-        f"At {scenario.congest_ns / 1e9:g} s {streams} another {format_rate(round(surges[0].rate_bps))}{each} "
+        f"At {scenario.congest_ns / NS_PER_S:g} s {streams} another {format_rate(round(surges[0].rate_bps))}{each} "
         f"over {scenario.congested} ({format_rate(link.rate_bps)})."
     )
 
@@ -111,7 +110,7 @@ def _show(console: Console, outcome: Outcome, out: Path) -> None:
             f"The surge moved no flow, but {weights} groups' weights." if weights else "The surge moved nothing."
         )
     else:
-        console.print(f"First packet on a new path {outcome.reaction_ns / _NS_PER_MS:.0f} ms after the surge began.")
+        console.print(f"First packet on a new path {outcome.reaction_ns / NS_PER_MS:.0f} ms after the surge began.")
     console.print(f"{outcome.reports} telemetry reports, {outcome.lost_reports} lost.", highlight=False)
     _show_load(console, outcome)
     png, svg = draw(outcome.scenario.topology, _panels(outcome), out / "network", _shaded(outcome))
@@ -130,12 +129,12 @@ def _show_load(console: Console, outcome: Outcome) -> None:
 def figures_of(outcome: Outcome) -> dict[str, object]:
     """Return the run's main figures by name."""
     moved = [flow for flow in outcome.affected() if not flow.surge]
-    before, during, after = (None if ns is None else ns / _NS_PER_MS for ns in delay_by_phase_ns(moved))
+    before, during, after = (None if ns is None else ns / NS_PER_MS for ns in delay_by_phase_ns(moved))
     return {
         "delay_before_ms": before,
         "delay_congested_ms": during,
         "delay_after_ms": after,
-        "reaction_ms": None if outcome.reaction_ns is None else outcome.reaction_ns / _NS_PER_MS,
+        "reaction_ms": None if outcome.reaction_ns is None else outcome.reaction_ns / NS_PER_MS,
         "moves": len(outcome.moves),
         "rebalances": len(outcome.rebalances),
         "reports": outcome.reports,

@@ -32,14 +32,14 @@ from controller.apps.demo.moves import (
     phase_name,
 )
 from controller.apps.demo.outcome import Move, Outcome
-from controller.apps.demo.scenario import NS_PER_S, Scenario
+from controller.apps.demo.scenario import Scenario
 from controller.apps.demo.settings import DemoSettings
 from controller.network.daemon_settings import DaemonSettings
 from controller.network.paths.balancing.values import Rebalance
 from controller.network.paths.records.values import RecordQuery
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.settings import PathServerSettings, RecordSettings
-from dataplane.clock import MonotonicClock, UtcClock
+from dataplane.clock import NS_PER_S, MonotonicClock, UtcClock
 from dataplane.config import Strict
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver

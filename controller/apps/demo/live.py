@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from collectors.values import LinkState, Snapshot
+from dataplane.clock import NS_PER_MS
 from dataplane.topology.values import LinkKey, Topology
 
 _SHOWN_DECISIONS = 8
-_NS_PER_MS = 1e6
 _BAR_WIDTH = 12
 _FIGURES_WIDTH = 10 + _BAR_WIDTH + 4 + 4
 """Delay, bar, load, and the padding of the four cells."""
@@ -76,7 +76,7 @@ class LiveView:
         worst = max(_core_links(self.topology, snapshot), key=self._waiting_ns)
         return (
             f"{status.time_s:6.1f} s  {status.phase:<10} reports {status.reports:6d} (lost {status.lost_reports})  "
-            f"worst queueing {worst.link} {worst.delay_mean_ns / _NS_PER_MS:.1f} ms, load {worst.utilisation:.0%}"
+            f"worst queueing {worst.link} {worst.delay_mean_ns / NS_PER_MS:.1f} ms, load {worst.utilisation:.0%}"
         )
 
     def _render(self, status: Status, snapshot: Snapshot) -> Group:
@@ -113,12 +113,12 @@ class LiveView:
         return table
 
     def _cells(self, state: LinkState, name_width: int) -> tuple[Text, Text, ProgressBar, Text]:
-        waiting_ms = self._waiting_ns(state) / _NS_PER_MS
+        waiting_ms = self._waiting_ns(state) / NS_PER_MS
         style = "bold red" if waiting_ms > 20 else "yellow" if waiting_ms > 5 else "green"
         mark = "▶ " if state.link == self.congested else "  "
         return (
             Text(f"{mark}{state.link}".ljust(name_width), style="bold" if mark.strip() else ""),
-            Text(f"{state.delay_mean_ns / _NS_PER_MS:7.1f} ms", style=style),
+            Text(f"{state.delay_mean_ns / NS_PER_MS:7.1f} ms", style=style),
             ProgressBar(total=1.0, completed=min(state.utilisation, 1.0), width=_BAR_WIDTH),
             Text(f"{state.utilisation:4.0%}" if state.age_ns is not None else "   -"),
         )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from controller.apps.demo.outcome import Outcome
+from dataplane.clock import NS_PER_MS
 from dataplane.fabric.load import LATE_NS, SentLoad, total_load
 
-_NS_PER_MS = 1e6
 _SHOWN_HOSTS = 8
 
 MISSING_SHARE = 0.02
@@ -78,7 +78,7 @@ def load_line(outcome: Outcome) -> str:
     if worst.sent.missing > (0 if outcome.exact else MISSING_SHARE * worst.sent.planned):
         found.append(f"{worst.host} {_share(worst.sent.sent, worst.sent.planned):.1%}")
     if whole.late:
-        found.append(f"{_share(whole.late, whole.sent):.1%} left over {LATE_NS / _NS_PER_MS:.0f} ms late")
+        found.append(f"{_share(whole.late, whole.sent):.1%} left over {LATE_NS / NS_PER_MS:.0f} ms late")
     lost = lost_before(outcome)
     if lost > LOST_SHARE:
         found.append(f"{lost:.1%} of the background was lost before the surge")
@@ -94,7 +94,7 @@ def load_table(outcome: Outcome) -> Table:
     for host in _worst_first([h for h in host_loads(outcome) if deviates(h, exact=outcome.exact)])[:_SHOWN_HOSTS]:
         sent = host.sent
         counts = (sent.planned, sent.sent, sent.late, sent.skipped, sent.refused)
-        late_ms = f"{sent.worst_late_ns / _NS_PER_MS:.0f}"
+        late_ms = f"{sent.worst_late_ns / NS_PER_MS:.0f}"
         table.add_row(host.host, *map(str, counts), late_ms, str(host.received))
     return table
 
@@ -117,14 +117,14 @@ def _counts(sent: SentLoad, received: int) -> dict[str, float]:
         "late": sent.late,
         "left_out": sent.skipped,
         "refused": sent.refused,
-        "worst_late_ms": sent.worst_late_ns / _NS_PER_MS,
+        "worst_late_ms": sent.worst_late_ns / NS_PER_MS,
         "received": received,
     }
 
 
 def _cause(whole: SentLoad) -> str:
     if whole.late or whole.skipped:
-        behind_ms = whole.worst_late_ns / _NS_PER_MS
+        behind_ms = whole.worst_late_ns / NS_PER_MS
         return f"Probable cause: too little CPU time, hosts were up to {behind_ms:.0f} ms behind."
     if whole.refused:
         return f"Probable cause: hosts' own queues were full or nobody listened, {whole.refused} packets were refused."

@@ -7,9 +7,10 @@ from itertools import pairwise
 
 from collectors.values import HopRecord
 from controller.apps.demo.outcome import Move
-from controller.apps.demo.scenario import NS_PER_S, Scenario
+from controller.apps.demo.scenario import Scenario
 from controller.network.intents import FlowSpec
 from controller.network.paths.balancing.values import Rebalance
+from dataplane.clock import NS_PER_S
 from dataplane.fabric.agent import Arrival
 
 _NS_PER_US = 1_000

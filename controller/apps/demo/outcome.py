@@ -11,10 +11,10 @@ from collectors.values import Snapshot
 from controller.apps.demo.scenario import Scenario
 from controller.network.intents import FlowSpec
 from controller.network.paths.balancing.values import Rebalance
+from dataplane.clock import NS_PER_MS, NS_PER_S
 from dataplane.fabric.hosts import FlowMeasurement, Receiver
 from dataplane.fabric.load import SentLoad
 
-_NS_PER_MS = 1e6
 _BPS_PER_KBPS = 1e3
 
 
@@ -123,7 +123,7 @@ def flow_table(outcome: Outcome) -> Table:
     table = Table(title="Flows, as their receivers measured them", title_justify="left")
     table.add_column("flow")
     for phase in outcome.phases:
-        seconds = (phase.end_ns - phase.start_ns) / 1e9
+        seconds = (phase.end_ns - phase.start_ns) / NS_PER_S
         table.add_column(f"{phase.name}\n{seconds:.1f} s\ndelay ms (p99)", justify="right")
         table.add_column("kbit/s", justify="right")
         table.add_column("loss", justify="right")
@@ -146,7 +146,7 @@ def _label(figures: FlowFigures) -> str:
 def _cells(measured: FlowMeasurement) -> tuple[str, str, str]:
     if measured.delay_mean_ns is None or measured.delay_p99_ns is None:
         return "-", "-", "-"
-    delay = f"{measured.delay_mean_ns / _NS_PER_MS:.1f} ({measured.delay_p99_ns / _NS_PER_MS:.1f})"
+    delay = f"{measured.delay_mean_ns / NS_PER_MS:.1f} ({measured.delay_p99_ns / NS_PER_MS:.1f})"
     return delay, f"{measured.throughput_bps / _BPS_PER_KBPS:.1f}", f"{measured.loss:.1%}"
 
 
@@ -159,7 +159,7 @@ def _mean_cells(figures: Sequence[FlowFigures], phases: int) -> list[str]:
         due = sum(m.packets - m.duplicates + m.lost for m in measured)
         loss = sum(m.lost for m in measured) / due if due else 0.0
         cells += [
-            "-" if delay_ns is None else f"{delay_ns / _NS_PER_MS:.1f}",
+            "-" if delay_ns is None else f"{delay_ns / NS_PER_MS:.1f}",
             f"{total_bps / _BPS_PER_KBPS:.1f}",
             f"{loss:.1%}",
         ]

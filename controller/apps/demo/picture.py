@@ -22,9 +22,9 @@ from matplotlib.ticker import LogLocator, NullLocator
 from collectors.values import LinkState, Snapshot
 from controller.apps.demo.labels import Line, Point, place_label, rectangle_at
 from controller.apps.demo.layout import Layout, layout_of
+from dataplane.clock import NS_PER_MS
 from dataplane.topology.values import LinkKey, Topology
 
-_NS_PER_MS = 1e6
 _POINTS_PER_IN = 72
 _DPI = 110
 
@@ -110,7 +110,7 @@ def _switch_links(topology: Topology, snapshot: Snapshot) -> list[LinkState]:
 
 
 def _delay_scale(topology: Topology, panels: Sequence[Panel]) -> LogNorm:
-    delays_ms = [s.delay_mean_ns / _NS_PER_MS for p in panels for s in _switch_links(topology, p.snapshot)]
+    delays_ms = [s.delay_mean_ns / NS_PER_MS for p in panels for s in _switch_links(topology, p.snapshot)]
     low, high = max(min(delays_ms, default=0.1), 1e-3), max(delays_ms, default=1.0)
     return LogNorm(low, max(high, low * 1.5))
 
@@ -127,7 +127,7 @@ def _draw_panel(axis: Axes, topology: Topology, panel: Panel, layout: Layout, no
         on_path = (state.link.src, state.link.dst) in traced
         if on_path:
             axis.add_patch(_shade(line, width))
-        colour = colours(norm(state.delay_mean_ns / _NS_PER_MS))
+        colour = colours(norm(state.delay_mean_ns / NS_PER_MS))
         axis.add_patch(_arrow(line, width, colour, zorder=2.5 if on_path else 2))
         if state.link == panel.marked:
             axis.add_patch(_outline(line, width))
@@ -156,7 +156,7 @@ def _draw_figures(
     traced = set(pairwise(panel.path))
     shown = [s for s in states if s.link == panel.marked or (s.link.src, s.link.dst) in traced]
     for state in sorted(shown, key=lambda state: (state.link != panel.marked, state.link)):
-        text = f"{state.delay_mean_ns / _NS_PER_MS:.1f} ms"
+        text = f"{state.delay_mean_ns / NS_PER_MS:.1f} ms"
         size = 0.62 * 8 * len(text) / _POINTS_PER_IN, 0.15
         place = place_label(lines[state.link], size, taken, list(lines.values()), layout.size)
         taken.append(rectangle_at(place, size))

@@ -14,11 +14,11 @@ import msgspec
 
 from controller.apps.demo.surge import base_load_bps, plan_surge
 from controller.network.intents import FlowSpec
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 from dataplane.fabric.hosts import Arrivals, Flow, flow_between
 from dataplane.topology.values import Link, LinkKey, Topology
 
-NS_PER_S = 1_000_000_000
 _LEAST_QUEUE_FRAMES = 8
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]

@@ -11,7 +11,7 @@ from collectors.values import HopRecord, Snapshot
 from controller.apps.demo.live import LiveView, Status
 from controller.apps.demo.moves import describe, describe_weights, first_moves, new_links, phase_name
 from controller.apps.demo.outcome import Move, Outcome
-from controller.apps.demo.scenario import NS_PER_S, Scenario
+from controller.apps.demo.scenario import Scenario
 from controller.apps.demo.settings import DemoSettings
 from controller.network.intents import RouteSet
 from controller.network.paths.balancing.values import Rebalance
@@ -19,6 +19,7 @@ from controller.network.paths.core import PathServerCore
 from controller.network.paths.deciding.signals import Signals
 from controller.network.paths.records.recorder import Recorder
 from controller.network.virtual import VirtualController, WriteDelays
+from dataplane.clock import NS_PER_S
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
 from dataplane.fabric.virtual.fabric import VirtualFabric

@@ -20,6 +20,7 @@ from controller.apps.up.plan import UpPlan
 from controller.apps.up.values import Health, metrics_address
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.status.service import ControllerClient, ControllerClientSettings
+from dataplane.clock import NS_PER_S
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.stats import read_stats
 from dataplane.load.values import Overload
@@ -76,7 +77,7 @@ async def check_fabric(stats_file: Path | None, switches: Mapping[str, str], tls
     if stats_file is None:
         return Health(ok=False, text="no fabric of ours")
     stats = read_stats(stats_file)
-    age_s = (time.monotonic_ns() - stats.time_ns) / 1e9
+    age_s = (time.monotonic_ns() - stats.time_ns) / NS_PER_S
     serving = await serving_switches(switches, tls)
     missing = [name for name in switches if name not in serving]
     traffic, pace, reports = stats.traffic, stats.pace, stats.reports
@@ -142,7 +143,7 @@ async def check_paths(address: str, tls: TlsSettings | None = None) -> Health:
     if status.feed_is_silent or status.snapshot_age_ns is None:
         problem = status.last_problem or "no state of the network from the collector"
         return Health(ok=False, text="; ".join([problem, *overloads]))
-    text = f"routes version {status.version}, {status.flows} flows, state {status.snapshot_age_ns / 1e9:.1f} s old"
+    text = f"routes version {status.version}, {status.flows} flows, state {status.snapshot_age_ns / NS_PER_S:.1f} s old"
     return Health(ok=True, text="; ".join([text, *overloads]))
 
 

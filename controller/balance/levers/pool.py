@@ -17,9 +17,8 @@ from controller.balance.errors import LeverError
 from controller.balance.levers.values import Lever, Moved, Standing, moved, refused
 from controller.balance.values import LeverKind, Sample
 from controller.common.errors import ApiError
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 
-_NS_PER_S: Final = 1_000_000_000
 LEASE_SHARE: Final = 0.5
 """Share of the lease without an answer after which units are released: the rest is for work still running on them."""
 
@@ -68,7 +67,7 @@ class PoolUnits:
     @property
     def until_ns(self) -> int:
         """Time until which its units may be used without another answer of the service; 0 without a lease."""
-        return self._answered_ns + round(LEASE_SHARE * self.lease_s * _NS_PER_S) if self.lease_s else 0
+        return self._answered_ns + round(LEASE_SHARE * self.lease_s * NS_PER_S) if self.lease_s else 0
 
     def tell_answers(self, on_answer: Callable[[int], None]) -> None:
         """Call `on_answer` for each answer, before anything is moved by it, with the time until which units are usable.
@@ -183,7 +182,7 @@ class PoolUnits:
 
     def _waits_in_vain(self) -> bool:
         since_ns = self._asking_since_ns
-        return since_ns is not None and self._clock.now_ns() - since_ns >= self._patience_s * _NS_PER_S
+        return since_ns is not None and self._clock.now_ns() - since_ns >= self._patience_s * NS_PER_S
 
     def _report(self, status: HolderStatus) -> UnitPool:
         asked_ns = self._clock.now_ns()

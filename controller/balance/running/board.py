@@ -13,9 +13,8 @@ from controller.balance.rules import ORDER, Limits, hand_on
 from controller.balance.rules.capacity import SPEEDS
 from controller.balance.rules.table import only
 from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 
-_NS_PER_S: Final = 1_000_000_000
 _STEPS: Final = tuple(Precision)
 _NONE: Final = Standing(1.0, 1.0, 1.0, may_set=False, why_not="there is none")
 """Position of a kind without a lever."""
@@ -134,7 +133,7 @@ class Board:
         return Move(lever.name, kind, asked, result)
 
     def _fail(self, kind: LeverKind, asked: float, error: LeverError) -> Move:
-        self._resting[kind] = (self._clock.now_ns() + round(self._rest_s * _NS_PER_S), str(error))
+        self._resting[kind] = (self._clock.now_ns() + round(self._rest_s * NS_PER_S), str(error))
         self._pin(kind)
         return Move(self.levers[kind].name, kind, asked, Moved(0.0, asked, str(error)), failed=True)
 

@@ -32,11 +32,10 @@ from controller.balance.levers.making import local_levers
 from controller.balance.levers.settings import LeverSettings
 from controller.balance.levers.values import Lever
 from controller.balance.values import LeverKind
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.config import Strict
 from dataplane.local.deadline import LocalDeadline, wait_for_exit, wait_readable
 
-_NS_PER_S: Final = 1_000_000_000
 _WORD: Final = struct.Struct("<q")
 """Time until which units of a pool may be used, 0 without a pool; _END at the end."""
 _END: Final = -1
@@ -190,10 +189,10 @@ def watch_over(order: GuardOrder, levers: list[Lever], ear: Ear, clock: Clock) -
 
     At once, and for good, when told to.
     """
-    hold, heard = Hold(round(order.hold_s * _NS_PER_S)), Heard()
+    hold, heard = Hold(round(order.hold_s * NS_PER_S)), Heard()
     while not heard.is_closed or hold.next_ns is not None:
         next_ns, was_closed = hold.next_ns, heard.is_closed
-        heard = ear.hear(None if next_ns is None else max(next_ns - clock.now_ns(), 0) / _NS_PER_S)
+        heard = ear.hear(None if next_ns is None else max(next_ns - clock.now_ns(), 0) / NS_PER_S)
         if heard.is_told:
             release(order, levers)
             return

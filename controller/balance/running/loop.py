@@ -15,9 +15,8 @@ from controller.balance.running.board import Board, Move
 from controller.balance.running.meters import Meter
 from controller.balance.running.silence import SilenceSettings, Watch, watch
 from controller.balance.values import Change, LeverKind, Sample, UnitState
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 
-_NS_PER_S: Final = 1_000_000_000
 _KEEP: Final = Change()
 
 
@@ -46,7 +45,7 @@ class Metered:
 
     def sample(self, now_ns: int) -> Sample:
         """Return both readings of the interval."""
-        return Sample(now_ns / _NS_PER_S, self._bus.share(now_ns), self._load.share(now_ns), self._unit)
+        return Sample(now_ns / NS_PER_S, self._bus.share(now_ns), self._load.share(now_ns), self._unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Loop:
         self._silence, self._clock = silence, clock
         self._memory = control.start()
         self._blocked = Blocked.NO
-        self._last_s = clock.now_ns() / _NS_PER_S
+        self._last_s = clock.now_ns() / NS_PER_S
         self._is_released = False
         self._problem = self._begin()
 
@@ -98,7 +97,7 @@ class Loop:
         moves = self._board.read()
         before = self._board.state
         output, change = 0.0, _KEEP
-        state = watch(self._silence, self._last_s, now_ns / _NS_PER_S)
+        state = watch(self._silence, self._last_s, now_ns / NS_PER_S)
         if state is Watch.RELEASED:
             moves += self._release()
         elif sample is not None and state is Watch.FRESH:
@@ -111,7 +110,7 @@ class Loop:
             moves += self._tell(sample, moves)
         self._problem = self._begin()
         return Tick(
-            time_s=now_ns / _NS_PER_S,
+            time_s=now_ns / NS_PER_S,
             watch=state,
             sample=sample,
             output=output,
@@ -135,10 +134,8 @@ class Loop:
         except SampleError as error:
             return None, str(error)
         if sample.time_s <= self._last_s:
-            return (
-                None,
-                f"unit {sample.unit}: there is no newer sample than that of {now_ns / 1e9 - sample.time_s:.1f} s ago",
-            )
+            age_s = now_ns / NS_PER_S - sample.time_s
+            return None, f"unit {sample.unit}: there is no newer sample than that of {age_s:.1f} s ago"
         self._last_s = sample.time_s
         return sample, ""
 

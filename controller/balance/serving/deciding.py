@@ -16,9 +16,9 @@ from controller.balance.serving.wanting import NOTHING, Memory, advice, blocked_
 from controller.balance.settings import BalanceSettings
 from controller.balance.values import Change
 from controller.common.errors import StaleError
+from dataplane.clock import NS_PER_S
 
 _DIGITS: Final = 4
-_NS_PER_S: Final = 1_000_000_000
 _LINE: Final = 1024
 
 
@@ -119,11 +119,11 @@ class _Look:
     def quiet_s(self, name: str, share: UnitHolding | None) -> float:
         """Return for how long a reachable holder has not reported."""
         silence_s = silent_s(self.pool, share or UnitHolding(holder=name, units=1), self.now_ns)
-        return min(silence_s, max(self.now_ns - self.heard_ns, 0) / _NS_PER_S)
+        return min(silence_s, max(self.now_ns - self.heard_ns, 0) / NS_PER_S)
 
     def is_held(self, share: UnitHolding | None) -> bool:
         """Return whether a holder's recently received units stay for a while."""
-        return share is not None and self.now_ns < share.grown_ns + round(self.pool.spec.hold_s * _NS_PER_S)
+        return share is not None and self.now_ns < share.grown_ns + round(self.pool.spec.hold_s * NS_PER_S)
 
 
 def _holder(look_at: _Look, name: str, report: HolderStatus | None, memory: Memory | None) -> _Holder:

@@ -31,11 +31,10 @@ from controller.balance.serving.metrics import Metrics
 from controller.balance.serving.wanting import Memory
 from controller.balance.settings import BalanceSettings, MovingSettings
 from controller.common.errors import ApiError, NotFoundError, StaleError, UnavailableError
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 
 LOGGER: Final = logging.getLogger("millrace.balance")
-_NS_PER_S: Final = 1_000_000_000
-_FORGET_EVERY_NS: Final = 600 * _NS_PER_S
+_FORGET_EVERY_NS: Final = 600 * NS_PER_S
 _LINE: Final = 1024
 _SHARES: Final = "shares"
 _STATUS: Final = "status"
@@ -50,7 +49,7 @@ class Budget:
 
     def refill(self, settings: MovingSettings, now_ns: int) -> int:
         """Return how many units may move now."""
-        added = settings.units_per_s * (now_ns - self.at_ns) / _NS_PER_S
+        added = settings.units_per_s * (now_ns - self.at_ns) / NS_PER_S
         self.left, self.at_ns = min(self.left + added, float(settings.burst)), now_ns
         return max(int(self.left), 0)
 
@@ -129,7 +128,7 @@ class BalanceService:
             self._changed.clear()
             if not self._is_away:
                 await self._round()
-            passed_s = (self._clock.now_ns() - begun_ns) / _NS_PER_S
+            passed_s = (self._clock.now_ns() - begun_ns) / NS_PER_S
             await asyncio.sleep(max(self._settings.interval_s - passed_s, 0.0))
 
     async def _round(self) -> None:
@@ -155,7 +154,7 @@ class BalanceService:
         node = None if pool.spec.node is None else self.nodes.get(pool.spec.node)
         moves = known.budget.refill(self._settings.moving, begun_ns)
         made = decide(pool, node, known.memories, self._now_ns(), self._settings, moves=moves, heard_ns=self._heard_ns)
-        self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
+        self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / NS_PER_S)
         self._note(pool, known, made)
         if made.shares is not None:
             await self._write(pool, known, made)
@@ -264,7 +263,7 @@ class BalanceService:
         now_ns = self._now_ns()
         if self._settings.history is not None and now_ns - self._forgot_ns >= _FORGET_EVERY_NS:
             self._forgot_ns = now_ns
-            history.forget(now_ns - round(self._settings.history.keep_s * _NS_PER_S))
+            history.forget(now_ns - round(self._settings.history.keep_s * NS_PER_S))
         history.commit()
 
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from controller.balance.errors import HistoryError
 from controller.balance.serving.history import ReportRow
 from controller.balance.values import Precision
+from dataplane.clock import NS_PER_S
 
 _DPI: Final = 110
 _MOST_HOLDERS: Final = 10
@@ -102,4 +103,4 @@ def _legend(axes: Axes, shown: Sequence[str], count: int) -> None:
 
 
 def _date(time_ns: int) -> float:
-    return float(date2num(datetime.fromtimestamp(time_ns / 1e9, UTC)))  # type: ignore[no-untyped-call]
+    return float(date2num(datetime.fromtimestamp(time_ns / NS_PER_S, UTC)))  # type: ignore[no-untyped-call]

@@ -19,11 +19,11 @@ from controller.balance.control.pid import Blocked, PidSettings
 from controller.balance.errors import BalanceError
 from controller.balance.rules import TABLE, IntervalRule, IntervalTable, Limits, PlatformRule, Rule, hand_on
 from controller.balance.values import Change, Form, LeverKind, Precision, Sample, UnitState
+from dataplane.clock import NS_PER_S
 
 _NOMINAL_MHZ: Final = 1000.0
 _LEAST_MHZ: Final = 1e-3
 _MOST_MHZ: Final = 1e6
-_NS_PER_S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def look(
     error = None if report.bus is None or report.load is None else report.bus - report.load
     seen = replace(before, reported_ns=report.reported_ns, problem="", error=error, output=None)
     units = 0 if share is None else share.units - share.leaving
-    settled_ns = 0 if share is None else share.since_ns + round(pool.spec.control.settle_s * _NS_PER_S)
+    settled_ns = 0 if share is None else share.since_ns + round(pool.spec.control.settle_s * NS_PER_S)
     if report.reported_ns <= settled_ns:
         return replace(seen, wanted=None, output=before.output, change=Change())
     seen = replace(seen, busy=None if report.load is None else busy_units(units, report.load, full_load))
@@ -131,7 +131,7 @@ def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: 
     controller, state = controller_of(control), seen.controller
     if seen.control != control:
         controller, state = controller_of(seen.control).changed(state, controller.settings)
-    sample = Sample(seen.reported_ns / _NS_PER_S, report.bus, report.load, report.holder)
+    sample = Sample(seen.reported_ns / NS_PER_S, report.bus, report.load, report.holder)
     state, output = controller.step(_before(state, sample.time_s), sample, seen.blocked)
     change = rule_of(control, _levers(report), table).change(output.u, sample, _state(report, units))
     return replace(

@@ -32,6 +32,7 @@ from controller.cluster.alto.values import (
     PROPERTY_TYPE,
 )
 from controller.common.errors import AltoError, CostMapError
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
@@ -134,7 +135,7 @@ def _response(request: _Asked, answer: Answer | None) -> Response[bytes]:
         raise HTTPException(status_code=404, detail="there is no such resource; the directory lists those that are")
     headers = {"Cache-Control": "no-cache"}
     if answer.age_ns is not None:
-        headers["Age"] = str(answer.age_ns // 1_000_000_000)
+        headers["Age"] = str(answer.age_ns // NS_PER_S)
     if answer.tag is not None:
         headers["ETag"] = etag = f'W/"{answer.tag}"'
         known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]

@@ -17,12 +17,12 @@ from controller.cluster.alto.values import CostContext, CostMode, CostType, Prov
 from controller.cluster.cost_map.columns import AVAILABLE, DELAY, LOSS
 from controller.cluster.cost_map.pairs import PairColumns
 from controller.cluster.cost_map.values import PPB, UNLIMITED_BPS, UNREACHABLE_NS
+from dataplane.clock import NS_PER_MS
 
 Numbers = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
 _NS_PER_US: Final = 1000
-_NS_PER_MS: Final = 1_000_000
 _MEAN: Final = "a mean; this server keeps no medians of paths, so that the metric without operator is the mean, too"
 
 
@@ -64,8 +64,8 @@ class Metric:
             pairs_measured=measured,
             pairs_partly_measured=partly,
             pairs_nominal=int(np.count_nonzero(apart)) - measured - partly,
-            state_age_ms=state_age_ns / _NS_PER_MS,
-            oldest_figure_age_ms=None if oldest_ns is None else oldest_ns / _NS_PER_MS,
+            state_age_ms=state_age_ns / NS_PER_MS,
+            oldest_figure_age_ms=None if oldest_ns is None else oldest_ns / NS_PER_MS,
         )
         return CostContext(cost_source="estimation" if measured + partly else "nominal", parameters=known)
 
@@ -91,7 +91,7 @@ def _loss_percent(pairs: PairColumns) -> tuple[Numbers, Flags]:
 
 
 def _age_ms(pairs: PairColumns) -> tuple[Numbers, Flags]:
-    return pairs.age_ns / _NS_PER_MS, pairs.age_ns >= 0
+    return pairs.age_ns / NS_PER_MS, pairs.age_ns >= 0
 
 
 def _basis(figure: int) -> Callable[[PairColumns], tuple[Numbers, Flags]]:

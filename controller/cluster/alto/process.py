@@ -17,7 +17,7 @@ from controller.cluster.cost_map import CostModel
 from controller.cluster.network_state.follower import follow
 from controller.common.errors import ControllerError
 from controller.common.http_server import HttpLimits, HttpServer, listening_at, send_in_time
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.rpc.addresses import is_loopback, is_plain, is_unix, unavailable
 from dataplane.running import stop_on_signals
@@ -70,7 +70,7 @@ async def serve(
 
 
 def _server(settings: AltoSettings, service: AltoService, listening: socket.socket) -> HttpServer:
-    timeout_s = settings.request_timeout_ns / 1e9
+    timeout_s = settings.request_timeout_ns / NS_PER_S
     routes = application(service, request_bytes=settings.request_bytes, timeout_s=timeout_s)
 
     async def serve_in_time(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's

@@ -15,6 +15,7 @@ from collectors.statistics.window import SOURCES
 from collectors.values import DelaySource, LinkState
 from controller.cluster.cost_map.values import NEVER_NS, PPB, HostLinkState
 from controller.network.algorithms.queueing import PACKET_BITS
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import DirectedLink, LinkKey
 
 Longs = npt.NDArray[np.int64]
@@ -26,8 +27,6 @@ LOSS: Final = 4
 """Bits of `measured`: figures of a link that come from telemetry."""
 ACCESS: Final = 64
 """Bit of `measured` for a pair of hosts: the first has measured its own link."""
-
-_NS_PER_S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +55,7 @@ class LinkColumns:
         return cls(
             numbers={link.key: row for row, link in enumerate(rows)},
             rate_bps=rate_bps,
-            queue_ns=frames * (PACKET_BITS * _NS_PER_S // rate_bps),
+            queue_ns=frames * (PACKET_BITS * NS_PER_S // rate_bps),
             delay_ns=np.array([link.delay_ns for link in rows], np.int64),
             load_bps=np.zeros(len(rows), np.int64),
             loss_ppb=np.zeros(len(rows), np.int64),
@@ -120,7 +119,7 @@ class LinkColumns:
 
     def _queued_ns(self, load_bps: Longs) -> Longs:
         free_bps = np.maximum(self.rate_bps - load_bps, 1)
-        waiting_ns: Longs = np.minimum(PACKET_BITS * _NS_PER_S // free_bps, self.queue_ns)
+        waiting_ns: Longs = np.minimum(PACKET_BITS * NS_PER_S // free_bps, self.queue_ns)
         return waiting_ns
 
 

@@ -15,8 +15,7 @@ from controller.cluster.cost_map.routing import NO_ROUTES
 from controller.cluster.cost_map.values import HostLinkState
 from controller.common.errors import CostMapError, PathError
 from controller.network.intents import RouteSet
-
-_S = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +92,10 @@ class CostMapKeeper:
             raise CostMapError(f"no cost map: {missing} yet")
         age_ns = self._live.age_ns(now_ns)
         if age_ns > self.stale_after_ns:
-            limit_s = self.stale_after_ns / _S
-            raise CostMapError(f"no cost map: the network's state is {age_ns / _S:.1f} s old, {limit_s:.1f} s at most")
+            limit_s = self.stale_after_ns / NS_PER_S
+            raise CostMapError(
+                f"no cost map: the network's state is {age_ns / NS_PER_S:.1f} s old, {limit_s:.1f} s at most"
+            )
         return self._live
 
     def _make(self) -> None:

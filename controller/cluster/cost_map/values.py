@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from dataplane.clock import NS_PER_S
+
 UNLIMITED_BPS: Final = 1 << 62
 """Bandwidth from a host to itself: no link limits it."""
 UNREACHABLE_NS: Final = -1
 """Delay of unreachable pairs; their free bandwidth is 0 and they lose all packets."""
 NEVER_NS: Final = -1
 """Age of figures that were never measured."""
-_NS_PER_S: Final = 1_000_000_000
 PPB: Final = 1_000_000_000
 """Loss is in lost packets per this many."""
 
@@ -53,7 +54,7 @@ class HostLinkState:
         """Return the bandwidth left by the bytes sent in an interval; ValueError for impossible counters."""
         if sent_bytes < 0 or interval_ns <= 0:
             raise ValueError(f"host {host}: {sent_bytes} bytes sent in {interval_ns} ns")
-        used_bps = 8 * sent_bytes * _NS_PER_S // interval_ns
+        used_bps = 8 * sent_bytes * NS_PER_S // interval_ns
         return cls(host, max(0, rate_bps - used_bps), age_ns)
 
 

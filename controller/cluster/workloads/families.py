@@ -13,9 +13,9 @@ from typing import Final
 from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
 from controller.cluster.workloads.errors import WorkloadError
 from controller.cluster.workloads.values import Edge, Task, TaskGraph
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import DeviceKind
 
-_NS_PER_S: Final = 1_000_000_000
 _GIB: Final = 1 << 30
 _SPREAD: Final = 1.0
 """The standard deviation of a duration's logarithm."""
@@ -48,7 +48,7 @@ def batch(family: Batch, seed: int) -> tuple[Task, ...]:
         cores = rng.randrange(1, family.most_cores + 1)
         request = Request(cores * WHOLE, rng.randrange(1, 2 * cores + 1) * _GIB, devices)
         duration = {kind: _duration_ns(rng, family.mean_s)}
-        found.append(Task(f"task-{number}", round(arrival_s * _NS_PER_S), request, duration))
+        found.append(Task(f"task-{number}", round(arrival_s * NS_PER_S), request, duration))
     return tuple(found)
 
 
@@ -91,4 +91,4 @@ def layered_graph(family: Layers, seed: int) -> TaskGraph:
 
 def _duration_ns(rng: random.Random, mean_s: float) -> int:
     """Draw a duration with the given mean."""
-    return max(1, round(_NS_PER_S * rng.lognormvariate(math.log(mean_s) - _SPREAD**2 / 2, _SPREAD)))
+    return max(1, round(NS_PER_S * rng.lognormvariate(math.log(mean_s) - _SPREAD**2 / 2, _SPREAD)))

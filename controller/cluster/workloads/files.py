@@ -15,7 +15,7 @@ from typing import Final
 from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
 from controller.cluster.hardware.values import Device, Node
 from controller.cluster.workloads.errors import WorkloadError
-from controller.cluster.workloads.lines import MIB, Record, S, read_csv, read_words
+from controller.cluster.workloads.lines import MIB, Record, read_csv, read_words
 from controller.cluster.workloads.values import (
     BlockRequest,
     DutyCycle,
@@ -24,6 +24,7 @@ from controller.cluster.workloads.values import (
     Task,
     TaskGraph,
 )
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import DeviceKind, MediumKind, MemoryMedium
 
 _OPENB: Final = (
@@ -73,9 +74,9 @@ def openb_pods(path: Path) -> Iterator[Task]:
         kind = request.devices[0].kind if request.devices else DeviceKind.CPU
         yield Task(
             name=record.text("name"),
-            arrival_ns=(created_s - first) * S,
+            arrival_ns=(created_s - first) * NS_PER_S,
             request=request,
-            duration_ns=None if start_s is None else {kind: (end_s - start_s) * S},
+            duration_ns=None if start_s is None else {kind: (end_s - start_s) * NS_PER_S},
             labels={"qos": record.text("qos"), "phase": record.text("pod_phase")},
         )
 
@@ -106,10 +107,10 @@ def swf_jobs(path: Path) -> Iterator[Task]:
         memory_kib = max(record.integer("requested_memory", _UNKNOWN), 0)
         yield Task(
             name=str(record.integer("job")),
-            arrival_ns=record.integer("submit") * S,
+            arrival_ns=record.integer("submit") * NS_PER_S,
             request=Request(cpu_milli=WHOLE, memory_bytes=memory_kib << 10),
-            duration_ns={DeviceKind.CPU: record.integer("run") * S},
-            limit_ns=None if requested_s == _UNKNOWN else requested_s * S,
+            duration_ns={DeviceKind.CPU: record.integer("run") * NS_PER_S},
+            limit_ns=None if requested_s == _UNKNOWN else requested_s * NS_PER_S,
             instances=_at_least_one(record, processors),
         )
 
@@ -134,7 +135,7 @@ def block_requests(path: Path) -> Iterator[BlockRequest]:
         if time_s < before:
             raise record.error(f"time is {time_s}, before {before} of an earlier line")
         size, block = record.integer("size", 1), record.integer("lbn")
-        yield BlockRequest((time_s - first) * S, block, size, _OPERATIONS[operation])
+        yield BlockRequest((time_s - first) * NS_PER_S, block, size, _OPERATIONS[operation])
 
 
 def spotri_graph(path: Path) -> TaskGraph:
@@ -145,9 +146,9 @@ def spotri_graph(path: Path) -> TaskGraph:
     tasks, edges = [], []
     for record in read_words(path, _SPOTRI, optional=1):
         name, gpu_s = record.text("task"), record.real("gpu_s", float(_UNKNOWN))
-        times = {DeviceKind.CPU: round(record.real("cpu_s") * S)}
+        times = {DeviceKind.CPU: round(record.real("cpu_s") * NS_PER_S)}
         if gpu_s >= 0:
-            times[DeviceKind.GPU] = round(gpu_s * S)
+            times[DeviceKind.GPU] = round(gpu_s * NS_PER_S)
         elif gpu_s != _UNKNOWN:
             raise record.error(f"gpu_s is {gpu_s}, neither a time nor -1")
         tasks.append(Task(name, 0, Request(cpu_milli=WHOLE), times))
@@ -166,7 +167,7 @@ def azure_runs(path: Path) -> Iterator[Run]:
         except ValueError:
             raise record.error(f"starttime is {text!r}, not a time") from None
         start_ns = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
-        yield Run(record.text("VM_id"), start_ns, round(record.real("runtime") * S), record.real("value"))
+        yield Run(record.text("VM_id"), start_ns, round(record.real("runtime") * NS_PER_S), record.real("value"))
 
 
 def duty_cycles(path: Path) -> tuple[DutyCycle, ...]:
@@ -174,7 +175,7 @@ def duty_cycles(path: Path) -> tuple[DutyCycle, ...]:
     found: dict[str, tuple[list[int], list[float]]] = {}
     for record in read_csv(path, _DUTY):
         times, busy = found.setdefault(record.text("device"), ([], []))
-        time_ns, share = round(record.real("time_s") * S), record.real("busy")
+        time_ns, share = round(record.real("time_s") * NS_PER_S), record.real("busy")
         if share > 1:
             raise record.error(f"busy is {share}, more than 1")
         if times and time_ns <= times[-1]:

@@ -16,7 +16,6 @@ from dataplane.given import given_lines
 T = TypeVar("T")
 
 MIB: Final = 1 << 20
-S: Final = 1_000_000_000
 MOST: Final = 1e18
 
 

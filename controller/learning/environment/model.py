@@ -24,6 +24,7 @@ from controller.learning.environment.values import (
 )
 from controller.learning.errors import LearningError
 from controller.learning.values import Floats
+from dataplane.clock import NS_PER_S
 
 NOWHERE: Final = 0xFFFF_FFFF
 """Store of an object that exists nowhere."""
@@ -43,7 +44,6 @@ LOAD_BITS: Final = 24
 """A time of the load's features is log2(1 + time / unit) over these bits, 1 from 17 s on; bytes alike."""
 QUEUE_BITS: Final = 8
 """Divisor of the queue feature, which is log2(1 + tasks / slots) over these bits."""
-_NS_PER_S: Final = 1_000_000_000
 _LOG_BITS: Final = 64
 """A logarithmic feature is log2(1 + figure) over this."""
 
@@ -217,7 +217,7 @@ def price(come_hz: float) -> int:
 
     In ns of waiting for each `BACKLOG_UNIT_NS` squared, over 2^`PRICE_BITS`.
     """
-    return min(round(come_hz / _NS_PER_S * BACKLOG_UNIT_NS**2 / 2 * (1 << PRICE_BITS)), MOST_PRICE)
+    return min(round(come_hz / NS_PER_S * BACKLOG_UNIT_NS**2 / 2 * (1 << PRICE_BITS)), MOST_PRICE)
 
 
 def kinds_of(mask: int) -> str:

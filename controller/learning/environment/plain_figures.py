@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from controller.learning.environment.model import LOAD_BITS, LOAD_UNIT_NS
 from controller.learning.environment.values import Memory
+from dataplane.clock import NS_PER_S
 
-_NS_PER_S = 1_000_000_000
 _SHARE_BITS = 16
 """Shares that are seen are counted in whole parts of 1 / 65536."""
 
 
 def transfer_ns(amount: int, per_s: int) -> int:
     """Return the time for some bits or operations at a rate per second, in ns rounded up."""
-    return -(-amount * _NS_PER_S // per_s)
+    return -(-amount * NS_PER_S // per_s)
 
 
 def serving_ns(memory: Memory, bits: int, *, is_write: bool) -> int:

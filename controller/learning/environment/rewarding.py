@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 from controller.learning.environment.model import BACKLOG_UNIT_NS
 from controller.learning.environment.settings import Gain, PoolSettings
-
-_NS_PER_S: Final = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 def reward(
@@ -34,8 +32,8 @@ def reward(
     was evicted. All are counted in the settings' unit; a latency of less than 1 ns is 1 ns.
     """
     if settings.gain is not Gain.SPECIFICATION:
-        waits_ns = settings.port_hz / _NS_PER_S * (left * BACKLOG_UNIT_NS**2 / 2)
-        waits_ns += settings.slot_hz / _NS_PER_S * (held * BACKLOG_UNIT_NS**2 / 2)
+        waits_ns = settings.port_hz / NS_PER_S * (left * BACKLOG_UNIT_NS**2 / 2)
+        waits_ns += settings.slot_hz / NS_PER_S * (held * BACKLOG_UNIT_NS**2 / 2)
         response = (response_ns + waits_ns) / settings.latency_unit_ns
         return -response if settings.gain is Gain.RESPONSE else -math.log2(1 + response)
     gain = settings.latency_unit_ns / max(latency_ns, 1)

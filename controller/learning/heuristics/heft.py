@@ -18,10 +18,10 @@ from controller.learning.environment.model import Model
 from controller.learning.environment.values import Engine, Workload
 from controller.learning.environment.view import PoolView
 from controller.learning.values import Observation
+from dataplane.clock import NS_PER_S
 
 Figures = npt.NDArray[np.float64]
 
-_NS_PER_S: Final = 1e9
 _CLOSED_NS: Final = 1e18
 
 
@@ -136,7 +136,7 @@ def _takes_ns(workload: Workload, processors: list[_Processor]) -> Figures:
     for number, processor in enumerate(processors):
         engine = processor.engine
         seconds = workload.float_operations / engine.float_ops_per_s + workload.int_operations / engine.int_ops_per_s
-        takes[:, number] = np.where(workload.kinds & engine.kind.bit, seconds * _NS_PER_S, np.inf)
+        takes[:, number] = np.where(workload.kinds & engine.kind.bit, seconds * NS_PER_S, np.inf)
     return takes
 
 
@@ -155,7 +155,7 @@ class _Ways:
         network = model.network
         is_open = network.delay_ns[0] >= 0
         delay_ns = np.where(is_open, network.delay_ns[0], _CLOSED_NS).astype(np.float64)
-        ns_a_byte = np.where(is_open, 8 * _NS_PER_S / network.rate_bps[0], 0.0)
+        ns_a_byte = np.where(is_open, 8 * NS_PER_S / network.rate_bps[0], 0.0)
         for figures in (delay_ns, ns_a_byte):
             np.fill_diagonal(figures, 0)
         count = max(int(is_open.sum()), 1)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
 
 from controller.learning.inputs.ordering import Ordering
 from controller.learning.values import Observation
+from dataplane.clock import NS_PER_S
 
-_NS_PER_S: Final = 1_000_000_000
 Priority = Callable[[Ordering, int], float]
 """Priority of a job, by its number; the lowest comes first."""
 
@@ -56,8 +55,8 @@ def f1(view: Ordering, job: int) -> float:
     "Obtaining dynamic scheduling policies with simulation and machine learning"; times count in seconds, submission
     from the beginning of the run.
     """
-    submitted_s = max(view.submitted_of(job) / _NS_PER_S, 1)
-    run_s = view.estimate_of(job) / _NS_PER_S
+    submitted_s = max(view.submitted_of(job) / NS_PER_S, 1)
+    run_s = view.estimate_of(job) / NS_PER_S
     return math.log10(run_s) * view.processors_of(job) + 870 * math.log10(submitted_s)
 
 

@@ -13,9 +13,9 @@ from controller.learning.environment.values import MOST_TIME_NS, Task, Workload
 from controller.learning.errors import LearningError
 from controller.learning.inputs.systems import PoolSystem
 from controller.learning.inputs.values import PoolInput
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 
-_NS_PER_S: Final = 1_000_000_000
 _SECTOR_BYTES: Final = 512
 _MOST_EXTENTS: Final = 4096
 
@@ -89,5 +89,5 @@ def spread_ns(stamps_ns: list[int]) -> list[int]:
     place, before = 0, -1
     for stamp_ns in stamps_ns:
         place, before = (place + 1 if stamp_ns == before else 0), stamp_ns
-        found.append(stamp_ns - stamps_ns[0] + place * _NS_PER_S // counts[stamp_ns])
+        found.append(stamp_ns - stamps_ns[0] + place * NS_PER_S // counts[stamp_ns])
     return found

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import random
 from itertools import accumulate
-from typing import Final
 
 from controller.learning.environment.values import ANY_ENGINE, EngineKind, Task, Workload
 from controller.learning.errors import LearningError
 from controller.learning.inputs.systems import PoolSystem
 from controller.learning.inputs.values import PoolInput
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
-
-_NS_PER_S: Final = 1_000_000_000
 
 
 class BurstySettings(Strict, frozen=True):
@@ -74,7 +72,7 @@ def _arrivals_ns(rng: random.Random, settings: BurstySettings) -> list[int]:
         following_s = now_s + rng.expovariate(settings.burst_hz if is_burst else settings.quiet_hz)
         if following_s < change_s:
             now_s = following_s
-            found.append(int(now_s * _NS_PER_S))
+            found.append(int(now_s * NS_PER_S))
             continue
         now_s, is_burst = change_s, not is_burst
         change_s += rng.expovariate(1 / (settings.burst_s if is_burst else settings.quiet_s))

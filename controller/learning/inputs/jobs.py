@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from itertools import islice
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -13,10 +12,9 @@ from controller.cluster.workloads.files import swf_jobs
 from controller.learning.environment.values import MOST_TIME_NS
 from controller.learning.errors import LearningError
 from controller.learning.inputs.values import Jobs
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
-
-_NS_PER_S: Final = 1_000_000_000
 
 
 class JobSettings(Strict, frozen=True):
@@ -48,7 +46,7 @@ def read_jobs(path: Path, settings: JobSettings | None = None) -> Jobs:
     tasks = list(islice(swf_jobs(path), settings.first, end))
     if not tasks:
         raise LearningError(f"{path}: no job from number {settings.first} on")
-    runs_ns = [max((task.duration_ns or {})[DeviceKind.CPU], _NS_PER_S) for task in tasks]
+    runs_ns = [max((task.duration_ns or {})[DeviceKind.CPU], NS_PER_S) for task in tasks]
     estimates_ns = [
         max(
             run_ns, round(run_ns * rng.uniform(1, settings.estimate_factor)) if task.limit_ns is None else task.limit_ns

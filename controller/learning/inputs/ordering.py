@@ -17,11 +17,11 @@ from controller.learning.errors import LearningError
 from controller.learning.inputs.foretelling import foretold_waits_ns
 from controller.learning.inputs.values import Jobs, Longs
 from controller.learning.values import JOB_LOADS, Floats, Observation, Step, one_of
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 
 NOBODY: Final = -1
 _NEVER_NS: Final = 1 << 62
-_NS_PER_S: Final = 1_000_000_000
 _LOG_S: Final = 24
 """A logarithmic feature of a time is log2(1 + seconds) over this, 194 days at most."""
 
@@ -342,8 +342,8 @@ class Ordering:
     def _reward(self, used: float, response_ns: int, run_ns: int) -> float:
         if self.settings.gain is not Gain.SLOWDOWN:
             cost_ns = self._job_ns if self.settings.gain is Gain.RESPONSE else self._wait_ns
-            return -cost_ns / (self.settings.gain_hours * 3600 * _NS_PER_S)
-        slowdown = max(1.0, response_ns / max(run_ns, 10 * _NS_PER_S))
+            return -cost_ns / (self.settings.gain_hours * 3600 * NS_PER_S)
+        slowdown = max(1.0, response_ns / max(run_ns, 10 * NS_PER_S))
         return self.settings.utilisation_weight * used + 1 / slowdown
 
     def _observed(self) -> Observation:
@@ -397,11 +397,11 @@ class Ordering:
 
     def _shortened(self) -> Floats:
         """Return how much shorter each job that can be chosen makes all waits, from 0 to 1: 0.5 is by nothing."""
-        units = -np.array(self.lengthened_ns()) / (self.settings.gain_hours * 3600 * _NS_PER_S)
+        units = -np.array(self.lengthened_ns()) / (self.settings.gain_hours * 3600 * NS_PER_S)
         found: Floats = (0.5 + 0.5 * units / (1 + np.abs(units))).astype(np.float32)
         return found
 
 
 def _logarithmic(times_ns: Longs | float) -> Floats:
-    found: Floats = np.minimum(np.log2(1 + np.asarray(times_ns, np.float64) / _NS_PER_S) / _LOG_S, 1).astype(np.float32)
+    found: Floats = np.minimum(np.log2(1 + np.asarray(times_ns, np.float64) / NS_PER_S) / _LOG_S, 1).astype(np.float32)
     return found

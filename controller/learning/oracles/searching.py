@@ -13,13 +13,13 @@ from controller.learning.environment.model import Model
 from controller.learning.errors import LearningError
 from controller.learning.inputs.values import Jobs
 from controller.learning.values import Observation, Step
+from dataplane.clock import NS_PER_S
 
 SavedT = TypeVar("SavedT")
 
 MOST_STEPS: Final = 2_000_000
 """A search that needs more decisions than these is given up."""
 MOST_TASKS: Final = 64
-_NS_PER_S: Final = 1_000_000_000
 _NEVER_NS: Final = 1 << 63
 
 
@@ -66,7 +66,7 @@ def pool_floors_ns(model: Model, first: int = 0, count: int | None = None) -> di
     for engine in (engine for node in model.system.nodes for engine in node.engines):
         seconds = workload.float_operations / engine.float_ops_per_s + workload.int_operations / engine.int_ops_per_s
         can = (workload.kinds & engine.kind.bit) != 0
-        least = np.where(can, np.minimum(least, seconds * _NS_PER_S), least)
+        least = np.where(can, np.minimum(least, seconds * NS_PER_S), least)
     numbers = range(first, len(workload) if count is None else min(first + count, len(workload)))
     return {task: int(least[task]) if np.isfinite(least[task]) else 0 for task in numbers}
 

@@ -32,10 +32,10 @@ from controller.learning.errors import LearningError
 from controller.learning.policy.files import Claim, check_place, load_own
 from controller.learning.values import Bools, Experience, Floats, Observation
 from controller.scheduling.framework.lessons import Outcome, Standing
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
-_NS_PER_S: Final = 1_000_000_000
 _SAVE_WITHIN_S: Final = 30.0
 _CLOSE_WITHIN_S: Final = 3.0
 """Time limit for the last save when a daemon stops; if exceeded, the previous save remains."""
@@ -81,7 +81,7 @@ class LearnSettings(Strict, frozen=True):
 
     def reward(self, outcome: Outcome) -> float:
         """Return what a decision is worth by what came of it."""
-        worth, longest_ns = self.worth(), round(self.longest_start_s * _NS_PER_S)
+        worth, longest_ns = self.worth(), round(self.longest_start_s * NS_PER_S)
         if outcome.latency_ns is None and worth.gain is Gain.SPECIFICATION:
             return worth.utilisation_weight * outcome.utilisation
         return reward(worth, outcome.utilisation, outcome.latency_ns or longest_ns, outcome.response_ns or longest_ns)

@@ -22,7 +22,7 @@ from controller.network.intents import Worker
 from controller.network.links.loss_failures import LossFailureDetector
 from controller.network.tables.aggregation import parent_of, switches_of
 from controller.network.tables.entities import Entities, EntityKey, Kind, Update
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.values import LinkKey
 
@@ -294,7 +294,7 @@ class JobReconciler:
     async def _until_acknowledged(self, number: int, switches: Sequence[str], where: str) -> None:
         """Return when switches hold of a job what is wanted; ControllerError if one refuses, or at the deadline."""
         limit_ns = self.tables.settings.deadline_ns
-        deadline = asyncio.ensure_future(self._sleep(limit_ns / 1e9))
+        deadline = asyncio.ensure_future(self._sleep(limit_ns / NS_PER_S))
         try:
             while True:
                 progress = self._progress
@@ -304,7 +304,9 @@ class JobReconciler:
                 if behind is None:
                     return
                 if deadline.done():
-                    raise ControllerError(f"aggregation job {number}: not {where} {behind} within {limit_ns / 1e9:g} s")
+                    raise ControllerError(
+                        f"aggregation job {number}: not {where} {behind} within {limit_ns / NS_PER_S:g} s"
+                    )
                 waiting = asyncio.ensure_future(progress.wait())
                 await asyncio.wait((deadline, waiting), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
@@ -326,7 +328,7 @@ class JobReconciler:
         """Wait for progress, and no longer than that."""
         waiting: list[asyncio.Future[object]] = [asyncio.ensure_future(progress.wait())]
         if wait_ns is not None:
-            waiting.append(asyncio.ensure_future(self._sleep(wait_ns / 1e9)))
+            waiting.append(asyncio.ensure_future(self._sleep(wait_ns / NS_PER_S)))
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -334,7 +336,7 @@ class JobReconciler:
                 one.cancel()
 
     def _fail_jobs_on(self, switch: str) -> None:
-        seconds = self.tables.settings.dead_after_ns / 1e9
+        seconds = self.tables.settings.dead_after_ns / NS_PER_S
         for job in self.running:
             if switch in switches_of(job.placed.tree):
                 why = self._switches.problem(switch)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from controller.network.links.publisher import LinkStatusPublisher
 from controller.network.links.status import LinkStatusTable
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.switch.ports.states import PortState
 from dataplane.topology.values import LinkKey
 
@@ -66,7 +66,7 @@ class LinkMonitor:
             if due_ns is None:
                 await self._due.wait()
                 continue
-            await self._sleep(max(0, due_ns - self._clock.now_ns()) / 1e9)
+            await self._sleep(max(0, due_ns - self._clock.now_ns()) / NS_PER_S)
             self._note(self._table.tick(self._clock.now_ns()))
 
     def _note(self, changed: bool) -> None:

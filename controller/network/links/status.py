@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from collectors.values import LinkCondition, LinkStatus
+from dataplane.clock import NS_PER_S
 from dataplane.switch.ports.states import Diagnostic, HelloSession, HelloState, OperStatus, PortState
 from dataplane.topology.values import Endpoint, LinkKey, Topology
 
@@ -97,7 +98,7 @@ class LinkStatusTable:
                 cause = cable.cause
                 if cable.up_since_ns is not None:
                     left_ns = max(0, cable.up_since_ns + self._return_after_ns - now_ns)
-                    cause += f"; it is back, and used again in {left_ns / 1e9:.1f} s"
+                    cause += f"; it is back, and used again in {left_ns / NS_PER_S:.1f} s"
                 status = LinkStatus(cable.condition, max(0, now_ns - cable.since_ns), cause)
                 found.update(dict.fromkeys(_links(cable), status))
         return found

@@ -25,6 +25,7 @@ from controller.network.tables.routing import FAMILIES
 from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.network.tables.telemetry.int_watch import Watch, travels, watchlist_entities
 from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.marking import Marking
 
@@ -219,7 +220,7 @@ def longest_flight_ns(topology: Topology) -> int:
     """
     each = sorted(
         (
-            link.delay_ns + (link.queue_frames + 1) * _LONGEST_FRAME_BITS * 1_000_000_000 // link.rate_bps
+            link.delay_ns + (link.queue_frames + 1) * _LONGEST_FRAME_BITS * NS_PER_S // link.rate_bps
             for link in topology.directed_links.values()
         ),
         reverse=True,

@@ -14,6 +14,7 @@ import msgspec
 from collectors.settings import Port, Positive
 from controller.common.errors import ControllerError
 from controller.network.intents import PROBE_UDP_PORT
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 
 
@@ -57,7 +58,7 @@ class ProbeSender:
             while True:
                 self._send(sockets[turn % len(sockets)], turn)
                 turn += 1
-                await self._sleep(self._settings.interval_ns / 1e9)
+                await self._sleep(self._settings.interval_ns / NS_PER_S)
 
     def _open(self) -> socket.socket:
         opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

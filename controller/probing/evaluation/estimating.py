@@ -12,10 +12,10 @@ from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.estimates.values import FIRMNESS
 from controller.probing.evaluation.averages import averaged
 from controller.probing.evaluation.trust import TRUSTED, Trust
+from dataplane.clock import NS_PER_S
 
 FRESH_S: Final = 86_400.0
 """A result older than this is history."""
-_NS_PER_S: Final = 1_000_000_000
 
 
 def estimate_of(
@@ -33,7 +33,7 @@ def estimate_of(
     if found is None:
         return Estimate.unknown(f"{newest.metadata.name}: no repetition on {units} units gave a time")
     estimate = Estimate.measured(found.kept, *found.reasons)
-    age_s = (now_ns - newest.metadata.created_ns) / _NS_PER_S
+    age_s = (now_ns - newest.metadata.created_ns) / NS_PER_S
     if age_s > fresh_s:
         estimate = lowered(estimate, Trust(Basis.HISTORY, (f"{newest.metadata.name} is {age_s:.0f} s old",)))
     return lowered(estimate, trust)

@@ -9,8 +9,6 @@ from controller.apiserver.client.synchronous import SyncApiClient
 from controller.apiserver.resources import ProbeResult
 from controller.apiserver.resources.probe_result import ProbeRun
 
-_NS_PER_S = 1_000_000_000
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:

@@ -28,9 +28,9 @@ from controller.cluster.estimates import Basis
 from controller.cluster.estimates.values import FIRMNESS
 from controller.probing.evaluation.averages import averaged
 from controller.probing.evaluation.checks import Limits, UseWork, impossible
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 
-_NS_PER_S: Final = 1_000_000_000
 _LIES_TO_NONE: Final = 3
 _LEASES_TO_NONE: Final = 10.0
 
@@ -91,7 +91,7 @@ class Finding:
 def trust_of(evidence: Evidence, now_ns: int, settings: TrustSettings | None = None) -> Trust:
     """Return the current trust in a centre's figures."""
     chosen = settings or TrustSettings()
-    since_ns = now_ns - int(chosen.window_s * _NS_PER_S)
+    since_ns = now_ns - int(chosen.window_s * NS_PER_S)
     results = sorted(
         (one for one in evidence.results if one.metadata.created_ns >= since_ns and one.status.runs),
         key=lambda one: one.metadata.created_ns,
@@ -193,7 +193,7 @@ def _late(results: Sequence[ProbeResult], tasks: Sequence[Task], settings: Trust
     task = next((one for one in tasks if one.status.result == newest.metadata.name), None)
     if task is None or task.status.dispatched_ns is None or task.status.finished_ns is None:
         return
-    took_s = (task.status.finished_ns - task.status.dispatched_ns) / _NS_PER_S
+    took_s = (task.status.finished_ns - task.status.dispatched_ns) / NS_PER_S
     ran_s = sum(sum(run.run_times_s) for run in newest.status.runs)
     if took_s > settings.late_s + 2 * ran_s:
         reason = f"{newest.metadata.name} came {took_s:.0f} s after its dispatch, of which it ran {ran_s:.3g} s: slow"
@@ -221,7 +221,7 @@ def _is_told(task: Task) -> bool:
 
 
 def _took_s(task: Task) -> float:
-    return ((task.status.finished_ns or 0) - (task.status.started_ns or 0)) / _NS_PER_S
+    return ((task.status.finished_ns or 0) - (task.status.started_ns or 0)) / NS_PER_S
 
 
 def _silence(centre: Centre | None, now_ns: int) -> Iterator[Finding]:
@@ -230,7 +230,7 @@ def _silence(centre: Centre | None, now_ns: int) -> Iterator[Finding]:
     if centre.status.heartbeat_ns is None:
         yield Finding(Basis.NONE, f"{centre.metadata.name} has not reported yet")
         return
-    silent_s = (now_ns - centre.status.heartbeat_ns) / _NS_PER_S
+    silent_s = (now_ns - centre.status.heartbeat_ns) / NS_PER_S
     if silent_s > centre.spec.lease_s:
         is_gone = silent_s > _LEASES_TO_NONE * centre.spec.lease_s
         yield Finding(

@@ -10,10 +10,10 @@ from controller.apiserver.resources import ProbeResult
 from controller.apiserver.resources.probe_result import ProbeRun
 from controller.probing.hours.values import ProbeSample
 from controller.probing.values import ProbeTask
+from dataplane.clock import NS_PER_S
 
 NETWORK_KERNELS: Final = frozenset({"network-pull"})
 """Kernels that come with Millrace and use the network."""
-_NS_PER_S: Final = 1_000_000_000
 
 
 def probe_samples(
@@ -49,7 +49,7 @@ def probe_samples(
 def _sample(
     result: ProbeResult, run: ProbeRun, probe: ProbeTask | None, network_kernels: Collection[str]
 ) -> ProbeSample:
-    time_s = (run.started_ns or result.metadata.created_ns) / _NS_PER_S
+    time_s = (run.started_ns or result.metadata.created_ns) / NS_PER_S
     run_time_s = _mean(run.run_times_s)
     if probe is None or not any(run.kernels_s.values()):
         return ProbeSample(time_s, run_time_s)

@@ -6,8 +6,8 @@ import math
 from typing import Final
 
 from controller.probing.hours.values import HOUR_S, HOURS, GoodHours, HourState
+from dataplane.clock import NS_PER_S
 
-_NS_PER_S: Final = 1_000_000_000
 _NETWORK_IS_GOOD: Final = frozenset({HourState.GOOD, HourState.SLOW_COMPUTE})
 
 
@@ -33,4 +33,4 @@ def good_windows(
             else:
                 found.append((begin_s, next_s))
         begin_s = next_s
-    return tuple((int(one * _NS_PER_S), int(other * _NS_PER_S)) for one, other in found)
+    return tuple((int(one * NS_PER_S), int(other * NS_PER_S)) for one, other in found)

@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn
 from controller.probing.running.failing import FailedError, blamed, of_status
 from controller.probing.running.report import Order, Outcome, Repetition, Report
 from controller.probing.values import ProbeTask
+from dataplane.clock import NS_PER_S
 
 _READ_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 64 << 20
@@ -57,7 +58,7 @@ class _Told:
 
 def supervise(probe: ProbeTask, order: Order, started_s: float) -> Report:
     """Run a probe task in a child and report its outcome; `started_s` is when the program started (monotonic)."""
-    started_ns = time.time_ns() - round((time.monotonic() - started_s) * 1e9)
+    started_ns = time.time_ns() - round((time.monotonic() - started_s) * NS_PER_S)
     told = _Told()
     failed, peak_bytes = _watched(probe, order, started_s, told)
     return Report(

@@ -25,7 +25,7 @@ from controller.scheduling.extender.metrics import Metrics
 from controller.scheduling.extender.service import ExtenderService
 from controller.scheduling.extender.settings import ExtenderSettings
 from controller.scheduling.pods import PodProfile
-from dataplane.clock import MonotonicClock
+from dataplane.clock import NS_PER_S, MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.given import SECRET_BYTES, read_given_text
@@ -164,7 +164,7 @@ class _Contacts:
 
     def age_s(self, kind: str) -> float:
         """Return the time since the last message."""
-        return (self._clock.now_ns() - self._last_ns.get(kind, self._began_ns)) / 1e9
+        return (self._clock.now_ns() - self._last_ns.get(kind, self._began_ns)) / NS_PER_S
 
 
 def _in_time(routes: Any, settings: ExtenderSettings, metrics: Metrics) -> Any:  # noqa: ANN401 - ASGI's

@@ -14,6 +14,7 @@ from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.settings import MetricsSettings
 from dataplane.config import Strict
 from dataplane.rpc.addresses import is_unix
+from dataplane.topology.device_kinds import DEVICE_TRAITS
 from dataplane.topology.values import DeviceKind
 
 SCHEDULERS: Final = ("system:kube-scheduler", "kube-scheduler", "millrace-scheduler")
@@ -36,19 +37,8 @@ class DeviceResource(Strict, frozen=True):
 
 DEVICES: Final = tuple(
     DeviceResource(resource=resource, kind=kind)
-    for kind, resources in (
-        (
-            DeviceKind.GPU,
-            ("nvidia.com/gpu*", "nvidia.com/mig-*", "amd.com/gpu*", "gpu.intel.com/i915", "gpu.intel.com/xe"),
-        ),
-        (DeviceKind.TPU, ("google.com/tpu",)),
-        (
-            DeviceKind.NPU,
-            ("habana.ai/gaudi", "huawei.com/Ascend*", "huawei.com/npu", "aws.amazon.com/neuron*", "qualcomm.com/qaic"),
-        ),
-        (DeviceKind.FPGA, ("xilinx.com/fpga-*", "amd.com/xilinx_*", "fpga.intel.com/*")),
-    )
-    for resource in resources
+    for kind, traits in DEVICE_TRAITS.items()
+    for resource in traits.resources
 )
 """Resources of well-known device plugins."""
 

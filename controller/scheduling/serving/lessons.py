@@ -11,10 +11,9 @@ from typing import Final
 
 from controller.common.errors import SchedulerError
 from controller.scheduling.framework.lessons import Learns, Outcome
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
-_NS_PER_S: Final = 1_000_000_000
 _LOOK_S: Final = 1.0
 
 
@@ -130,13 +129,13 @@ class Lessons:
     def _give_up(self) -> None:
         now_ns = self._clock.now_ns()
         for subject, one in list(self._awaited.items()):
-            if one.start is None and now_ns - one.since_ns > one.learner.longest_start_s * _NS_PER_S:
+            if one.start is None and now_ns - one.since_ns > one.learner.longest_start_s * NS_PER_S:
                 self.failed(subject)
 
     async def _save(self) -> None:
         now_ns = self._clock.now_ns()
         for name, learner in list(self._opened.items()):
-            if now_ns - self._saved_ns[name] >= learner.save_every_s * _NS_PER_S:
+            if now_ns - self._saved_ns[name] >= learner.save_every_s * NS_PER_S:
                 self._saved_ns[name] = now_ns
                 # The policy's standing reports the failure.
                 with suppress(SchedulerError):

@@ -36,10 +36,9 @@ from controller.scheduling.serving.reports import lower_loads
 from controller.scheduling.serving.room import eviction_of
 from controller.scheduling.serving.view import ClusterView, is_ready, is_waiting
 from controller.scheduling.settings import SchedulerSettings
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
-_NS_PER_S: Final = 1_000_000_000
 _BREATH_NS: Final = 5_000_000
 """Time after which deciding yields to other tasks of the event loop."""
 
@@ -217,7 +216,7 @@ class Scheduler:
 
     async def _wait(self, wait_ns: int | None) -> None:
         try:
-            async with asyncio.timeout(None if wait_ns is None else wait_ns / _NS_PER_S):
+            async with asyncio.timeout(None if wait_ns is None else wait_ns / NS_PER_S):
                 await self._changed.wait()
         except TimeoutError:
             pass
@@ -252,7 +251,7 @@ class Scheduler:
                 # The write may have succeeded: read the current state.
                 await self._read_again(pods, nodes)
             self._note_failed(name, error)
-        self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
+        self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / NS_PER_S)
 
     async def _answered(self, answers: Answers) -> None:
         """Process the answers to bindings; refused ones are decided again."""
@@ -271,7 +270,7 @@ class Scheduler:
             else:
                 is_room_released |= self.view.confirm(decided.assumption, answer.revision)
                 self._note_bound(decided)
-            self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / _NS_PER_S)
+            self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / NS_PER_S)
         if refused:
             # Later decisions assumed that all of these were bound: they, and any built on them, would be refused.
             for decided in self._binder.take_back():

@@ -26,9 +26,9 @@ from controller.scheduling.simulation.settings import SimulationSettings
 from controller.scheduling.simulation.simulator import simulate
 from controller.scheduling.simulation.summary import Summary, summary_of
 from controller.scheduling.simulation.workload import GraphArrival, Workload
+from dataplane.clock import NS_PER_S
 from dataplane.topology.file import load_topology
 
-_NS_PER_S: Final = 1_000_000_000
 E = TypeVar("E", bound=StrEnum)
 
 
@@ -116,7 +116,7 @@ def _layers(text: str, seed: int) -> Workload:
     first = seed * many.graphs
     return Workload(
         graphs=tuple(
-            GraphArrival(layered_graph(family, first + number), round(number * many.apart_s * _NS_PER_S))
+            GraphArrival(layered_graph(family, first + number), round(number * many.apart_s * NS_PER_S))
             for number in range(many.graphs)
         )
     )

@@ -15,10 +15,10 @@ from controller.cluster.cost_map import CostMap
 from controller.common.errors import SchedulerError
 from controller.scheduling.simulation.sharing import FairSharing, Hop, Sharing
 from controller.scheduling.simulation.units import MOST_BPS, ONE
+from dataplane.clock import NS_PER_S
 from dataplane.events import EventQueue, Timer
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 
-_NS_PER_S = 1_000_000_000
 _MOST_PATHS = 256
 _ETHERNET_IPV4_TCP_BYTES = 14 + 20 + 32
 """Headers of a TCP segment with timestamps, from Ethernet up."""
@@ -68,7 +68,7 @@ class Route:
 
         Propagation, plus a packet's time at every link but the slowest: it is stored there before it is forwarded.
         """
-        times = sorted(-(-packet_bits * _NS_PER_S // rate) for rate in self.rates_bps)
+        times = sorted(-(-packet_bits * NS_PER_S // rate) for rate in self.rates_bps)
         return self.delay_ns + sum(times[:-1])
 
 

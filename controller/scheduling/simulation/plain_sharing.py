@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from controller.scheduling.simulation.sharing import Finish, Hop, check_flow, check_links
 from controller.scheduling.simulation.units import MOST_BPS, MOST_SECONDS, NEVER, ONE
-
-_NS_PER_S = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 @dataclass(slots=True)
@@ -20,12 +19,12 @@ class _Flow:
     finish_ns: int = NEVER
 
     def change_rate(self, rate_bps: int, now_ns: int) -> None:
-        sent = self.rate_bps * (now_ns - self.since_ns) // _NS_PER_S
+        sent = self.rate_bps * (now_ns - self.since_ns) // NS_PER_S
         self.left_bits = max(self.left_bits - sent, 0)
         self.since_ns, self.rate_bps = now_ns, rate_bps
         self.finish_ns = NEVER
         if rate_bps and self.left_bits // rate_bps < MOST_SECONDS:
-            self.finish_ns = now_ns - (-self.left_bits * _NS_PER_S // rate_bps)
+            self.finish_ns = now_ns - (-self.left_bits * NS_PER_S // rate_bps)
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from controller.common.errors import SchedulerError
 from controller.scheduling.simulation.trace import NOT_YET, Longs, State, Trace
+from dataplane.clock import NS_PER_S
 
 Floats = npt.NDArray[np.float64]
-_NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def summary_of(trace: Trace) -> Summary:
         states[str(trace.state(number))] += 1
     begin_ns, end_ns = span(trace)
     span_ns = max(end_ns - begin_ns, 1)
-    load = trace.carried_bits / np.maximum(trace.link_rate_bps, 1) * _NS_PER_S / span_ns
+    load = trace.carried_bits / np.maximum(trace.link_rate_bps, 1) * NS_PER_S / span_ns
     busiest = int(load.argmax()) if len(load) else None
     used = utilisation(trace, [begin_ns, begin_ns + span_ns])
     return Summary(
@@ -106,14 +106,14 @@ def utilisation(trace: Trace, edges_ns: Sequence[int]) -> dict[str, Floats]:
     for name, amounts in trace.held.amounts.items():
         shares = amounts[started] / max(trace.held.totals[name], 1)
         until_s = _until(edges, begins, shares) - _until(edges, ends, shares)
-        found[name] = np.maximum(np.diff(until_s), 0.0) / (np.diff(edges) / _NS_PER_S)
+        found[name] = np.maximum(np.diff(until_s), 0.0) / (np.diff(edges) / NS_PER_S)
     return found
 
 
 def _until(edges: Longs, times: Longs, amounts: Floats) -> Floats:
     """Return the integral (in seconds) up to each edge of amounts that start at `times`."""
     order = np.argsort(times, kind="stable")
-    edges_s, times_s = (edges - edges[0]) / _NS_PER_S, (times[order] - edges[0]) / _NS_PER_S
+    edges_s, times_s = (edges - edges[0]) / NS_PER_S, (times[order] - edges[0]) / NS_PER_S
     place = np.searchsorted(times[order], edges, side="right")
     total = np.concatenate(([0.0], np.cumsum(amounts[order])))[place]
     moment = np.concatenate(([0.0], np.cumsum(amounts[order] * times_s)))[place]

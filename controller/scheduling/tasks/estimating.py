@@ -15,8 +15,8 @@ from controller.probing.evaluation.efficiency import LEAST_COUNTS
 from controller.probing.prediction import predicted
 from controller.probing.values import ProbeTask
 from controller.scheduling.tasks.values import Offer, Option
+from dataplane.clock import NS_PER_S
 
-_NS: Final = 1_000_000_000
 MOST_SAMPLES: Final = 10
 """Number of newest finished tasks that count at a place."""
 
@@ -98,7 +98,7 @@ def _of_probe(probe: ProbeTask, evidence: Evidence, units: int, now_ns: int, fre
     if newest is None:
         return Estimate.unknown(f"{probe.name} has not run there on {units} units")
     estimate = predicted(probe, [run for run in newest.status.runs if run.units == units])
-    age_s = (now_ns - newest.metadata.created_ns) / _NS
+    age_s = (now_ns - newest.metadata.created_ns) / NS_PER_S
     if age_s <= fresh_s:
         return estimate
     return lowered(estimate, Trust(Basis.HISTORY, (f"{newest.metadata.name} is {age_s:.0f} s old",)))

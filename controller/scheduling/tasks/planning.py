@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -16,8 +15,7 @@ from controller.scheduling.framework.policies import Flags, Floats
 from controller.scheduling.tasks.deciding import Verdict, decide
 from controller.scheduling.tasks.profiles import TaskProfile
 from controller.scheduling.tasks.values import CentresView, Options, PendingTask, TimedOptions, Window
-
-_NS: Final = 1e9
+from dataplane.clock import NS_PER_S
 
 
 def order_of(tasks: Iterable[PendingTask]) -> list[PendingTask]:
@@ -61,7 +59,7 @@ class Plan:
         if task.reads:
             start_s, is_good = self._in_good_hours(task, options, start_s, transfer_s)
         if task.not_before_ns is not None and task.not_before_ns > self.view.now_ns:
-            start_s = np.maximum(start_s, (task.not_before_ns - self.view.now_ns) / _NS)
+            start_s = np.maximum(start_s, (task.not_before_ns - self.view.now_ns) / NS_PER_S)
         return TimedOptions(self.view, options, start_s, transfer_s, is_measured, is_good)
 
     def _start_s(self, options: Options) -> Floats:
@@ -136,12 +134,12 @@ def _way(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats
 
 def _good_start_s(windows: Sequence[Window], now_ns: int, start_s: float) -> float | None:
     """Return the first time, not before the given one, when the network is forecast good; None if there is none."""
-    at_ns = now_ns + round(start_s * _NS)
+    at_ns = now_ns + round(start_s * NS_PER_S)
     found = (max(one.begin_ns, at_ns) for one in windows if one.end_ns > at_ns)
     begin_ns = min(found, default=None)
-    return None if begin_ns is None else (begin_ns - now_ns) / _NS
+    return None if begin_ns is None else (begin_ns - now_ns) / NS_PER_S
 
 
 def _fits(task: PendingTask, now_ns: int, start_s: float, needed_s: float) -> bool:
     """Return whether a task that waits this long still meets its deadline; one without a deadline does not wait."""
-    return task.deadline_ns is not None and now_ns + (start_s + needed_s) * _NS <= task.deadline_ns
+    return task.deadline_ns is not None and now_ns + (start_s + needed_s) * NS_PER_S <= task.deadline_ns

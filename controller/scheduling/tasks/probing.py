@@ -16,9 +16,9 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from controller.scheduling.tasks.values import CentreState, Offer
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 
-_NS: Final = 1_000_000_000
 Key = tuple[str, str, str]
 """A probe task, a centre, and a unit type."""
 
@@ -220,7 +220,7 @@ class _Deciding:
         waits_s = self._settings.retry_s * 2.0 ** min(known.failures - 1, 40)
         if known.failures >= self._settings.most_tries:
             waits_s = max(waits_s, self._settings.period_s or float("inf"))
-        return self._now_ns < known.tried_ns + waits_s * _NS
+        return self._now_ns < known.tried_ns + waits_s * NS_PER_S
 
     def _why(self, need: Need, known: Known, place: Place) -> tuple[Reason, tuple[int, ...]] | None:
         """Return why a probe goes to a place, and its numbers of units; None if it is not needed."""
@@ -240,7 +240,7 @@ class _Deciding:
         return (Reason.PERIOD, old) if old else None
 
     def _is_older(self, measured_ns: int | None, age_s: float) -> bool:
-        return measured_ns is not None and self._now_ns >= measured_ns + age_s * _NS
+        return measured_ns is not None and self._now_ns >= measured_ns + age_s * NS_PER_S
 
     def _is_used(self, need: Need) -> bool:
-        return bool(need.waiting) or self._now_ns < need.used_ns + self._settings.used_s * _NS
+        return bool(need.waiting) or self._now_ns < need.used_ns + self._settings.used_s * NS_PER_S

@@ -6,6 +6,7 @@ import numpy as np
 
 from controller.scheduling.framework.policies import MOST_POINTS, Floats, Longs, NoSettings
 from controller.scheduling.tasks.values import PendingTask, TimedOptions
+from dataplane.clock import NS_PER_S
 
 
 def by_least(figures: Floats) -> Longs:
@@ -42,7 +43,7 @@ class FinishTime:
         if task.reads:
             parts.append(_way(task, timed, row))
         if (deadline_ns := task.deadline_ns) is not None:
-            late_s = timed.finish_s[row] - (deadline_ns - timed.view.now_ns) / 1e9
+            late_s = timed.finish_s[row] - (deadline_ns - timed.view.now_ns) / NS_PER_S
             if late_s > 0:
                 parts.append(f"up to {late_s:.4g} s after its deadline")
         return ", ".join(parts)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
 
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.centre import UnitType
@@ -18,8 +17,7 @@ from controller.probing.values import ProbeTask
 from controller.workloads.centres.choosing import can_run, missing_kernels, pick
 from controller.workloads.centres.engines.base import JOB_ENDED, JobMark, JobPhase, JobState
 from controller.workloads.centres.programs import mark_of
-
-_NS_PER_S: Final = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 class Cause(StrEnum):
@@ -228,7 +226,7 @@ def _begin(view: View, task: Task, counts: _Counts) -> Step | None:
 def _wait(view: View, task: Task, job: JobState | None, counts: _Counts) -> Step | None:
     """Have a task wait for units, within the bounds of the queue."""
     counts.waiting += 1
-    waited_s = (view.now_ns - (task.status.dispatched_ns or view.now_ns)) / _NS_PER_S
+    waited_s = (view.now_ns - (task.status.dispatched_ns or view.now_ns)) / NS_PER_S
     if counts.waiting > view.terms.most_waiting:
         reason, cause = f"{view.terms.most_waiting} tasks wait here already", Cause.QUEUE_FULL
     elif waited_s > view.terms.wait_s:

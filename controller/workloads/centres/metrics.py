@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
-from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -17,8 +16,7 @@ from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import TASK_ENDED
 from controller.workloads.centres.deciding import Cause
 from controller.workloads.centres.engines.base import JobPhase, JobState
-
-_NS_PER_S: Final = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 class JobKind(StrEnum):
@@ -109,7 +107,7 @@ class Metrics(Collector):
             yield _jobs(now)
         age = GaugeMetricFamily("millrace_centre_report_age_seconds", "Since a report was acknowledged last.")
         if reported_ns is not None:
-            age.add_metric((), (self._now_ns() - reported_ns) / _NS_PER_S)
+            age.add_metric((), (self._now_ns() - reported_ns) / NS_PER_S)
         yield age
 
     def describe(self) -> Iterable[Metric]:

@@ -19,10 +19,10 @@ from controller.workloads.nodes.deciding.values import Lease
 from controller.workloads.nodes.errors import NodeError
 from controller.workloads.nodes.guard import lease_file
 from controller.workloads.nodes.state_folder import NodeFolder
+from dataplane.clock import NS_PER_S
 from dataplane.local.deadline import LocalDeadline
 
 LOGGER: Final = logging.getLogger("millrace.node")
-_NS_PER_S: Final = 1_000_000_000
 _GUARD: Final = Path(__file__).parent / "guard" / "__main__.py"
 _GUARD_POLL_S: Final = 0.02
 _GUARD_START_S: Final = 10.0
@@ -36,13 +36,13 @@ class LeaseKeeper:
     ) -> None:
         self._folder, self._folders, self._now_ns = folder, folders, now_ns
         self._boot, self._has_ended = lease_file.boot_id(), False
-        self.lease = self._left(Lease(0, _NS_PER_S))
+        self.lease = self._left(Lease(0, NS_PER_S))
 
     def renew(self, begun_ns: int, lease_s: float) -> None:
         """Record the acknowledgement of a report that began then; raise OSError if that cannot be written."""
         if self._has_ended:
             return
-        length_ns = round(lease_s * _NS_PER_S)
+        length_ns = round(lease_s * NS_PER_S)
         lease = Lease(begun_ns + length_ns, length_ns)
         lease_file.write(str(self._folder.lease), lease.kill_ns, self._boot, self._folders)
         self.lease = lease
@@ -72,7 +72,7 @@ class LeaseKeeper:
 
     def end(self) -> None:
         """End the lease, so that the guard kills what is left, and ends; nothing renews it after that."""
-        self._has_ended, self.lease = True, Lease(0, _NS_PER_S)
+        self._has_ended, self.lease = True, Lease(0, NS_PER_S)
         self._folder.lease.unlink(missing_ok=True)
 
     def _left(self, nothing: Lease) -> Lease:

@@ -13,11 +13,11 @@ from controller.apiserver.resources.hardware import DeviceNumber
 from controller.workloads.nodes.deciding.limits import PodLimits
 from controller.workloads.nodes.deciding.values import IdleTerms, Terms
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
 Bytes = Annotated[int, Meta(ge=1, le=1 << 60)]
-_NS_PER_S = 1_000_000_000
 
 
 class OnStop(StrEnum):
@@ -43,7 +43,7 @@ class RestartSection(Strict, frozen=True):
     def terms(self) -> Terms:
         """Return the section's values as decisions use them."""
         first, longest, young = (
-            round(one * _NS_PER_S) for one in (self.first_wait_s, self.longest_wait_s, self.young_s)
+            round(one * NS_PER_S) for one in (self.first_wait_s, self.longest_wait_s, self.young_s)
         )
         return Terms(first, longest, young)
 
@@ -63,7 +63,7 @@ class IdleSection(Strict, frozen=True):
     @property
     def terms(self) -> IdleTerms:
         """Return the section's values as decisions use them."""
-        slow_ns = round(self.slow_start_s * _NS_PER_S)
+        slow_ns = round(self.slow_start_s * NS_PER_S)
         return IdleTerms(self.cpu_share, self.network_bps, slow_ns, self.last_copy_factor)
 
 

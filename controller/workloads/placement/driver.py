@@ -18,17 +18,16 @@ from controller.workloads.placement.settings import PlacementSettings
 from controller.workloads.placement.values import Action, Decided, MarkSilent, ReleaseSilent
 from controller.workloads.placement.view import KINDS, Known, View
 from controller.workloads.placement.writing import Written, write
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 
 LOGGER: Final = logging.getLogger("millrace.placement")
-_NS_PER_S: Final = 1_000_000_000
 _AT_A_TIME: Final = 16
 """Concurrent writes."""
 _REST: Final = 4
 """Rest after a round, as a multiple of its duration: deciding uses at most a fifth of a core."""
 _SEEN_S: Final = 2.0
 """Time for watches to report writes before the next decision is made anyway."""
-_AGAIN_NS: Final = _NS_PER_S
+_AGAIN_NS: Final = NS_PER_S
 """Delay of the next decision after a failed write."""
 
 
@@ -111,11 +110,11 @@ class MainController:
                 due_ns = decided.due_ns
                 if not await self._write_all(decided.actions):
                     due_ns = min(due_ns or self._clock.now_ns() + _AGAIN_NS, self._clock.now_ns() + _AGAIN_NS)
-            await asyncio.sleep(_REST * took_ns / _NS_PER_S)
+            await asyncio.sleep(_REST * took_ns / NS_PER_S)
             await self._wait(due_ns)
 
     async def _wait(self, due_ns: int | None) -> None:
-        wait_s = None if due_ns is None else max(due_ns - self._clock.now_ns(), 0) / _NS_PER_S
+        wait_s = None if due_ns is None else max(due_ns - self._clock.now_ns(), 0) / NS_PER_S
         try:
             async with asyncio.timeout(wait_s):
                 await self._changed.wait()
@@ -173,7 +172,7 @@ class MainController:
 
     def _note(self, decided: Decided, took_ns: int) -> None:
         metrics, view = self._metrics, self.view
-        metrics.seconds.observe(took_ns / _NS_PER_S)
+        metrics.seconds.observe(took_ns / NS_PER_S)
         for gauge, number in (
             (metrics.silent, len(decided.silent)),
             (metrics.held, int(bool(decided.held))),

@@ -14,10 +14,10 @@ from controller.apiserver.resources import Node, Pod, PodGroup, Resource
 from controller.apiserver.resources.node import NodeSpec
 from controller.apiserver.resources.pod import Phase
 from controller.apiserver.resources.pod_group import GroupPhase
+from dataplane.clock import NS_PER_S
 
-_NS_PER_S: Final = 1_000_000_000
 _MOST_SILENCES: Final = 1000
-_UNKNOWN_LEASE_NS: Final = int(NodeSpec().lease_s * _NS_PER_S)
+_UNKNOWN_LEASE_NS: Final = int(NodeSpec().lease_s * NS_PER_S)
 """Lease of a node that was gone before this controller began."""
 
 Known = type[Node] | type[Pod] | type[PodGroup]
@@ -126,7 +126,7 @@ class View:
         return [self.pods[pod] for pod in sorted(self.pods_of_group.get(name, ()))]
 
     def _take_node(self, node: Node, now_ns: int) -> None:
-        name, lease_ns = node.metadata.name, int(node.spec.lease_s * _NS_PER_S)
+        name, lease_ns = node.metadata.name, int(node.spec.lease_s * NS_PER_S)
         before = self.nodes.get(name)
         if before is not None and before.node.metadata.revision > node.metadata.revision:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataplane.allreduce.kernels.layouts import BURST, STRIDE, EngineState, Status
 from dataplane.allreduce.kernels.receive import accept_packet
 from dataplane.allreduce.kernels.send_schedule import packet_of
+from dataplane.clock import NS_PER_S
 from dataplane.linux import EAGAIN, EINTR, ENETDOWN, ENOBUFS, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_TRUNC, POLLIN
 from dataplane.native import (
     address,
@@ -25,7 +26,7 @@ from dataplane.native import (
 from dataplane.native.doorbell import ppoll
 from dataplane.nic.layouts import InputOutputVector
 from dataplane.nic.ports.kernels.messages import header_at
-from dataplane.nic.ports.kernels.system import NS_PER_S, last_error, recvmmsg, sendmmsg
+from dataplane.nic.ports.kernels.system import last_error, recvmmsg, sendmmsg
 
 _POLLOUT = 4
 _ENETUNREACH, _ECONNREFUSED, _EHOSTUNREACH = 101, 111, 113

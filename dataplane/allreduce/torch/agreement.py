@@ -15,7 +15,7 @@ from typing import Final
 
 import torch.distributed as dist
 
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.errors import AllReduceError
 
 _PAUSE_S: Final = 0.02
@@ -97,7 +97,7 @@ class Agreement:
         return decision
 
     def _decided(self, reason: str) -> Decision:
-        until_ns = self._clock.now_ns() + int(self._deadline_s * 1e9)
+        until_ns = self._clock.now_ns() + int(self._deadline_s * NS_PER_S)
         while not self._store.check([self._key("decided")]):
             voters, is_late = self._voters(), self._clock.now_ns() >= until_ns
             here = tuple(rank for rank in voters.ranks if self._store.check([self._key(str(rank))]))

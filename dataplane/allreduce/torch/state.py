@@ -34,7 +34,7 @@ from dataplane.allreduce.torch.results import BEYOND, SpareTensors, as_array, ca
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host
 from dataplane.allreduce.turns import POLL_S
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.errors import AllReduceError
 
 logger = logging.getLogger("millrace.allreduce")
@@ -255,7 +255,7 @@ class MillraceState:
         """Return the switch's sums, in the tensor's format."""
         if self._reducer is None:
             raise AllReduceError(self._reason)
-        until_ns = self._clock.now_ns() + int(self._deadline_s * 1e9)
+        until_ns = self._clock.now_ns() + int(self._deadline_s * NS_PER_S)
 
         def poll() -> None:
             if self._clock.now_ns() >= until_ns:
@@ -278,7 +278,7 @@ class MillraceState:
         Some results may arrive without that worker.
         """
         now_ns = self._clock.now_ns()
-        if self._agreement is None or now_ns < self._polled_ns + int(POLL_S * 1e9):
+        if self._agreement is None or now_ns < self._polled_ns + int(POLL_S * NS_PER_S):
             return
         self._polled_ns = now_ns
         called = self._agreement.called()

@@ -21,6 +21,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import Final
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow
 from dataplane.fabric.kernel.agents import HostAgents
@@ -45,7 +46,7 @@ _BURST: Final = 256
 _BUFFER_BYTES: Final = 8 << 20
 _REPORT_BYTES: Final = 1 << 16
 _START_S: Final = 0.3
-_WITHOUT_END_NS: Final = 100 * 365 * 86_400 * 1_000_000_000
+_WITHOUT_END_NS: Final = 100 * 365 * 86_400 * NS_PER_S
 
 
 def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[[str], None]) -> None:
@@ -136,7 +137,7 @@ def start_agents(fabric: KernelFabric, agents: HostAgents, sent: dict[str, list[
         if deadline.has_passed():
             raise FabricError(f"hosts {', '.join(waiting)} are not ready after {READY_S:.0f} s")
         time.sleep(_TURN_S)
-    agents.begin(time.monotonic_ns() + round(_START_S * 1e9))
+    agents.begin(time.monotonic_ns() + round(_START_S * NS_PER_S))
 
 
 def count_traffic(fabric: KernelFabric, counters: FabricCounters) -> None:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import FabricError
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.fabric.virtual.tcp import Connection, TcpSettings, TcpStatistics
@@ -17,7 +18,6 @@ KEEP_ARRIVALS: Final = 1 << 20
 """Number of arrivals that a flow remembers; older ones leave the measurements but not the totals."""
 _PATTERN_BYTES: Final = 1 << 16
 _PATTERN: Final = random.Random(0).randbytes(_PATTERN_BYTES) * 2
-_NS_PER_S: Final = 1_000_000_000
 
 
 class BulkFlow:
@@ -75,7 +75,7 @@ class BulkFlow:
         """Return the rate at which the stream arrived in [start_ns, end_ns): application data, without headers."""
         if end_ns <= start_ns:
             raise FabricError(f"nothing can be measured from {start_ns} ns to {end_ns} ns")
-        return (self._total(end_ns) - self._total(start_ns)) * 8 * _NS_PER_S / (end_ns - start_ns)
+        return (self._total(end_ns) - self._total(start_ns)) * 8 * NS_PER_S / (end_ns - start_ns)
 
     def windows(self, start_ns: int, end_ns: int, window_ns: int) -> Iterator[tuple[int, float]]:
         """Yield the start and the goodput of each whole window from `start_ns` that ends by `end_ns`."""

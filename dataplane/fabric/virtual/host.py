@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dataplane.clock import NS_PER_S
 from dataplane.events import EventQueue
 from dataplane.fabric.hosts import Sender
 from dataplane.fabric.load import SentLoad
@@ -16,8 +17,6 @@ from dataplane.topology.values import HostNode
 
 FrameReceiver = Callable[[bytes, int], object]
 """Receives a frame and the time (ns) at which its last bit arrived; the return value is ignored."""
-
-_NS_PER_S = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ class VirtualHost:
         self.counters.tx_frames += 1
         self.counters.tx_bytes += len(frame)
         bits = (len(frame) + WIRE_OVERHEAD_BYTES) * 8
-        duration_ns, self._carry = divmod(bits * _NS_PER_S + self._carry, link.rate_bps)
+        duration_ns, self._carry = divmod(bits * NS_PER_S + self._carry, link.rate_bps)
         self._free_ns += duration_ns
         self.uplink.carry(frame, self._free_ns)
         return True

@@ -6,11 +6,9 @@ import os
 import threading
 from collections.abc import Callable
 
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.native.doorbell import Bell
 from dataplane.nic.buffers.kernel_calls import queue_kernels
-
-_NS_PER_S = 1_000_000_000
 
 
 class Sleeper:
@@ -28,7 +26,7 @@ class Sleeper:
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Return whether the condition, checked whenever the bell rings, came true in time."""
-        deadline_ns = self._clock.now_ns() + round(timeout_s * _NS_PER_S)
+        deadline_ns = self._clock.now_ns() + round(timeout_s * NS_PER_S)
         while not condition():
             left_ns = deadline_ns - self._clock.now_ns()
             if left_ns <= 0:
@@ -43,7 +41,7 @@ class Sleeper:
             with self._changed:
                 if self._sleeping not in {None, own}:
                     if not condition():
-                        self._changed.wait(timeout_ns / _NS_PER_S)
+                        self._changed.wait(timeout_ns / NS_PER_S)
                     return
                 self._sleeping = own
             queue_kernels().arm_bell(self.bell)

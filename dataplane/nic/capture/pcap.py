@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import PortError
 from dataplane.given import MIB, MOST_BYTES, open_given
 from dataplane.nic.capture.pcapng import SECTION_MAGIC, read_pcapng
@@ -108,7 +109,7 @@ class PcapReader:
             seconds, fraction, kept, length = layout.unpack(header)
             if kept > LONGEST_FRAME_BYTES:
                 raise PortError(f"{self.path}: a frame of {kept} bytes at byte {start} cannot be: the file is damaged")
-            yield Capture(self._take(kept, "a frame"), seconds * 1_000_000_000 + fraction * fraction_ns, length)
+            yield Capture(self._take(kept, "a frame"), seconds * NS_PER_S + fraction * fraction_ns, length)
 
     def _take(self, nbytes: int, what: str) -> bytes:
         start = self._file.tell()
@@ -148,7 +149,7 @@ class PcapWriter:
 
     def write(self, frame: bytes, time_ns: int) -> None:
         """Append a frame seen at `time_ns`, in nanoseconds since 1970, before 2106."""
-        seconds, rest_ns = divmod(time_ns, 1_000_000_000)
+        seconds, rest_ns = divmod(time_ns, NS_PER_S)
         if not 0 <= seconds < 1 << 32 or len(frame) > LONGEST_FRAME_BYTES:
             raise PortError(f"{self.path}: a frame of {len(frame)} bytes at {time_ns} ns cannot be written")
         head = struct.pack("=IIII", seconds, rest_ns // self._fraction_ns, len(frame), len(frame))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import PortError
 
 SECTION_MAGIC = 0x0A0D0D0A
@@ -120,7 +121,7 @@ def _read_enhanced(body: bytes, order: str, interfaces: list[_Interface]) -> tup
     number, high, low, kept, length = struct.unpack_from(order + "IIIII", body)
     interface = _find(interfaces, number)
     units = high << 32 | low
-    time_ns = interface.offset_s * 1_000_000_000 + units * 1_000_000_000 // interface.units_per_second
+    time_ns = interface.offset_s * NS_PER_S + units * NS_PER_S // interface.units_per_second
     return _cut(body, 20, kept), time_ns, length
 
 

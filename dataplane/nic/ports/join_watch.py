@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from dataplane.clock import NS_PER_MS
 from dataplane.errors import PortError
 from dataplane.native import kernel_library
 from dataplane.native.doorbell import Bell, hear, ring
@@ -34,7 +35,6 @@ RETRY_NS: Final = 1_000_000_000
 REFRESH_NS: Final = 1_000_000_000
 """Delay, after a change, of inspecting ports that have nothing to join, so that their reported state stays correct."""
 _RETRY_LOOKS, _RESTS = 100, 4
-_NS_PER_MS = 1_000_000
 
 Listener = Callable[[int, str], None]
 """Receives a port's number and why it does not join, PLAIN_STACK if it does."""
@@ -128,7 +128,7 @@ class JoinWatch:
 
     def _timeout_ms(self) -> int | None:
         due_ns = min([self._refresh_ns, *(port.due_ns for port in self._ports if port.is_open)])
-        return None if due_ns == FOREVER else max(0, -(-(due_ns - time.monotonic_ns()) // _NS_PER_MS))
+        return None if due_ns == FOREVER else max(0, -(-(due_ns - time.monotonic_ns()) // NS_PER_MS))
 
     def _take_news(self, changed: Ends | None) -> None:
         """Shut the gates of cables that changed; inspect those that were open first, others after a while."""

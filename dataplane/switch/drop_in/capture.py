@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import PortError
 from dataplane.linux import (
     PACKET_ADD_MEMBERSHIP,
@@ -190,5 +191,5 @@ def _whole(frame: bytes, notes: list[tuple[int, int, bytes]]) -> tuple[bytes, in
                 frame = frame[:_ADDRESSES_BYTES] + head + frame[_ADDRESSES_BYTES:]
         elif (level, kind) == (socket.SOL_SOCKET, _TIMESTAMPNS):
             seconds, rest_ns = _TIME_LAYOUT.unpack(data)
-            time_ns = seconds * 1_000_000_000 + rest_ns
+            time_ns = seconds * NS_PER_S + rest_ns
     return frame, time_ns

@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from finsy.proto import gnmi, gnmi_grpc
 
+from dataplane.clock import NS_PER_S
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
 from dataplane.rpc.limits import Limits
@@ -224,7 +225,7 @@ class _Stream:
     async def _wait(self, reading: asyncio.Task[None]) -> None:
         """Wait for a change, for due work, or for a client that breaks a rule."""
         due_ns = self._subscription.next_due_ns()
-        wait_s = None if due_ns is None else max((due_ns - self._now_ns()) / 1e9, SHORTEST_WAIT_S)
+        wait_s = None if due_ns is None else max((due_ns - self._now_ns()) / NS_PER_S, SHORTEST_WAIT_S)
         ready = asyncio.create_task(self.changes.ready.wait())
         waited = (ready,) if reading.done() else (ready, reading)
         try:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import SwitchError
 from dataplane.rpc.access import Principal, Role
 from dataplane.rpc.access.permissions import Permission
@@ -219,7 +220,7 @@ class P4RuntimeServer:
         while True:
             due.clear()
             due_ns = await service.call(lambda: self._core.tick(self._core.now_ns()))
-            wait_s = None if due_ns is None else max((due_ns - self._core.now_ns()) / 1e9, SHORTEST_WAIT_S)
+            wait_s = None if due_ns is None else max((due_ns - self._core.now_ns()) / NS_PER_S, SHORTEST_WAIT_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await due.wait()

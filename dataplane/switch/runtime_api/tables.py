@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from dataplane.clock import NS_PER_MS
 from dataplane.errors import EntryError, EntryFault
 from dataplane.program.objects import ActionSpec
 from dataplane.switch.runtime_api.records import (
@@ -34,7 +35,6 @@ from dataplane.switch.runtime_api.values import (
 )
 from dataplane.switch.tables import Table, TableEntry, Tally
 
-_NS_PER_MS = 1_000_000
 _INT32 = (1 << 31) - 1
 
 
@@ -166,7 +166,7 @@ class TableMethods:
                 raise TableRefusal(TableCode.AGEING_DISABLED)
             if timeout_ms < 0:
                 raise TableRefusal(TableCode.ERROR)
-            opened.table.modify(replace(opened.present(handle), idle_timeout_ns=timeout_ms * _NS_PER_MS))
+            opened.table.modify(replace(opened.present(handle), idle_timeout_ns=timeout_ms * NS_PER_MS))
 
     bm_mt_indirect_set_entry_ttl = bm_mt_set_entry_ttl
 
@@ -266,7 +266,7 @@ class TableMethods:
         life = None
         if opened.table.spec.idle_timeout:
             hit_ns = max(0, self.runtime.control.now_ns() - entry.last_hit_us * 1_000)
-            life = EntryLife(min(entry.idle_timeout_ns // _NS_PER_MS, _INT32), min(hit_ns // _NS_PER_MS, _INT32))
+            life = EntryLife(min(entry.idle_timeout_ns // NS_PER_MS, _INT32), min(hit_ns // NS_PER_MS, _INT32))
         handle = opened.handles.of(entry.match, entry.priority)
         options = AddOptions(priority)
         return Entry(params_of(keys, entry.match), options, handle, _action(opened, entry), life)

@@ -16,9 +16,10 @@ import msgspec
 
 from controller.apps.demo.outcome import Move
 from controller.apps.demo.prepare import prepare
-from controller.apps.demo.scenario import NS_PER_S, PlannedFlow, Scenario, ScenarioSettings
+from controller.apps.demo.scenario import PlannedFlow, Scenario, ScenarioSettings
 from controller.apps.demo.settings import DemoSettings
 from controller.network.paths.balancing.values import Rebalance
+from dataplane.clock import NS_PER_S
 from dataplane.fabric.hosts import MAX_FLOWS
 from dataplane.topology.file import topologies_folder
 from tests.benchmarks.reacting.surges import run

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from collectors.figures import Merge
 from collectors.history.downsample import statement
 from collectors.history.rows import Observation
-from collectors.history.schema import LINKS, PATHS, REPORTERS, TABLES, Column, Merge, Table
+from collectors.history.schema import LINKS, PATHS, REPORTERS, TABLES, Column, Table
 from collectors.history.views import connect, define_view
 from collectors.statistics.sketch import Sketch, bucket_of
 from collectors.values import DelaySource, LinkState

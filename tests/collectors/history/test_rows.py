@@ -31,6 +31,7 @@ def test_a_link_is_a_row(tmp_path: Path) -> None:
     batches = maker(tmp_path).batches(Observation(NOON_S * S_NS, snapshot([state]), delays={LINK: sketch}))
     assert rows_of(batches, "links") == [
         {
+            **{column.name: None for column in TABLES["links"].columns},
             **WHEN,
             "src": "s1",
             "dst": "s2",

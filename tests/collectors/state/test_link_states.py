@@ -19,8 +19,8 @@ from collectors.reference.stitch import PlainStitcher
 from collectors.settings import StateSettings
 from collectors.state.builder import NetworkStateBuilder, StateBuilder
 from collectors.state.link_states import LinkStates
-from collectors.statistics.columns import UNKNOWN, WindowColumns
-from collectors.statistics.window import SOURCES, WindowFigures
+from collectors.statistics.columns import UNKNOWN
+from collectors.statistics.window import SOURCES, WindowColumns, WindowFigures
 from collectors.values import DropRecord, LinkState
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey

@@ -39,8 +39,9 @@ def test_metadata_is_split_by_bit_in_order() -> None:
             EXAMPLE.split(0xC000, bytes(size))
 
 
-def test_drop_reasons_have_the_numbers_of_the_program() -> None:
-    assert [(reason.value, reason_name(reason)) for reason in DropReason] == list(
+def test_drop_reasons_keep_their_numbers() -> None:
+    """A reason that deployed switches report never changes its number; new ones come after these."""
+    assert [(reason.value, reason_name(reason)) for reason in DropReason][:13] == list(
         enumerate(
             [
                 "unknown",

@@ -7,9 +7,54 @@ node id and egress interface. Everything else, including tunnels and malformed r
 
 from __future__ import annotations
 
+from collectors.decode.reports import HOP_BY_HOP as HOP_BY_HOP_BIT
+from collectors.decode.reports import LAST_HOP, REMAINING_HOPS
 from collectors.native.kernels.decode.flow_key import hash_key
 from collectors.native.kernels.decode.hops import egress_of, ingress_of, layout_of, read_hop
 from collectors.native.kernels.decode.identity import NO_INT, has_whole_int, hops_size, identity_of_stack
+from collectors.native.kernels.decode.layouts import (
+    COMPLETION_BIT,
+    COMPLETION_BYTES,
+    DOMAIN_BITS,
+    DOMAIN_SHIFT_64,
+    DROPPED,
+    EXCEEDED,
+    GROUP_BYTES,
+    HOP_WORDS_MASK,
+    HOP_WORDS_SHIFT,
+    INDIVIDUAL_BYTES,
+    INSTRUCTIONS_AT,
+    INT_MD,
+    INT_MX,
+    INT_VERSION,
+    INT_WORDS_AT,
+    INTERMEDIATE_BIT,
+    KEEPS_PORT,
+    LAST,
+    NEXT_MASK,
+    NEXT_SHIFT,
+    OLD_PORT_MASK,
+    OUR_DOMAIN,
+    OWN_BITS_SHIFT_64,
+    OWN_WORDS_SHIFT,
+    QUEUE_ONLY,
+    QUEUE_OR_FLOW,
+    REASON_BEFORE_END,
+    REPORT_BYTES,
+    REPORT_OF_IPV4,
+    REPORT_OF_IPV6,
+    REPORT_VERSION,
+    REPORT_WORDS_SHIFT,
+    REPORTER_AT,
+    RESERVED_IN_COMPLETION,
+    SHIM_BYTES,
+    STACK_AT,
+    TO_THE_END,
+    TRACKED,
+    TYPE_SHIFT,
+    TYPES_SHIFT,
+    VERSION_SHIFT,
+)
 from collectors.native.kernels.decode.own_hop import read_single
 from collectors.native.kernels.decode.patterns import decode_alike, learn_pattern, pattern_of
 from collectors.native.kernels.sequence import content_mark
@@ -42,38 +87,15 @@ from dataplane.native import (
     u32,
     u64,
 )
+from dataplane.wire.drop_reasons import DropReason
+from dataplane.wire.ipv4 import PROTOCOL_TCP, PROTOCOL_UDP
 
 DECODED = 0
 OTHER = 1
 FULL = 2
 
-REPORT_VERSION = 2
-REPORT_OF_IPV4 = 0x14
-REPORT_OF_IPV6 = 0x15
-DROPPED = 0x80
-TRACKED = 0x20
-INTERMEDIATE_BIT = 0x10
-QUEUE_OR_FLOW = 0x60
-QUEUE_ONLY = 0x40
-TO_THE_END = 0xFF
-HOP_BY_HOP_DOMAIN = 0x4D52
-HOP_BY_HOP_STATUS = 0x8000
-DOMAIN_BITS = 0xFFFF_0000
-COMPLETION_BIT = 0x2000_0000
-COMPLETION_BYTES = 16
-RESERVED_IN_COMPLETION = 0x7F
-LAST_HOP = 0x4000
-REMAINING_HOPS = 0x00FF
-TCP = 6
-UDP = 17
-INT_MD = 1
-INT_MX = 3
-KEEPS_PORT = 1
-MD_VERSION = 2
-EXCEEDED = 0x0600_0000
 FRAGMENT_OFFSET = 0x1FFF
-INT_DISCARD = 8
-"""`dataplane.wire.drop_reasons.DropReason.INT_DISCARD`."""
+INT_DISCARD = DropReason.INT_DISCARD.value
 
 
 @kernel(inline=True)
@@ -90,20 +112,20 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
     """Read a report payload step by step, and maybe make a pattern of it."""
     packets: u32 = decoder.packet_count
     hops: u32 = decoder.hop_count
-    if length < 12 or load_be32(data, 0) >> 28 != REPORT_VERSION:
+    if length < GROUP_BYTES + INDIVIDUAL_BYTES or load_be32(data, 0) >> VERSION_SHIFT != REPORT_VERSION:
         return OTHER
-    at: u64 = 8
+    at: u64 = GROUP_BYTES
     drops: u32 = 0
     outcome: u32 = DECODED
     while at < length and outcome == DECODED:
-        if at + 12 > length:
+        if at + REPORT_BYTES > length:
             outcome = OTHER
             break
         head: u32 = load_be32(data, at)
-        words: u64 = as_u64(head >> 16 & 0xFF)
+        words: u64 = as_u64(head >> REPORT_WORDS_SHIFT & 0xFF)
         end: u64 = length
         if words != TO_THE_END:
-            end = at + 4 + 4 * words
+            end = at + INDIVIDUAL_BYTES + 4 * words
         if end > length:
             outcome = OTHER
             break
@@ -113,7 +135,7 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
             packet.row = row
             packet.leads = 0
             packet.sequence = load_be32(data, 0)
-            if at == 8:
+            if at == GROUP_BYTES:
                 packet.leads = 1
                 packet.mark = content_mark(data, length)
             packet.hash = hash_key(reference(packet.key[0]))
@@ -122,7 +144,7 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
                 drops += 1
                 packet.dropped = packet.dropped if drops <= decoder.most_drops else CAPPED
             decoder.packet_count += 1
-            if at == 8 and end == length:
+            if at == GROUP_BYTES and end == length:
                 learn_pattern(decoder, data, length, packet)
         at = end
     if outcome != DECODED:
@@ -136,23 +158,23 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
 @kernel(inline=True)
 def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head: u32) -> u32:
     """Decode an individual report that begins at `at` and ends at most at `end`."""
-    kind: u32 = head >> 24
+    kind: u32 = head >> TYPES_SHIFT
     if kind != REPORT_OF_IPV4 and kind != REPORT_OF_IPV6:  # noqa: PLR1714 - kernels have no `in`
         return OTHER
-    if at + 12 > end:
+    if at + REPORT_BYTES > end:
         return OTHER
     if decoder.packet_count == decoder.packet_room:
         return FULL
     packet = decoder.packets[as_u64(decoder.packet_count)]
-    main: u64 = load_be64(data, at + 4)
-    bits: u32 = as_u32(main >> 48)
-    own_at: u64 = at + 12
-    own_bytes: u32 = (head >> 8 & 0xFF) * 4
+    main: u64 = load_be64(data, at + INDIVIDUAL_BYTES)
+    bits: u32 = as_u32(main >> OWN_BITS_SHIFT_64)
+    own_at: u64 = at + REPORT_BYTES
+    own_bytes: u32 = (head >> OWN_WORDS_SHIFT & 0xFF) * 4
     inner_at: u64 = own_at + as_u64(own_bytes)
     own = layout_of(decoder, bits)
     if inner_at > end or own.nbytes > own_bytes:
         return OTHER
-    packet.node_id = load_be32(data, 4)
+    packet.node_id = load_be32(data, REPORTER_AT)
     int_at: u64 = read_flow(decoder, data, inner_at, end, packet, kind)
     if int_at == 0:
         return OTHER
@@ -178,15 +200,15 @@ def read_kind(data: Array[u8], head: u32, main: u64, int_at: u64, packet: Packet
     packet.kind = STACK
     if head & QUEUE_OR_FLOW == QUEUE_ONLY:
         packet.kind = QUEUE
-    elif (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN and main & HOP_BY_HOP_STATUS != 0:
+    elif (main >> DOMAIN_SHIFT_64 & 0xFFFF) == OUR_DOMAIN and main & HOP_BY_HOP_BIT != 0:
         packet.kind = HOP_BY_HOP
         packet.last = as_u32(main & LAST_HOP)
         packet.remaining = as_u32(main & REMAINING_HOPS)
     elif int_at == NO_INT:
         packet.kind = XD
-        if main & COMPLETION_BIT != 0 and (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN:
+        if main & COMPLETION_BIT != 0 and (main >> DOMAIN_SHIFT_64 & 0xFFFF) == OUR_DOMAIN:
             packet.kind = COMPLETION
-    elif data[int_at] >> 4 == INT_MX:
+    elif data[int_at] >> TYPE_SHIFT == INT_MX:
         packet.kind = MX
     elif head & INTERMEDIATE_BIT != 0:
         packet.kind = INTERMEDIATE
@@ -249,11 +271,11 @@ def read_ports(  # noqa: C901, PLR0917 - kernels have no keywords
     ports: u32 = load_be32(data, at)
     shim_at: u64 = at + 8
     by_port: bool = False
-    if protocol == UDP:
+    if protocol == PROTOCOL_UDP:
         if load_be16(data, at + 4) < 8:
             return 0
         by_port = (ports & 0xFFFF) == decoder.udp_port
-    elif protocol == TCP:
+    elif protocol == PROTOCOL_TCP:
         if at + 20 > end:
             return 0
         size: u64 = as_u64(data[at + 12] >> 4) * 4
@@ -265,19 +287,19 @@ def read_ports(  # noqa: C901, PLR0917 - kernels have no keywords
     if not by_port and decoder.by_port_only != 0:
         return 0
     if not by_port and (dscp ^ decoder.dscp) & decoder.dscp_mask != 0:
-        if protocol == UDP and not is_plain(decoder, ports & 0xFFFF):
+        if protocol == PROTOCOL_UDP and not is_plain(decoder, ports & 0xFFFF):
             return 0
         packet.key[4] = as_u64(ports) << 16 | about
         return NO_INT
-    if shim_at + 4 > end:
+    if shim_at + SHIM_BYTES > end:
         return 0
     shim: u32 = load_be32(data, shim_at)
-    following: u32 = shim >> 26 & 3
-    if (shim >> 28 != INT_MD and shim >> 28 != INT_MX) or following > KEEPS_PORT:
+    following: u32 = shim >> NEXT_SHIFT & NEXT_MASK
+    if (shim >> VERSION_SHIFT != INT_MD and shim >> VERSION_SHIFT != INT_MX) or following > KEEPS_PORT:
         return 0
-    if following == KEEPS_PORT and protocol == UDP:
-        ports = ports >> 16 << 16 | shim & 0xFFFF
-    if protocol == UDP and (ports & 0xFFFF) == decoder.report_port:
+    if following == KEEPS_PORT and protocol == PROTOCOL_UDP:
+        ports = ports >> 16 << 16 | shim & OLD_PORT_MASK
+    if protocol == PROTOCOL_UDP and (ports & 0xFFFF) == decoder.report_port:
         return 0
     packet.key[4] = as_u64(ports) << 16 | about
     return shim_at
@@ -305,9 +327,9 @@ def read_drop(  # noqa: PLR0917 - kernels have no keywords
     """Read a drop's ports, and of a packet that is tracked the hops before it; drops on purpose are Python's."""
     own = layout_of(decoder, own_bits)
     packet.drop_reason = NONE32
-    if own_bits & 1 != 0:
+    if own_bits & LAST != 0:
         # The last word of those that the bitmap asks for: queue, reason.
-        packet.drop_reason = as_u32(data[own_at + as_u64(own.nbytes) - 3])
+        packet.drop_reason = as_u32(data[own_at + as_u64(own.nbytes) - REASON_BEFORE_END])
     if packet.drop_reason == INT_DISCARD:
         return OTHER
     if decoder.leaves_drops != 0 or (int_at != NO_INT and not has_whole_int(decoder, data, int_at, end)):
@@ -353,19 +375,19 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
 @kernel(inline=True)
 def read_hops(decoder: Decoder, data: Array[u8], shim_at: u64, end: u64, packet: Packet) -> u32:
     """Read shim, INT-MD header, and the stack in travelling order; there is room for one hop more then."""
-    at: u64 = shim_at + 16
-    int_end: u64 = shim_at + 4 + 4 * as_u64(data[shim_at + 1])
+    at: u64 = shim_at + STACK_AT
+    int_end: u64 = shim_at + SHIM_BYTES + 4 * as_u64(data[shim_at + INT_WORDS_AT])
     if int_end > end or at > int_end:
         return OTHER
-    head: u32 = load_be32(data, shim_at + 4)
-    if head >> 28 != MD_VERSION:
+    head: u32 = load_be32(data, shim_at + SHIM_BYTES)
+    if head >> VERSION_SHIFT != INT_VERSION:
         return OTHER
-    hop_bytes: u64 = as_u64(head >> 8 & 0x1F) * 4
+    hop_bytes: u64 = as_u64(head >> HOP_WORDS_SHIFT & HOP_WORDS_MASK) * 4
     size: u64 = hops_size(data, shim_at, int_end, hop_bytes)
     count: u64 = 0
     first: u64 = as_u64(decoder.hop_count)
     if size != 0:
-        layout = layout_of(decoder, as_u32(load_be16(data, shim_at + 8)))
+        layout = layout_of(decoder, as_u32(load_be16(data, shim_at + INSTRUCTIONS_AT)))
         if hop_bytes == 0 or as_u64(layout.nbytes) > hop_bytes:
             return OTHER
         words: u32 = layout.words

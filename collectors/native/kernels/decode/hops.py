@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collectors.native.kernels.decode.layouts import (
+    DOUBLE_WORDS,
+    READ_BITS,
+)
 from collectors.native.structures import NONE32, NONE64, Decoder, Hop, Layout
 from dataplane.native import Array, address, array_at, as_u64, kernel, popcount, spread_be32, u8, u32, u64
 
-DOUBLE_WORDS = 0x0E00
-READ_BITS = 9
 NO_PORT = 0xFFFF
 NAME = 0xFFFF_FFFF_FFFF
 NO_EGRESS = 0xFFFF_0000_0000
 """Mask of `name_of` for the egress port; all ones if the port is reported elsewhere or not at all."""
-ARRIVED = 0x30
-LEFT = 0xC0
-BUFFER = 0x800
-"""Places of the time stamps and of the buffer's occupancy in a `Hop`."""
 
 
 @kernel(inline=False)

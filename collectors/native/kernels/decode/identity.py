@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collectors.native.kernels.decode.hops import layout_of
+from collectors.native.kernels.decode.layouts import (
+    DOMAIN_AT,
+    DOMAIN_INSTRUCTIONS_AT,
+    HOP_WORDS_MASK,
+    HOP_WORDS_SHIFT,
+    INSTRUCTIONS_AT,
+    INT_MD,
+    INT_VERSION,
+    INT_WORDS_AT,
+    OUR_DOMAIN,
+    SEQUENCE,
+    SHIM_BYTES,
+    STACK_AT,
+    TYPE_SHIFT,
+)
 from collectors.native.structures import Decoder, Packet
 from dataplane.native import Array, array_at, as_u32, as_u64, kernel, load_be16, load_be32, u8, u64
+from dataplane.wire.ipv4 import PROTOCOL_TCP
 
 NO_INT = 1
 """Offset that stands for a packet without INT."""
 IPV4 = 4
-TCP = 6
-INT_MD = 1
-INT_VERSION = 2
-HEADER_BYTES = 12
-OUR_DOMAIN = 0x4D52
-SEQUENCE = 0x8000
 
 
 @kernel(inline=True)
 def is_numbered(data: Array[u8], int_at: u64) -> bool:
     """Return whether a packet's source, in our domain, was asked to write a number."""
-    return load_be16(data, int_at + 10) == OUR_DOMAIN and load_be16(data, int_at + 12) & SEQUENCE != 0
+    return (
+        load_be16(data, int_at + DOMAIN_AT) == OUR_DOMAIN
+        and load_be16(data, int_at + DOMAIN_INSTRUCTIONS_AT) & SEQUENCE != 0
+    )
 
 
 @kernel(inline=False)
@@ -36,8 +49,8 @@ def source_bytes(data: Array[u8], int_at: u64, size: u64, hop_bytes: u64) -> u64
 @kernel(inline=True)
 def hops_size(data: Array[u8], int_at: u64, int_end: u64, hop_bytes: u64) -> u64:
     """Return how many bytes of a stack are the hops'."""
-    size: u64 = int_end - int_at - 16
-    if size != 0 and load_be16(data, int_at + 12) != 0:
+    size: u64 = int_end - int_at - STACK_AT
+    if size != 0 and load_be16(data, int_at + DOMAIN_INSTRUCTIONS_AT) != 0:
         size -= source_bytes(data, int_at, size, hop_bytes)
     return size
 
@@ -45,32 +58,32 @@ def hops_size(data: Array[u8], int_at: u64, int_end: u64, hop_bytes: u64) -> u64
 @kernel(inline=False)
 def makes_sense(decoder: Decoder, data: Array[u8], int_at: u64, int_end: u64) -> bool:
     """Return whether the stack that a packet carries has whole hops, with all that its bitmap asks for."""
-    hop_bytes: u64 = as_u64(load_be32(data, int_at + 4) >> 8 & 0x1F) * 4
+    hop_bytes: u64 = as_u64(load_be32(data, int_at + SHIM_BYTES) >> HOP_WORDS_SHIFT & HOP_WORDS_MASK) * 4
     size: u64 = hops_size(data, int_at, int_end, hop_bytes)
     if size == 0:
         return True
     if hop_bytes == 0 or size % hop_bytes != 0:
         return False
-    return as_u64(layout_of(decoder, as_u32(load_be16(data, int_at + 8))).nbytes) <= hop_bytes
+    return as_u64(layout_of(decoder, as_u32(load_be16(data, int_at + INSTRUCTIONS_AT))).nbytes) <= hop_bytes
 
 
 @kernel(inline=False)
 def has_whole_int(decoder: Decoder, data: Array[u8], int_at: u64, end: u64) -> bool:
     """Return whether the INT headers that a packet carries are all there and make sense."""
-    int_end: u64 = int_at + 4 + 4 * as_u64(data[int_at + 1])
-    if int_end > end or int_at + 4 + HEADER_BYTES > int_end or data[int_at + 4] >> 4 != INT_VERSION:
+    int_end: u64 = int_at + SHIM_BYTES + 4 * as_u64(data[int_at + INT_WORDS_AT])
+    if int_end > end or int_at + STACK_AT > int_end or data[int_at + SHIM_BYTES] >> TYPE_SHIFT != INT_VERSION:
         return False
-    return data[int_at] >> 4 != INT_MD or makes_sense(decoder, data, int_at, int_end)
+    return data[int_at] >> TYPE_SHIFT != INT_MD or makes_sense(decoder, data, int_at, int_end)
 
 
 @kernel(inline=True)
 def number_of(data: Array[u8], int_at: u64, int_end: u64) -> u64:
     """Return the number that the source gave a UDP packet, 0 if it did not: MX's first word, or the stack's last."""
-    if int_at == NO_INT or int_at + 20 > int_end or not is_numbered(data, int_at):
+    if int_at == NO_INT or int_at + STACK_AT + 4 > int_end or not is_numbered(data, int_at):
         return 0
-    if data[int_at] >> 4 == INT_MD:
+    if data[int_at] >> TYPE_SHIFT == INT_MD:
         return as_u64(load_be32(data, int_end - 4))
-    return as_u64(load_be32(data, int_at + 16))
+    return as_u64(load_be32(data, int_at + STACK_AT))
 
 
 @kernel
@@ -83,7 +96,7 @@ def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: 
         found = as_u64(load_be16(data, inner_at + 4) & 0x7FFF) << 48
     times: u64 = 2
     checksum_at: u64 = at + 6
-    if packet.key[4] >> 8 & 0xFF == TCP:
+    if packet.key[4] >> 8 & 0xFF == PROTOCOL_TCP:
         found |= as_u64(load_be32(data, at + 4)) << 16
         checksum_at = at + 16
         times = 1
@@ -107,6 +120,6 @@ def identity_of_stack(packet: Packet) -> u64:
     data = array_at(u8, packet.inner)
     at: u64 = 40 if data[0] >> 4 != IPV4 else as_u64(data[0] & 0xF) * 4
     int_at: u64 = at + 8
-    if packet.key[4] >> 8 & 0xFF == TCP:
+    if packet.key[4] >> 8 & 0xFF == PROTOCOL_TCP:
         int_at = at + as_u64(data[at + 12] >> 4) * 4
-    return identity(data, 0, int_at, int_at + 4 + 4 * as_u64(data[int_at + 1]), packet)
+    return identity(data, 0, int_at, int_at + SHIM_BYTES + 4 * as_u64(data[int_at + INT_WORDS_AT]), packet)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collectors.native.kernels.decode.hops import read_hop
 from collectors.native.kernels.decode.identity import NO_INT, has_whole_int, identity
+from collectors.native.kernels.decode.layouts import (
+    EXCEEDED,
+    INT_MD,
+    INT_WORDS_AT,
+    SHIM_BYTES,
+    TYPE_SHIFT,
+)
 from collectors.native.structures import Decoder, Layout, Packet
 from dataplane.native import Array, as_u32, as_u64, kernel, load_be32, u8, u32, u64
 
 DECODED = 0
 OTHER = 1
 FULL = 2
-INT_MD = 1
-EXCEEDED = 0x0600_0000
 
 
 @kernel(inline=False)
@@ -24,9 +29,9 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
     if int_at != NO_INT:
         if not has_whole_int(decoder, data, int_at, end):
             return OTHER
-        int_end = int_at + 4 + 4 * as_u64(data[int_at + 1])
-        if data[int_at] >> 4 == INT_MD:
-            packet.missing = load_be32(data, int_at + 4) & EXCEEDED
+        int_end = int_at + SHIM_BYTES + 4 * as_u64(data[int_at + INT_WORDS_AT])
+        if data[int_at] >> TYPE_SHIFT == INT_MD:
+            packet.missing = load_be32(data, int_at + SHIM_BYTES) & EXCEEDED
         packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - int_at))
     if decoder.hop_count == decoder.hop_room:
         return FULL

@@ -7,7 +7,31 @@ not. A packet with the same bits has the same form, so only its values are read,
 from __future__ import annotations
 
 from collectors.native.kernels.decode.flow_key import hash_key
-from collectors.native.kernels.decode.hops import ARRIVED, BUFFER, LEFT, NO_EGRESS, layout_of, name_of, read_hop
+from collectors.native.kernels.decode.hops import NO_EGRESS, layout_of, name_of, read_hop
+from collectors.native.kernels.decode.layouts import (
+    ARRIVED,
+    BEFORE_ARRIVED,
+    BUFFER,
+    DOMAIN_INSTRUCTIONS_AT,
+    EXCEEDED,
+    GROUP_BYTES,
+    HOP_WORDS_AT,
+    HOP_WORDS_MASK,
+    INDIVIDUAL_BYTES,
+    INSTRUCTIONS_AT,
+    INT_WORDS_AT,
+    KEEPS_PORT,
+    LEFT,
+    NEXT_MASK,
+    NEXT_SHIFT,
+    OLD_PORT_AT,
+    OWN_BITS_AT,
+    OWN_WORDS_AT,
+    REPORT_BYTES,
+    REPORTER_AT,
+    SHIM_BYTES,
+    STACK_AT,
+)
 from collectors.native.kernels.sequence import content_mark
 from collectors.native.structures import NONE32, PATTERN_BYTES, STACK, Decoder, Hop, Packet, Pattern
 from dataplane.native import (
@@ -30,13 +54,16 @@ from dataplane.native import (
     u32,
     u64,
 )
+from dataplane.wire.ipv4 import PROTOCOL_UDP
 
-REPORT_AT = 8
-OWN_AT = 20
-UDP = 17
-KEEPS_PORT = 1
-BEFORE_ARRIVED = 0xF
+REPORT_AT = GROUP_BYTES
+OWN_AT = REPORT_AT + REPORT_BYTES
 HALF = PATTERN_BYTES // 2
+FIRST_BYTE_SHIFT = 24
+"""Shift of a header's first byte in its first word."""
+SHIM_FORM = 0xF0 | NEXT_MASK << (NEXT_SHIFT - FIRST_BYTE_SHIFT)
+INT_FORM = 0xF0 | EXCEEDED >> FIRST_BYTE_SHIFT
+"""Bits of the first byte of a shim, and of an INT header, that determine the layout."""
 PATIENCE = 8
 """Number of packets that fail to match a pattern before one of them replaces it."""
 
@@ -61,7 +88,7 @@ def decode_alike(decoder: Decoder, pattern: Pattern, data: Array[u8], row: u32) 
     packet = decoder.packets[as_u64(decoder.packet_count)]
     if not read_addresses(decoder, pattern, data, packet):
         return False
-    packet.node_id = load_be32(data, 4)
+    packet.node_id = load_be32(data, REPORTER_AT)
     hops = array_at(Hop, address(decoder.hops[first]))
     if pattern.timed != 0:
         if not read_timed(pattern, data, hops, count):
@@ -155,25 +182,25 @@ def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet
     """Make a pattern of a payload that is one report of a stack, in place of one that seldom fits."""
     pattern = pattern_of(decoder, length)
     pattern.misses += 1
-    own_bits: u64 = as_u64(load_be16(data, 12))
+    own_bits: u64 = as_u64(load_be16(data, REPORT_AT + INDIVIDUAL_BYTES + OWN_BITS_AT))
     if pattern.length != 0 and pattern.misses < PATIENCE:
         return
     # Without its own values, whether the reporter is a hop more depends on the last one's node id.
-    if packet.kind != STACK or packet.dropped != 0 or own_bits == 0 or packet.shim_at + 16 > PATTERN_BYTES:
+    if packet.kind != STACK or packet.dropped != 0 or own_bits == 0 or packet.shim_at + STACK_AT > PATTERN_BYTES:
         return
     shim_at: u64 = as_u64(packet.shim_at)
-    if load_be16(data, shim_at + 12) != 0:
+    if load_be16(data, shim_at + DOMAIN_INSTRUCTIONS_AT) != 0:
         # Where the hops end, with words of a domain behind them, is not to be seen at once.
         return
-    inner_at: u64 = OWN_AT + 4 * as_u64(data[10])
+    inner_at: u64 = OWN_AT + 4 * as_u64(data[REPORT_AT + OWN_WORDS_AT])
     pattern.misses = 0
     pattern.length = as_u32(length) + 1
     pattern.inner_at = as_u32(inner_at)
     pattern.own_words = layout_of(decoder, as_u32(own_bits)).words
-    pattern.words = layout_of(decoder, as_u32(load_be16(data, shim_at + 8))).words
+    pattern.words = layout_of(decoder, as_u32(load_be16(data, shim_at + INSTRUCTIONS_AT))).words
     pattern.stack_hops = packet.hop_count - 1
-    pattern.stack_end = packet.shim_at + 4 + 4 * as_u32(data[shim_at + 1])
-    pattern.hop_bytes = 4 * as_u32(data[shim_at + 6] & 0x1F)
+    pattern.stack_end = packet.shim_at + SHIM_BYTES + 4 * as_u32(data[shim_at + INT_WORDS_AT])
+    pattern.hop_bytes = 4 * as_u32(data[shim_at + HOP_WORDS_AT] & HOP_WORDS_MASK)
     pattern.int_bytes = pattern.stack_end - packet.shim_at
     pattern.missing = packet.missing
     pattern.about = packet.key[4] & 0xFFFF
@@ -199,7 +226,7 @@ def note_same(decoder: Decoder, pattern: Pattern, data: Array[u8], shim_at: u64)
     mask[0] = 0xF0  # version of the group's header
     fill(offset(mask, REPORT_AT), 0xFF, OWN_AT - REPORT_AT)
     pattern.is_ipv4 = as_u32(data[inner_at] >> 4 == 4)
-    pattern.is_udp = as_u32(pattern.about >> 8 == UDP)
+    pattern.is_udp = as_u32(pattern.about >> 8 == PROTOCOL_UDP)
     if pattern.is_ipv4 != 0:
         mask[inner_at] = 0xFF  # version and length of the header
         mask[inner_at + 1] = 0xFC  # DSCP
@@ -219,17 +246,17 @@ def note_same(decoder: Decoder, pattern: Pattern, data: Array[u8], shim_at: u64)
     elif as_u32(load_be16(data, ports_at + 2)) == decoder.udp_port:
         mask[ports_at + 2] = 0xFF
         mask[ports_at + 3] = 0xFF
-    if pattern.is_udp != 0 and data[shim_at] >> 2 & 3 == KEEPS_PORT:
-        pattern.target_at = as_u32(shim_at) + 2
-    mask[shim_at] = 0xFC  # kind of INT, what follows
-    mask[shim_at + 1] = 0xFF  # length
-    mask[shim_at + 4] = 0xF6  # version, hops that were left out
-    mask[shim_at + 6] = 0x1F  # bytes a hop
-    mask[shim_at + 8] = 0xFF  # bitmap
-    mask[shim_at + 9] = 0xFF
-    mask[shim_at + 12] = 0xFF  # bitmap of the domain
-    mask[shim_at + 13] = 0xFF
+    if pattern.is_udp != 0 and data[shim_at] >> NEXT_SHIFT - FIRST_BYTE_SHIFT & NEXT_MASK == KEEPS_PORT:
+        pattern.target_at = as_u32(shim_at) + OLD_PORT_AT
+    mask[shim_at] = SHIM_FORM  # kind of INT, what follows
+    mask[shim_at + INT_WORDS_AT] = 0xFF  # length
+    mask[shim_at + SHIM_BYTES] = INT_FORM  # version, hops that were left out
+    mask[shim_at + HOP_WORDS_AT] = HOP_WORDS_MASK  # bytes a hop
+    mask[shim_at + INSTRUCTIONS_AT] = 0xFF  # bitmap
+    mask[shim_at + INSTRUCTIONS_AT + 1] = 0xFF
+    mask[shim_at + DOMAIN_INSTRUCTIONS_AT] = 0xFF  # bitmap of the domain
+    mask[shim_at + DOMAIN_INSTRUCTIONS_AT + 1] = 0xFF
     index: u64 = 0
-    while index < shim_at + 16:
+    while index < shim_at + STACK_AT:
         pattern.known[index] = data[index]
         index += 1

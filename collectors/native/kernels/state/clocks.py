@@ -8,9 +8,8 @@ from __future__ import annotations
 from collectors.clocks.values import FARTHEST_NS
 from collectors.native.structures import NONE32, NONE64, Hop
 from collectors.native.tables import TelemetryTables
+from dataplane.clock import NS_PER_S
 from dataplane.native import as_i64, as_u64, i64, kernel, u32, u64
-
-SECOND = 1_000_000_000
 
 
 @kernel(inline=True)
@@ -34,7 +33,7 @@ def corrected_flight(tables: TelemetryTables, link: u32, hop: Hop, arrived_ns: u
     if left_ns == NONE64 or arrived_ns == NONE64 or cell.is_corrected == 0 or hop.latency_ns == NONE32:  # noqa: PLR1714
         return NONE64
     since_ns: i64 = min(max(as_i64(left_ns - cell.at_ns), -FARTHEST_NS), FARTHEST_NS)
-    flight_ns: i64 = as_i64(arrived_ns - left_ns) + cell.offset_ns + cell.drift_ppb * since_ns // SECOND
+    flight_ns: i64 = as_i64(arrived_ns - left_ns) + cell.offset_ns + cell.drift_ppb * since_ns // NS_PER_S
     if flight_ns < -cell.uncertainty_ns or flight_ns > as_i64(tables.limits.longest_ns):
         tables.counts.implausible_stamps += as_u64(counting)
         return NONE64

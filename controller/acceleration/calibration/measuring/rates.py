@@ -16,10 +16,10 @@ from controller.acceleration.calibration.values import Figure, Rates
 from controller.cluster.estimates import Basis
 from controller.probing.kernels.loading import prepare
 from controller.probing.values import Implementation, Library
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import DeviceKind, NumberFormat
 
 _KERNELS: Final = "controller.probing.kernels"
-_NS_PER_S: Final = 1e9
 _TRIAD_BYTES: Final = 24
 _FORMATS: Final = ((NumberFormat.FP64, "dgemm", 1e-9), (NumberFormat.FP32, "sgemm", 1e-3))
 _COPIES: Final = 7
@@ -59,7 +59,7 @@ def _together(kernels: Sequence[Any], clock: Clock, nbytes: int) -> list[float]:
         for _ in range(_COPIES):
             start_ns = clock()
             runs()
-            found.append(nbytes / (max(clock() - start_ns, 1) / _NS_PER_S))
+            found.append(nbytes / (max(clock() - start_ns, 1) / NS_PER_S))
     return found
 
 
@@ -82,7 +82,7 @@ def _bus(torch: Any, clock: Clock, nbytes: int) -> list[float]:  # noqa: ANN401 
         start_ns = clock()
         there.copy_(here, non_blocking=True)
         torch.cuda.synchronize()
-        found.append(nbytes / (max(clock() - start_ns, 1) / _NS_PER_S))
+        found.append(nbytes / (max(clock() - start_ns, 1) / NS_PER_S))
     return found[1:]
 
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from controller.acceleration.calibration.errors import CalibrationError
 from controller.probing.kernels.loading import Checked
+from dataplane.clock import NS_PER_S
 
 Clock = Callable[[], int]
 """A monotonic clock in nanoseconds."""
 
-_NS_PER_S: Final = 1e9
 _LEAST: Final = 5
 _MOST: Final = 1000
 
@@ -32,7 +32,7 @@ def seconds_of(name: str, kernel: Checked, clock: Clock, *, budget_s: float, tol
     while len(found) < _LEAST or (sum(found) < budget_s and len(found) < _MOST):
         start_ns = clock()
         kernel.run(())
-        found.append(max(clock() - start_ns, 1) / _NS_PER_S)
+        found.append(max(clock() - start_ns, 1) / NS_PER_S)
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -22,9 +22,8 @@ from controller.apiserver.resources.node import PoolShare
 from controller.apiserver.resources.unit_pool import MOST_HOLDERS, HolderStatus, UnitHolding, UnitPoolStatus
 from controller.cluster.hardware.errors import HardwareError
 from controller.common.errors import InvalidError, NotFoundError, StaleError
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
-
-_NS_PER_S: Final = 1_000_000_000
 
 
 class UnitShares(Strict, frozen=True):
@@ -91,7 +90,7 @@ def silent_s(pool: UnitPool, share: UnitHolding, now_ns: int) -> float:
     """Return how long a holder has been silent (s)."""
     known = next((one for one in pool.status.holders if one.holder == share.holder), None)
     last_ns = share.since_ns if known is None or known.reported_ns is None else known.reported_ns
-    return max(now_ns - last_ns, 0) / _NS_PER_S
+    return max(now_ns - last_ns, 0) / NS_PER_S
 
 
 def _check_names(shares: Iterable[UnitHolding]) -> None:

@@ -19,6 +19,7 @@ from controller.apps.cli.accel.ground import (
 from controller.apps.cli.amounts import in_gigabytes
 from controller.apps.cli.output import Cells, Format, FormatOption, show
 from controller.apps.cli.units import milliseconds
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,7 @@ def _cells(ground: Ground, number: int, one: TimedRound, output_gb: float) -> Ce
         _groups(ground, number),
         len(one.transfers),
         _figure(one.s_per_gb * output_gb + one.delay_s),
-        milliseconds(round(one.delay_s * 1e9)),
+        milliseconds(round(one.delay_s * NS_PER_S)),
         str(one.basis),
         str(one.busiest),
         f"{one.busiest_flows:g}",

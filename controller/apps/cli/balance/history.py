@@ -11,6 +11,7 @@ import typer
 
 from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from controller.balance.serving.history import ChangeRow, ReportRow
@@ -34,7 +35,7 @@ def history(  # noqa: PLR0917 - a command line's options
     """Show error, output and levers of a pool's holders over time, or what moved; times are UTC."""
     from controller.balance.serving.history import ChangeRow, ReportRow, read_history  # noqa: PLC0415
 
-    since_ns = time.time_ns() - round(last_s * 1e9)
+    since_ns = time.time_ns() - round(last_s * NS_PER_S)
     with read_history(file or _default_file()) as kept:
         kept.check(pool, holder)
         found = kept.changes(pool, holder, since_ns, limit) if moves else kept.reports(pool, holder, since_ns, limit)

@@ -13,6 +13,7 @@ import typer
 from controller.apps.cli.amounts import in_days
 from controller.apps.cli.api import Address, client_of
 from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from controller.probing.hours import GoodHours, Hour, PathSample
     from controller.probing.values import ProbeTask
 
-_NS_PER_S: Final = 1_000_000_000
 _COLUMNS: Final = (
     *("hour", "state", "runs", "run time s", "network s", "compute s", "free Mbit/s", "delay ms", "reason"),
 )
@@ -53,7 +53,7 @@ def hours(  # noqa: PLR0917 - a command line's options
     now_s = time.time()
     start_s = now_s - days * 86_400
     with client_of(address) as client:
-        found = read_results(client, centre=centre, probe=probe, since_ns=int(start_s * _NS_PER_S))
+        found = read_results(client, centre=centre, probe=probe, since_ns=int(start_s * NS_PER_S))
         path = () if history is None else _way(client, centre, history, topology or "", source or "", start_s, now_s)
         name = probe or _most_often(found)
         probes = _probes(client, name)
@@ -129,7 +129,7 @@ def _rounded(value: float | None, unit: float) -> float | None:
 def _lines(good: GoodHours) -> list[str]:
     lines = []
     for change in good.changes:
-        at = utc(int(change.time_s * _NS_PER_S))
+        at = utc(int(change.time_s * NS_PER_S))
         lines.append(f"{at:%Y-%m-%d %H:%M}: runs take {change.factor:.2f} times as long from here on: {change.cause}")
     lines.append(f"now {good.now}: {good.reason}")
     if (said := good.run_time_s) is not None:

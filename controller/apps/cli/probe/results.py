@@ -13,6 +13,7 @@ import typer
 from controller.apps.cli.amounts import in_days
 from controller.apps.cli.api import Address, client_of
 from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from controller.apiserver.client import SyncApiClient
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Days = Annotated[float, typer.Option("--days", parser=in_days(), help="Only results of the last so many days.")]
 CentreOption = Annotated[str | None, typer.Option("--centre", help="Only at this centre.")]
 
-_DAY_NS: Final = 86_400 * 1_000_000_000
+_DAY_NS: Final = 86_400 * NS_PER_S
 _COLUMNS: Final = (
     *("time", "centre", "probe", "task type", "unit", "units", "outcome", "run time s", "95 % of the mean s"),
     *("error", "score", "notes"),

@@ -9,11 +9,10 @@ import typer
 
 from controller.apps.cli.api import Address, client_of
 from controller.apps.cli.output import Format, FormatOption, show
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Task
-
-_NS = 1_000_000_000
 
 
 def costs(
@@ -61,5 +60,5 @@ def _unit_s(task: Task) -> float:
     began_ns = status.started_ns or status.dispatched_ns
     if began_ns is None or status.finished_ns is None:
         return 0.0
-    held_s = (status.finished_ns - began_ns) / _NS
+    held_s = (status.finished_ns - began_ns) / NS_PER_S
     return (status.units or 0) * (held_s if status.run_time_s is None else min(status.run_time_s, held_s))

@@ -13,6 +13,7 @@ import typer
 from collectors.values import Event
 from controller.apps.cli.feed import FEED, Feed, ask
 from controller.apps.cli.output import Cells, Format, FormatOption, line_of, show, utc
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from collectors.events.rules import Rule
@@ -105,7 +106,7 @@ def _rule_cells(rule: Rule) -> Cells:
         rule.figure + (" per second" if rule.per_second else ""),
         _condition(rule),
         rule.clear,
-        f"{rule.hold_ns / 1e9:g}",
+        f"{rule.hold_ns / NS_PER_S:g}",
         rule.match or "all",
     )
 

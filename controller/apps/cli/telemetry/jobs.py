@@ -12,6 +12,7 @@ from collectors.values import ChildState, JobKey, JobState
 from controller.apps.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.apps.cli.output import Cells, Format, FormatOption, flat, show
 from controller.common.errors import ControllerError
+from dataplane.clock import NS_PER_S
 
 _JOBS = ("job", "epoch", "at", "items/s", "cells", "p50 ms", "p99 ms", "max ms", "sent again", "waits for", "age s")
 _CHILDREN = ("job", "at", "child", "last %", "mean ms", "max ms", "costs ms", "last")
@@ -74,7 +75,7 @@ def _job_cells(state: JobState, jobs: Mapping[JobKey, JobState]) -> Cells:
         *(f"{wait_ns / 1e6:.3f}" for wait_ns in (state.wait_p50_ns, state.wait_p99_ns, state.wait_max_ns)),
         state.repeated,
         _awaited(state, jobs),
-        f"{state.age_ns / 1e9:.1f}",
+        f"{state.age_ns / NS_PER_S:.1f}",
     )
 
 

@@ -10,8 +10,7 @@ import typer
 
 from controller.apps.cli.amounts import in_milliseconds
 from controller.common.errors import ControllerError
-
-MS = 1_000_000
+from dataplane.clock import NS_PER_MS
 
 
 def probe(
@@ -42,7 +41,7 @@ def probe(
     if host not in topology.host:
         raise ControllerError(f"topology {topology.name} has no host {host!r}")
     targets = [topology.host[dst].ipv4 for src, dst in plan.pairs if src == host]
-    settings = ProbeSettings(udp_port=port, interval_ns=interval_ms * MS)
+    settings = ProbeSettings(udp_port=port, interval_ns=interval_ms * NS_PER_MS)
     hosts = "host" if len(targets) == 1 else "hosts"
     typer.echo(f"millrace telemetry probe: to {len(targets)} other {hosts}, every {interval_ms} ms", err=True)
     if targets:

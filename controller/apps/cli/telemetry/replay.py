@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.output import Format, OneFormat, show, show_one
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from collectors.ingest.replay import Replayed
@@ -75,7 +76,7 @@ def replay(
         if form is Format.JSON:
             show_one(_fields(result, status, folder))
             return
-        span_s = (result.ended_ns - result.began_ns) / 1e9
+        span_s = (result.ended_ns - result.began_ns) / NS_PER_S
         typer.echo(
             f"frames: {result.frames} in {span_s:.3f} s\nbroken frames: {result.broken}\nreports: {result.reports}"
         )

@@ -11,6 +11,7 @@ from typing import Final
 from controller.network.paths.deciding.graph import Network
 from controller.network.tables.telemetry.int_watch import Mode, Watch
 from controller.network.virtual import NO_HELLOS, VirtualController
+from dataplane.clock import NS_PER_S
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow, find_probe, flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric
@@ -145,4 +146,4 @@ def _others(topology: Topology, src: str, dst: str, chance: random.Random) -> It
 
 
 def _time_ns(frame_bytes: int, rate_bps: int) -> int:
-    return 8 * frame_bytes * 1_000_000_000 // rate_bps
+    return 8 * frame_bytes * NS_PER_S // rate_bps

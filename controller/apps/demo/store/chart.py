@@ -11,11 +11,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from controller.apps.demo.store.scenario import MS, Read, StoreOutcome
+from controller.apps.demo.store.scenario import Read, StoreOutcome
 from controller.apps.demo.store.world import US
+from dataplane.clock import NS_PER_MS
 
 _DPI: Final = 110
-_SPAN_NS: Final = 5 * MS
+_SPAN_NS: Final = 5 * NS_PER_MS
 _SWITCH, _PRODUCER, _EDGE = "#2e8b57", "#c0392b", "#909090"
 
 
@@ -28,7 +29,7 @@ def draw(outcome: StoreOutcome, stem: Path) -> tuple[Path, Path]:
     _draw_shares(shares, reads)
     _draw_times(times, reads, f"switch {outcome.switch}", f"producer {outcome.producer}")
     for number, phase in enumerate(outcome.phases, 1):
-        begin = phase.reads[0].began_ns / MS
+        begin = phase.reads[0].began_ns / NS_PER_MS
         for axis in (shares, times):
             axis.axvline(begin, color=_EDGE, lw=0.7, zorder=0)
         shares.text(begin, 104, f" {number}", fontsize=9, va="bottom", color="#404040")
@@ -46,17 +47,17 @@ def _draw_shares(axis: Axes, reads: Sequence[Read]) -> None:
     spans: dict[int, list[Read]] = {}
     for read in reads:
         spans.setdefault(read.began_ns // _SPAN_NS, []).append(read)
-    places = [(number + 0.5) * _SPAN_NS / MS for number in spans]
+    places = [(number + 0.5) * _SPAN_NS / NS_PER_MS for number in spans]
     shares = [100 * sum(read.by_switch for read in some) / len(some) for some in spans.values()]
-    axis.bar(places, shares, width=_SPAN_NS / MS, color=_SWITCH)
+    axis.bar(places, shares, width=_SPAN_NS / NS_PER_MS, color=_SWITCH)
     axis.set_ylim(0, 100)
-    axis.set_ylabel(f"by the switch (%,\neach {_SPAN_NS // MS} ms)")
+    axis.set_ylabel(f"by the switch (%,\neach {_SPAN_NS // NS_PER_MS} ms)")
 
 
 def _draw_times(axis: Axes, reads: Sequence[Read], switch: str, producer: str) -> None:
     for by_switch, colour, who in ((True, _SWITCH, switch), (False, _PRODUCER, producer)):
         some = [read for read in reads if read.by_switch is by_switch]
-        began, took = [read.began_ns / MS for read in some], [read.took_ns / US for read in some]
+        began, took = [read.began_ns / NS_PER_MS for read in some], [read.took_ns / US for read in some]
         axis.scatter(began, took, s=5, color=colour, label=f"answered by {who}", linewidths=0)
     axis.set_xlabel("began at (ms)")
     axis.set_ylabel("took (us)")

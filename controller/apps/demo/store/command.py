@@ -11,8 +11,9 @@ from rich.table import Table
 
 from controller.apps.demo.folder import make_folder
 from controller.apps.demo.store.chart import draw
-from controller.apps.demo.store.scenario import COPIES, INTERVAL_NS, MS, NAMES, Phase, Read, StoreOutcome, StoreRun
+from controller.apps.demo.store.scenario import COPIES, INTERVAL_NS, NAMES, Phase, Read, StoreOutcome, StoreRun
 from controller.common.console import plain_or_terminal
+from dataplane.clock import NS_PER_MS
 from dataplane.errors import MillraceError
 from dataplane.topology.file import load_topology
 
@@ -39,7 +40,7 @@ def run(options: StoreOptions) -> StoreOutcome:
     edge = demo.topology.attachment[demo.producer].node
     console.print(
         f"{demo.producer} serves {NAMES} names to {' '.join(demo.readers)}, {demo.writer} writes; its switch {edge} "
-        f"has room for {COPIES} copies and chooses them every {INTERVAL_NS // MS} ms.",
+        f"has room for {COPIES} copies and chooses them every {INTERVAL_NS // NS_PER_MS} ms.",
         highlight=False,
         soft_wrap=True,
     )

@@ -10,16 +10,16 @@ from typing import Final
 
 from controller.apps.demo.store.world import US, Client, Server, World
 from controller.network.content.settings import StoreSettings
+from dataplane.clock import NS_PER_MS
 from dataplane.errors import FabricError
 from dataplane.store.dialogues import Content, reading, writing
 from dataplane.store.producer_core import ProducerSettings
 from dataplane.topology.values import Topology
 
-MS: Final = 1_000_000
 NAMES: Final = 60
 COPIES: Final = 12
 FRESHNESS_MS: Final = 40
-INTERVAL_NS: Final = 50 * MS
+INTERVAL_NS: Final = 50 * NS_PER_MS
 SERVICE_NS: Final = 10 * US
 _MOST_READERS: Final = 8
 _PAUSE_NS: Final = 200 * US
@@ -149,7 +149,7 @@ class StoreRun:
         self._read_until(name, lambda: bool(reads) and reads[-1].version >= version, reads)
         self._least[name] = version
         late = sum(read.version < version for read in reads)
-        seen_ms = (reads[-1].began_ns + reads[-1].took_ns - at_ns) / MS
+        seen_ms = (reads[-1].began_ns + reads[-1].took_ns - at_ns) / NS_PER_MS
         remark = f"{late} reads of the old version, for {seen_ms:.1f} ms: a copy is fresh for {FRESHNESS_MS} at most"
         return Phase(f"{name} is replaced at the producer", tuple(reads), remark)
 

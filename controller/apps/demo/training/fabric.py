@@ -17,6 +17,7 @@ from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings
 from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program
+from dataplane.clock import NS_PER_MS, NS_PER_S
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric
 from dataplane.fabric.kernel.fabric import environment
@@ -24,7 +25,6 @@ from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.file import dumps
 
-MS: Final = 1_000_000
 WINDOW: Final = 32
 Answers = dict[int, dict[str, Any]]
 
@@ -43,7 +43,7 @@ class TrainingFabric:
         patience_s: float = WAIT_S,
     ) -> None:
         """Set up workers that run `module`, train for `steps`, and are given up when silent for too long."""
-        self.workers, self._dead_after_ns = workers, int(dead_after_s * 1e9)
+        self.workers, self._dead_after_ns = workers, int(dead_after_s * NS_PER_S)
         self._module, self.steps = module, steps
         self.patience_s = patience_s
         """Time limit for a silent worker."""
@@ -108,8 +108,8 @@ class TrainingFabric:
             switches={SWITCH: self.fabric.p4runtime_address(SWITCH)},
             watches=(),
             aggregation=AggregationSettings(dead_after_ns=self._dead_after_ns),
-            jobs=JobSettings(listen=self.service, reconnect_ns=200 * MS, window=WINDOW),
-            retry=RetrySettings(longest_wait_ns=200 * MS),
+            jobs=JobSettings(listen=self.service, reconnect_ns=200 * NS_PER_MS, window=WINDOW),
+            retry=RetrySettings(longest_wait_ns=200 * NS_PER_MS),
         )
         settings.write_text(yaml.safe_dump(msgspec.to_builtins(wanted)), encoding="utf-8")
         command = [sys.executable, "-m", "controller.apps.cli", "controller", "--settings", str(settings)]

@@ -44,6 +44,7 @@ from dataplane.allreduce.jobs.messages import (
     Refused,
     Waiting,
 )
+from dataplane.clock import NS_PER_S
 from dataplane.wire.aggregation import age
 
 
@@ -296,7 +297,7 @@ class Rendezvous:
         """Remove silent workers, refuse those that have waited long enough, and abandon barriers that last too long."""
         for host, worker in (*job.remaining.items(), *job.joiners.items()):
             if self._lease_end_ns(worker) <= now_ns:
-                silent_s = (now_ns - worker.heard_ns) / 1e9
+                silent_s = (now_ns - worker.heard_ns) / NS_PER_S
                 gone = ", its connection is gone" if worker.disconnected_ns is not None else ""
                 self._expel(job, host, f"it was not heard for {silent_s:.1f} s{gone}")
         self._release_leavers(job)
@@ -441,7 +442,7 @@ class Rendezvous:
         what = (
             "say what it had begun" if barrier.count is None else f"come to the end of {job.item_name} {barrier.count}"
         )
-        reason = f"{' '.join(sorted(late)) or 'nobody'} did not {what} within {self._settings.hold_ns / 1e9:g} s"
+        reason = f"{' '.join(sorted(late)) or 'nobody'} did not {what} within {self._settings.hold_ns / NS_PER_S:g} s"
         self._refuse(job, tuple(job.joiners), reason)
         job.move_reason = None
         self._release(job, now_ns)

@@ -18,12 +18,12 @@ from collectors.statistics.columns import UNKNOWN, Numbers
 from collectors.values import LinkState
 from controller.network.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.network.paths.settings import DecideSettings
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey
 
 _LONGEST_IDLE_BITS: Final = 2 * 1538 * 8
 """Two Ethernet frames of the usual greatest length, gap included: a link that takes longer than that has a queue."""
 _NEVER_NS: Final = -1
-_NS: Final = 1_000_000_000
 _SURE_QUEUES: Final = 10
 """A queue this many times as long as a normal one is trusted at once, if delay and load agree."""
 
@@ -63,7 +63,7 @@ class Beliefs:
         self._is_uncertain = False
         self._surely_full = np.zeros(size, np.bool_)
         self._foreseen = np.zeros(size, np.bool_)
-        self._idle_ns: Longs = (settings.idle_frames * _FRAME_BITS * _NS / table.rate_bps).astype(np.int64)
+        self._idle_ns: Longs = (settings.idle_frames * _FRAME_BITS * NS_PER_S / table.rate_bps).astype(np.int64)
         self._full_bps: Longs = np.ceil(settings.full * table.rate_bps).astype(np.int64)
         self._loaded_bps: Longs = np.ceil(settings.loaded * table.rate_bps).astype(np.int64)
         self._age_ns: Longs = np.full(size, _NEVER_NS, np.int64)
@@ -245,4 +245,4 @@ def _newest_ns(state: LinkState) -> int:
 
 def _scaled(seen: Mapping[int, int], rate_bps: int) -> int:
     scaled = (excess_ns * max(other_bps, rate_bps) // rate_bps for other_bps, excess_ns in seen.items())
-    return min(min(scaled, default=0), _LONGEST_IDLE_BITS * _NS // rate_bps)
+    return min(min(scaled, default=0), _LONGEST_IDLE_BITS * NS_PER_S // rate_bps)

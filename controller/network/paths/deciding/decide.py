@@ -14,10 +14,10 @@ from controller.network.intents import FlowSpec
 from controller.network.paths.deciding.graph import Own, Path, PathFigures, StateGraph
 from controller.network.paths.settings import DecideSettings, Mode
 from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES
+from dataplane.clock import NS_PER_MS
 from dataplane.topology.units import format_rate
 from dataplane.topology.values import LinkKey
 
-_NS_PER_MS = 1e6
 _BPS_PER_MBPS = 1e6
 DEAD_GAIN = 2.0
 
@@ -212,5 +212,5 @@ def _name(figures: PathFigures) -> str:
 
 
 def _show(figures: PathFigures) -> str:
-    milliseconds = figures.delay_ns / _NS_PER_MS
+    milliseconds = figures.delay_ns / NS_PER_MS
     return f"{_name(figures)} ({milliseconds:.3f} ms, {figures.bottleneck_bps / _BPS_PER_MBPS:.1f} Mbit/s free)"

@@ -17,7 +17,7 @@ from controller.network.paths.engineering.search import Draft, Problem, Search
 from controller.network.paths.engineering.settings import EngineeringSettings
 from controller.network.paths.engineering.splits import ecmp
 from controller.network.paths.engineering.values import Demands, FloatArray, Splits, SwitchGraph
-from dataplane.clock import Clock, VirtualClock
+from dataplane.clock import NS_PER_S, Clock, VirtualClock
 from dataplane.topology.values import LinkKey, Topology
 
 TURN_NS = 200_000_000
@@ -57,7 +57,7 @@ class TrafficEngineer:
         self.last_problem: str | None = None
         self.rounds: deque[EngineeringRound] = deque(maxlen=1000)
         self._clock = clock or VirtualClock()
-        self._limit_s = None if clock is None else _PROGRAM_SHARE * settings.round_time_ns / 1e9
+        self._limit_s = None if clock is None else _PROGRAM_SHARE * settings.round_time_ns / NS_PER_S
         self._in_force = InForce(topology, next_hops(topology), weighted)
         self._demands: dict[tuple[str, str], float] = {}
         self._last_ns: int | None = None

@@ -8,8 +8,7 @@ import numpy as np
 
 from controller.network.algorithms.queueing import PACKET_BITS
 from controller.network.paths.engineering.values import FloatArray, Splits
-
-_NS_PER_S = 1e9
+from dataplane.clock import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +33,5 @@ def figures(splits: Splits, demand_bps: FloatArray) -> Figures:
         return Figures(worst, 0.0)
     if worst >= 1:
         return Figures(worst, float("inf"))
-    each_ns = graph.delay_ns + PACKET_BITS / (graph.rate_bps - loads) * _NS_PER_S
+    each_ns = graph.delay_ns + PACKET_BITS / (graph.rate_bps - loads) * NS_PER_S
     return Figures(worst, float((loads * each_ns).sum() / total))

@@ -40,6 +40,7 @@ from controller.network.paths.service.messages import (
     route_set_of,
 )
 from controller.network.paths.settings import ADDRESS
+from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.client import Peer, ServiceClient
@@ -75,7 +76,7 @@ class RouteClient(ServiceClient):
         on_wait: Callable[[str], None] | None = None,
         on_answer: Callable[[str], None] | None = None,
     ) -> None:
-        timeout_s = settings.timeout_ns / 1e9
+        timeout_s = settings.timeout_ns / NS_PER_S
         super().__init__(
             _PEER, settings, timeout_s=timeout_s, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer
         )

@@ -5,7 +5,7 @@ Times are the path server's; state used for decisions must not be older than the
 
 from __future__ import annotations
 
-_S = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 class FeedWatch:
@@ -43,9 +43,9 @@ class FeedWatch:
         if self._is_silent == was_silent:
             return None
         if not self._is_silent:
-            seconds = (now_ns - self._silent_from_ns) / _S
+            seconds = (now_ns - self._silent_from_ns) / NS_PER_S
             return f"the collector's feed speaks again, after {seconds:.1f} s; decisions go on"
         age_ns = self.age_ns(now_ns)
-        newest = "nothing has come" if age_ns is None else f"its newest state is {age_ns / _S:.1f} s old"
+        newest = "nothing has come" if age_ns is None else f"its newest state is {age_ns / NS_PER_S:.1f} s old"
         self._silent_from_ns = self._spoke_ns
         return f"the collector's feed is silent: {newest}; nothing is decided until it speaks again"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from controller.network.paths.records.values import PathServerStatus
+from dataplane.clock import NS_PER_S
 from dataplane.load.metrics import load_families
 
 
@@ -22,7 +23,7 @@ def families(status: PathServerStatus) -> Iterator[Metric]:
         "millrace_paths_feed_silent", "1: nothing new enough comes to decide by.", value=status.feed_is_silent
     )
     if status.snapshot_age_ns is not None:
-        age_s = status.snapshot_age_ns / 1e9
+        age_s = status.snapshot_age_ns / NS_PER_S
         yield GaugeMetricFamily("millrace_paths_state_age_seconds", "Age of the network's newest state.", value=age_s)
     counts = CounterMetricFamily("millrace_paths_counts", "What the path server counts.", labels=["counter"])
     for name, count in sorted(status.counters.items()):

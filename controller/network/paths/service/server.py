@@ -53,7 +53,7 @@ from controller.network.paths.service.messages import (
 )
 from controller.network.paths.service.tracing import Round, traced
 from controller.network.paths.settings import PathServerSettings
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.load.monitor import Cause, LoadMonitor
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
@@ -429,7 +429,8 @@ class PathServer:
         interval_ns = self._settings.interval_ns
         if self._round_ns <= interval_ns:
             return None
-        text = f"a round of decisions takes {self._round_ns / 1e9:.2f} s, of an interval of {interval_ns / 1e9:.2f} s"
+        round_s, interval_s = self._round_ns / NS_PER_S, interval_ns / NS_PER_S
+        text = f"a round of decisions takes {round_s:.2f} s, of an interval of {interval_s:.2f} s"
         return Cause("rounds", text, "lower max_flows, or raise interval_ns")
 
     async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:

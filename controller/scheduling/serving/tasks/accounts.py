@@ -10,8 +10,8 @@ from controller.scheduling.serving.tasks.view import TasksView, has_ended
 from controller.scheduling.serving.tasks.writing import Writer, few_at_once
 from controller.scheduling.tasks.prices import cost_of
 from controller.scheduling.tasks.settings import TaskSettings
+from dataplane.clock import NS_PER_S
 
-_NS = 1_000_000_000
 _MOST = 256
 """Writes per round; the rest follows in the next."""
 
@@ -36,7 +36,7 @@ class Accounts:
 
     async def _charge(self, task: Task) -> None:
         status = task.status
-        held_s = max((status.finished_ns or 0) - (status.started_ns or status.dispatched_ns or 0), 0) / _NS
+        held_s = max((status.finished_ns or 0) - (status.started_ns or status.dispatched_ns or 0), 0) / NS_PER_S
         seconds = held_s if status.run_time_s is None else min(status.run_time_s, held_s)
         cost = cost_of(self._settings.prices, status.units or 0, seconds, self._score_at(task))
         reasons = (*status.reasons, f"cost {cost.amount:.4g}: {cost.reason}")

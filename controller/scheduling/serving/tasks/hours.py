@@ -18,12 +18,12 @@ from controller.probing.hours.samples import probe_samples
 from controller.probing.hours.windows import good_windows
 from controller.scheduling.serving.tasks.view import TasksView
 from controller.scheduling.tasks.values import PendingTask, Window
+from dataplane.clock import NS_PER_S
 from dataplane.errors import MillraceError
 from dataplane.topology.values import Topology
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
-_NS: Final = 1_000_000_000
-_FRESH_NS: Final = 600 * _NS
+_FRESH_NS: Final = 600 * NS_PER_S
 """Validity of a forecast, and of what was read from the history."""
 _MOST_WAYS: Final = 64
 """Paths read from the history per round; the others follow in the next."""
@@ -66,8 +66,8 @@ class Hours:
         cached = self._windows.get(pair)
         if cached is not None and cached[0] == key:
             return cached[1]
-        good = good_hours(self._samples(results), path, wall_ns / _NS)
-        windows = good_windows(good, wall_ns / _NS)
+        good = good_hours(self._samples(results), path, wall_ns / NS_PER_S)
+        windows = good_windows(good, wall_ns / NS_PER_S)
         made = None if windows is None else tuple(Window(begin_ns, end_ns) for begin_ns, end_ns in windows)
         self._windows[pair] = (key, made)
         return made
@@ -99,6 +99,6 @@ class Hours:
         known = [name for name in self._view.centres[centre].status.hosts if name in self._topology.attachment]
         if not known or host not in self._topology.attachment or host in known:
             return ()
-        end = datetime.fromtimestamp(wall_ns / _NS, UTC)
+        end = datetime.fromtimestamp(wall_ns / NS_PER_S, UTC)
         paths = ways(self._topology, host, known[0])
         return path_samples(self._history, paths, end - timedelta(seconds=WINDOW_S), end)

@@ -23,9 +23,9 @@ from controller.scheduling.tasks.profiles import TaskProfile
 from controller.scheduling.tasks.settings import TaskSettings
 from controller.scheduling.tasks.slots import NEVER_S, Slots
 from controller.scheduling.tasks.values import CentreState, CentresView, Offer, Option, Options, PendingTask, Read
+from dataplane.clock import NS_PER_S
 from dataplane.topology.values import DeviceKind
 
-_NS: Final = 1_000_000_000
 _OVERDUE: Final = 0.1
 """Fraction of its run time so far by which an overdue task is expected to go on."""
 
@@ -64,7 +64,7 @@ class Knowledge:
 
     def _age_of(self, centre: str, wall_ns: int) -> int:
         """Return a value that changes 24 times while figures are fresh, at different times for each centre."""
-        step_ns = max(round(self._settings.fresh_s * _NS / 24), 1)
+        step_ns = max(round(self._settings.fresh_s * NS_PER_S / 24), 1)
         return (wall_ns + crc32(centre.encode()) * step_ns // (1 << 32)) // step_ns
 
     def offers(self) -> tuple[Offer, ...]:
@@ -238,7 +238,7 @@ class Knowledge:
             times += [some[0].metadata.created_ns for some in mine]
             if probes and len(mine) == len(probes):
                 complete.add(place)
-        if not times or view.now_ns > min(times) + self._settings.patience_s * _NS:
+        if not times or view.now_ns > min(times) + self._settings.patience_s * NS_PER_S:
             return False
         if task_type in self._seen_types():
             return False
@@ -350,7 +350,7 @@ def _left_s(task: Task, wall_ns: int) -> float:
     status = task.status
     if status.expected_s is None:
         return NEVER_S if task.spec.limit_s is None else task.spec.limit_s
-    ran_s = max(wall_ns - (status.started_ns or status.dispatched_ns or wall_ns), 0) / _NS
+    ran_s = max(wall_ns - (status.started_ns or status.dispatched_ns or wall_ns), 0) / NS_PER_S
     return max(status.expected_s - ran_s, _OVERDUE * ran_s, 1e-3)
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from controller.apiserver.resources import ProbeResult, Task
 from controller.apiserver.resources.task import TaskPhase
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
+from dataplane.clock import NS_PER_S
 
-_NS: Final = 1_000_000_000
 _HELD_FACTOR: Final = 2.0
 _HELD_S: Final = 5.0
 _SUCCEEDED: Final = "succeeded"
@@ -84,7 +84,7 @@ def run_time_s(task: Task) -> float | None:
     status = task.status
     if status.phase is not TaskPhase.SUCCEEDED or status.started_ns is None or status.finished_ns is None:
         return None
-    held_s = max(status.finished_ns - status.started_ns, 0) / _NS
+    held_s = max(status.finished_ns - status.started_ns, 0) / NS_PER_S
     if status.run_time_s is None or held_s > _HELD_FACTOR * status.run_time_s + _HELD_S:
         return held_s
     return status.run_time_s

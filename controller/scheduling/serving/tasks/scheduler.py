@@ -36,11 +36,10 @@ from controller.scheduling.serving.tasks.view import KINDS, TasksView
 from controller.scheduling.serving.tasks.writing import Writer
 from controller.scheduling.tasks.profiles import TaskProfile
 from controller.scheduling.tasks.settings import TaskSettings
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.topology.file import load_topology
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
-_NS_PER_S: Final = 1_000_000_000
 _GATHER_S: Final = 0.02
 """Time for which a round waits for more changes after the first one."""
 _LONGEST_S: Final = 1.0
@@ -152,7 +151,7 @@ class TaskScheduler:
             LOGGER.warning("%s", error)
         self.metrics.waiting.set(sum(1 for _ in self.view.waiting()))
         self.last_round_ns = self._clock.now_ns() - begun_ns
-        self.metrics.seconds.observe(self.last_round_ns / _NS_PER_S)
+        self.metrics.seconds.observe(self.last_round_ns / NS_PER_S)
 
 
 def _hours(view: TasksView, settings: TaskSettings, topology: str | None) -> Hours:

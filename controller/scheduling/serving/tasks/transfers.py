@@ -10,7 +10,6 @@ from controller.cluster.cost_map import Basis, CostMap
 from controller.scheduling.tasks.values import CentreState, PendingTask
 
 _BITS: Final = 8
-_NS: Final = 1e9
 
 
 def transfers(

@@ -16,11 +16,11 @@ from controller.probing import files, kernel_files, values
 from controller.probing.errors import ProbeError
 from controller.scheduling.fairness import Weights
 from controller.scheduling.tasks.names import type_of
+from dataplane.clock import NS_PER_S
 
 R = TypeVar("R", bound=Resource)
 KINDS: Final[tuple[type[Resource], ...]] = (Centre, Task, ProbeResult, ProbeTask, ProbeKernel)
 WAITING: Final = (TaskPhase.PENDING, TaskPhase.PROBING)
-_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ class TasksView:
     def is_silent(self, centre: Centre, now_ns: int) -> bool:
         """Return whether a centre has not been heard for the length of its lease."""
         heard = self.heard.get(centre.metadata.name)
-        return heard is None or now_ns > heard.at_ns + round(centre.spec.lease_s * _NS)
+        return heard is None or now_ns > heard.at_ns + round(centre.spec.lease_s * NS_PER_S)
 
     def _hear(self, centre: Centre, now_ns: int) -> None:
         name, heartbeat_ns = centre.metadata.name, centre.status.heartbeat_ns

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from controller.workloads.nodes.deciding.values import IdleTerms
-
-_NS_PER_S: Final = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +44,5 @@ def limit_s(
 
 def idle_reason(activity: Activity, now_ns: int, limit: float) -> str | None:
     """Return why a pod must go, None while it may stay."""
-    idle_s = (now_ns - activity.since_ns) / _NS_PER_S
+    idle_s = (now_ns - activity.since_ns) / NS_PER_S
     return f"idle for {idle_s:.0f} s, its limit is {limit:g} s" if idle_s >= limit else None

@@ -18,6 +18,7 @@ from controller.workloads.nodes.runtimes.base import (
     ContainerPhase,
     ContainerState,
 )
+from dataplane.clock import NS_PER_S
 
 ATTEMPT_LABEL: Final = "millrace.attempt"
 """Label of a container: number of earlier starts in the same binding."""
@@ -25,7 +26,6 @@ ATTEMPT_LABEL: Final = "millrace.attempt"
 MANAGER_LABEL: Final = "millrace.manager"
 """Label of a container: identity of the state folder whose manager created it; others leave it alone."""
 
-_NS_PER_S: Final = 1_000_000_000
 _LONGEST_MARGIN_NS: Final = 1_000_000_000
 
 
@@ -33,11 +33,11 @@ _LONGEST_MARGIN_NS: Final = 1_000_000_000
 class Terms:
     """Waits before containers that end or cannot start are tried again, and the grace of unwanted ones."""
 
-    first_wait_ns: int = _NS_PER_S
-    longest_wait_ns: int = 60 * _NS_PER_S
-    young_ns: int = 30 * _NS_PER_S
+    first_wait_ns: int = NS_PER_S
+    longest_wait_ns: int = 60 * NS_PER_S
+    young_ns: int = 30 * NS_PER_S
     """A container that ran for this long begins with the first wait again."""
-    stranger_grace_ns: int = 2 * _NS_PER_S
+    stranger_grace_ns: int = 2 * NS_PER_S
 
     def wait_ns(self, failures: int) -> int:
         """Return the wait after this many failures in a row."""
@@ -50,7 +50,7 @@ class IdleTerms:
 
     cpu_share: float = 0.01
     network_bps: int = 10_000
-    slow_start_ns: int = 5 * _NS_PER_S
+    slow_start_ns: int = 5 * NS_PER_S
     last_copy_factor: float = 4.0
 
 
@@ -120,7 +120,7 @@ class Wanted:
             status.epoch,
             tuple(container.name for container in pod.spec.containers),
             pod.spec.restart,
-            round(getattr(pod.spec, "stop_grace_s", 10.0) * _NS_PER_S),
+            round(getattr(pod.spec, "stop_grace_s", 10.0) * NS_PER_S),
             going,
             status.reasons if going is not None else (),
             records,

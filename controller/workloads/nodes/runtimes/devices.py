@@ -9,25 +9,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from controller.workloads.nodes.runtimes.errors import OrderError
+from dataplane.topology.device_kinds import DEVICE_TRAITS
 from dataplane.topology.values import DeviceKind
 
 _MEMORY_DEVICES: Final = frozenset({(1, 1), (1, 2), (1, 4), (1, 11)})
 """/dev/mem, /dev/kmem, /dev/port and /dev/kmsg: the machine itself."""
-_VARIABLES: Final[Mapping[DeviceKind, tuple[str, ...]]] = {
-    DeviceKind.GPU: (
-        *("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-        *("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
-    ),
-    DeviceKind.TPU: ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
-    DeviceKind.NPU: ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"),
-}
-HOOK_VARIABLES: Final = ("NVIDIA_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES")
+HOOK_VARIABLES: Final = tuple(name for traits in DEVICE_TRAITS.values() for name in traits.hook_variables)
 """Variables through which hooks of container runtimes put devices into a container; `void`: none."""
 _SHARE_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 """Share to which CUDA's multi-process service limits clients, if that service runs on the machine."""
@@ -77,9 +70,9 @@ def device_files(names: Iterable[str]) -> tuple[DeviceFile, ...]:
 def device_environment(uses: Sequence[DeviceUse]) -> dict[str, str]:
     """Return the variables that narrow a program to its devices; kinds without any are narrowed to none."""
     found = dict[str, str]()
-    for kind, names in _VARIABLES.items():
+    for kind, traits in DEVICE_TRAITS.items():
         numbers = ",".join(str(use.index) for use in uses if use.kind is kind)
-        found.update(dict.fromkeys(names, numbers))
+        found.update(dict.fromkeys(traits.variables, numbers))
     found |= {name: "void" for name in HOOK_VARIABLES if not found[name]}
     shares = [use.share_milli for use in uses if use.kind is DeviceKind.GPU]
     if len(shares) == 1 and shares[0] < _WHOLE:

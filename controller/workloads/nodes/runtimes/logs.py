@@ -16,6 +16,7 @@ from typing import IO, Final
 
 from controller.workloads.nodes.runtimes.base import STDERR, STDOUT, Output
 from controller.workloads.nodes.runtimes.inotify import CLOSED_WRITTEN, MODIFIED, MOVED_TO, OVERFLOWED, Inotify
+from dataplane.clock import NS_PER_S
 
 LOG_BYTES: Final = 10 << 20
 """Most bytes kept of a container's log."""
@@ -24,7 +25,6 @@ _OUTPUT_BYTES: Final = 65_536
 _LOOK_S: Final = 1.0
 """Longest wait for more output before checking whether the container still runs."""
 _STREAMS: Final = {b"stdout": STDOUT, b"stderr": STDERR}
-_S_NS: Final = 1_000_000_000
 
 
 async def read_log(
@@ -160,6 +160,6 @@ def _time_ns(when: bytes) -> int:
     seconds, dot, rest = text.partition(".")
     digits, zone = (rest[:9], rest[9:]) if dot else ("0", seconds[19:])
     try:
-        return int(datetime.fromisoformat(f"{seconds[:19]}{zone}").timestamp()) * _S_NS + int(f"{digits:0<9}")
+        return int(datetime.fromisoformat(f"{seconds[:19]}{zone}").timestamp()) * NS_PER_S + int(f"{digits:0<9}")
     except ValueError:
         return 0

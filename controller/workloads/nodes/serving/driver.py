@@ -42,9 +42,9 @@ from controller.workloads.nodes.runtimes.errors import ContainerError, OrderErro
 from controller.workloads.nodes.serving.attempts import MOST_DEATHS, Attempts
 from controller.workloads.nodes.settings import NodeSettings
 from dataplane.cgroup_limits import limit, remove_empty
+from dataplane.clock import NS_PER_S
 
 LOGGER: Final = logging.getLogger("millrace.node")
-_NS_PER_S: Final = 1_000_000_000
 _REST_NS: Final = 1_000_000_000
 """Pause of a pod after a failed action."""
 _LOOK_AGAIN_S: Final = 1.0
@@ -163,7 +163,7 @@ class Driver:
 
     def dismiss(self, pod: Pod, phase: Phase, reason: str, *, grace_s: float | None = None) -> None:
         """Stop a pod, within `grace_s` if that is shorter than its own grace, and release it with this phase."""
-        most_ns = None if grace_s is None else round(grace_s * _NS_PER_S)
+        most_ns = None if grace_s is None else round(grace_s * NS_PER_S)
         self._dismissed[pod.metadata.uid, pod.status.epoch] = _Dismissal(phase, reason, most_ns)
         self._on_change(pod.metadata.name)
         self._changed.set()
@@ -253,7 +253,7 @@ class Driver:
             if self._failure is not None:
                 raise self._failure
             wake_ns = self._decide()
-            left = None if wake_ns is None else max(0.0, (wake_ns - self._now_ns()) / _NS_PER_S)
+            left = None if wake_ns is None else max(0.0, (wake_ns - self._now_ns()) / NS_PER_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._changed.wait()
@@ -331,7 +331,7 @@ class Driver:
             case Stop():
                 self._note_fenced(pod, action)
                 LOGGER.info("pod %s: %s is stopped", name, action.id[:12])
-                await self._runtime.stop(action.id, action.grace_ns / _NS_PER_S)
+                await self._runtime.stop(action.id, action.grace_ns / NS_PER_S)
             case Remove():
                 async with self._slots:
                     await self._runtime.remove(action.id)
@@ -381,7 +381,7 @@ class Driver:
             self.memory = self.memory.with_record(key, record)
         else:
             took_ns = self._now_ns() - begun_ns
-            LOGGER.info("pod %s: %s runs, started in %.3f s", pod.metadata.name, action.container, took_ns / _NS_PER_S)
+            LOGGER.info("pod %s: %s runs, started in %.3f s", pod.metadata.name, action.container, took_ns / NS_PER_S)
             self.memory = self.memory.with_record(key, after_start(self.memory.record(key), took_ns))
             # Recorded at once, for the report; decided about only after the next look.
             self.view = (*self.view, Actual.of(state))

@@ -12,10 +12,10 @@ import msgspec
 
 from controller.workloads.nodes.errors import reason_of
 from controller.workloads.nodes.runtimes.base import Image, Runtime
+from dataplane.clock import NS_PER_S
 
 LOGGER: Final = logging.getLogger("millrace.node")
-_NS_PER_S: Final = 1_000_000_000
-_FRESH_NS: Final = 300 * _NS_PER_S
+_FRESH_NS: Final = 300 * NS_PER_S
 """Time after a request in which an image may still be about to get its container."""
 
 

@@ -36,9 +36,9 @@ from controller.workloads.nodes.serving.sessions import Sessions
 from controller.workloads.nodes.serving.usage import UsageReader
 from controller.workloads.nodes.settings import NodeSettings, OnStop
 from dataplane.cgroup_limits import remove_empty
+from dataplane.clock import NS_PER_S
 
 LOGGER: Final = logging.getLogger("millrace.node")
-_NS_PER_S: Final = 1_000_000_000
 _LEAST_LOOK_S: Final = 0.05
 _MONITORS_S: Final = 1.0
 """Monitors end a moment after their containers."""
@@ -77,7 +77,7 @@ class Manager:
         cpu_milli = machine.hardware.cpu_milli
         self._usage = UsageReader(self._driver, runtime, gauges, settings, cpu_milli=cpu_milli, now_ns=now_ns)
         self._disks = DiskWatch(self._driver, runtime, place.limits.disk_bytes)
-        terms = ImageTerms(round(settings.images.kept_s * _NS_PER_S), settings.images.kept_bytes)
+        terms = ImageTerms(round(settings.images.kept_s * NS_PER_S), settings.images.kept_bytes)
         brought = Path(settings.state).absolute() / "images-brought.json"
         self._images = ImageCollector(runtime, brought, terms, now_ns)
         self._driver.on_pull = self._images.note_pulled
@@ -255,7 +255,7 @@ class Manager:
                     LOGGER.warning("the lease is over: no report was acknowledged in time, all pods are killed")
                 self._lapse()
             was_over = left_ns <= 0
-            await asyncio.sleep(min(max(left_ns / _NS_PER_S, _LEAST_LOOK_S), reporting.AGAIN_S))
+            await asyncio.sleep(min(max(left_ns / NS_PER_S, _LEAST_LOOK_S), reporting.AGAIN_S))
 
     def _lapse(self) -> None:
         """Drop all pods, and start none, until a report is acknowledged."""

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from controller.apiserver.resources import Pod, PodGroup
 from controller.apiserver.resources.pod import Phase, Restart
 from controller.apiserver.resources.pod_group import GroupPhase
-from controller.workloads.placement.deciding.silence import NS_PER_S
 from controller.workloads.placement.settings import PlacementSettings, RetrySettings
 from controller.workloads.placement.template import TEMPLATE, index_of, is_of, pod_name, pod_of, template_hash
 from controller.workloads.placement.values import CreatePod, DeletePod, Plan, SetGroup, SetPod
 from controller.workloads.placement.view import View
+from dataplane.clock import NS_PER_S
 
 _ENDED: Final = (GroupPhase.FAILED, GroupPhase.FINISHED)
 _POD_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)

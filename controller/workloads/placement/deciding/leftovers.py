@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator
 
 from controller.apiserver.resources import Pod
 from controller.apiserver.resources.pod import Phase
-from controller.workloads.placement.deciding.silence import NS_PER_S
 from controller.workloads.placement.settings import PlacementSettings
 from controller.workloads.placement.template import GROUP_UID, is_of
 from controller.workloads.placement.values import DeletePod, Plan, ReleaseShare
 from controller.workloads.placement.view import View
+from dataplane.clock import NS_PER_S
 
 
 def decide(view: View, now_ns: int, plan: Plan) -> None:

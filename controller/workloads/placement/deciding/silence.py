@@ -19,8 +19,8 @@ from controller.apiserver.resources.pod_group import MOST_PODS
 from controller.workloads.placement.settings import FlappingSettings, PlacementSettings, SilenceSettings
 from controller.workloads.placement.values import MarkSilent, Plan, ReleaseSilent, SetNode
 from controller.workloads.placement.view import SeenNode, View
+from dataplane.clock import NS_PER_S
 
-NS_PER_S: Final = 1_000_000_000
 HELD: Final = "millrace/held-back"
 """The label of a node that gets no pods because it flaps."""
 _SILENT: Final = "silent: "

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from dataplane.fabric.virtual.tcp.congestion import Acked, CongestionControl, Cubic, Reno
-from dataplane.fabric.virtual.tcp.congestion.hystart import Hystart
+from dataplane.clock import NS_PER_S
+from dataplane.fabric.virtual.tcp.congestion import Acked, CongestionControl
 from dataplane.fabric.virtual.tcp.congestion.proportional_rate import ProportionalRate
 from dataplane.fabric.virtual.tcp.congestion.values import UNLIMITED
 from dataplane.fabric.virtual.tcp.retransmission_timeout import RetransmissionTimeout
 from dataplane.fabric.virtual.tcp.scoreboard import DUPLICATES, Scoreboard
-from dataplane.fabric.virtual.tcp.settings import SECOND, Congestion, TcpSettings
+from dataplane.fabric.virtual.tcp.settings import TcpSettings
 from dataplane.fabric.virtual.tcp.statistics import Sample, TcpStatistics
 from dataplane.fabric.virtual.tcp.tail_loss_probe import Answer, TailLossProbe, probe_after_ns
 
@@ -145,7 +145,7 @@ class Sender:
             self.timeout = self.timeout.sampled(syn_rtt_ns)
             self.board.rack.least_rtt_ns = syn_rtt_ns
         else:
-            initial_ns = min(3 * SECOND, self.settings.most_rto_ns)
+            initial_ns = min(3 * NS_PER_S, self.settings.most_rto_ns)
             self.timeout = RetransmissionTimeout(initial_ns, self.settings.least_rto_ns, self.settings.most_rto_ns)
 
     def set_mss(self, mss_bytes: int) -> None:
@@ -298,10 +298,8 @@ class Sender:
     # internals
 
     def _new_control(self) -> CongestionControl:
-        initial = self.settings.initial_window_segments * self.mss_bytes
-        if self.settings.congestion is Congestion.RENO:
-            return Reno(self.mss_bytes, initial)
-        return Cubic(self.mss_bytes, initial / self.mss_bytes, hystart=Hystart() if self.settings.hystart else None)
+        start = self.settings.congestion.control.start
+        return start(self.mss_bytes, self.settings.initial_window_segments, hystart=self.settings.hystart)
 
     def _unsent_data(self) -> int:
         return max(0, self.first + len(self._buffer) - self.next)

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from dataplane.clock import NS_PER_MS, NS_PER_S
 from dataplane.errors import FabricError
+from dataplane.fabric.virtual.tcp.congestion import Congestion
 
-MS: Final = 1_000_000
-SECOND: Final = 1_000 * MS
 LEAST_MTU: Final = 576
 MOST_MTU: Final = 9_000
 MOST_BUFFER_BYTES: Final = 1 << 30
-
-
-class Congestion(StrEnum):
-    """Congestion control: RFC 5681 or RFC 9438."""
-
-    RENO = "reno"
-    CUBIC = "cubic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +37,18 @@ class TcpSettings:
     rack: bool = True
     tail_loss_probes: bool = True
     hystart: bool = True
-    delayed_ack_ns: int = 40 * MS
+    delayed_ack_ns: int = 40 * NS_PER_MS
     quick_acks: int = 16
-    initial_rto_ns: int = SECOND
-    least_rto_ns: int = 200 * MS
+    initial_rto_ns: int = NS_PER_S
+    least_rto_ns: int = 200 * NS_PER_MS
     """Minimum margin of the timeout beyond the round trip; RFC 6298 requires a minimum of one second in total."""
-    most_rto_ns: int = 120 * SECOND
+    most_rto_ns: int = 120 * NS_PER_S
     send_buffer_bytes: int = 4 << 20
     receive_buffer_bytes: int = 4 << 20
     syn_retries: int = 6
     retries: int = 15
-    time_wait_ns: int = 60 * SECOND
-    sample_ns: int = 10 * MS
+    time_wait_ns: int = 60 * NS_PER_S
+    sample_ns: int = 10 * NS_PER_MS
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
@@ -70,14 +62,14 @@ class TcpSettings:
 _BOUNDS: Final = (
     ("mtu_bytes", LEAST_MTU, MOST_MTU),
     ("initial_window_segments", 1, 1_000),
-    ("delayed_ack_ns", 0, 500 * MS),
+    ("delayed_ack_ns", 0, 500 * NS_PER_MS),
     ("quick_acks", 0, 1_000),
-    ("least_rto_ns", MS, 60 * SECOND),
-    ("most_rto_ns", SECOND, 3_600 * SECOND),
+    ("least_rto_ns", NS_PER_MS, 60 * NS_PER_S),
+    ("most_rto_ns", NS_PER_S, 3_600 * NS_PER_S),
     ("send_buffer_bytes", 1, MOST_BUFFER_BYTES),
     ("receive_buffer_bytes", 2 * LEAST_MTU, MOST_BUFFER_BYTES),
     ("syn_retries", 0, 100),
     ("retries", 0, 100),
-    ("time_wait_ns", 0, 600 * SECOND),
-    ("sample_ns", 1_000, 3_600 * SECOND),
+    ("time_wait_ns", 0, 600 * NS_PER_S),
+    ("sample_ns", 1_000, 3_600 * NS_PER_S),
 )

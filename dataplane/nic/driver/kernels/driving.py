@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataplane.clock import NS_PER_S
 from dataplane.native import (
     Array,
     address,
@@ -30,7 +31,7 @@ from dataplane.nic.driver.kernels.polling import AT_ONCE, UNTIL_WOKEN, begin_pac
 from dataplane.nic.flows.kernels.classifying import classify
 from dataplane.nic.manager.kernels.distribute import distribute, publish
 from dataplane.nic.ports.kernels.dispatch import is_readable, receive, release
-from dataplane.nic.ports.kernels.system import CLOCK_MONOTONIC, NS_PER_S, clock_nanosleep, monotonic_ns
+from dataplane.nic.ports.kernels.system import CLOCK_MONOTONIC, clock_nanosleep, monotonic_ns
 from dataplane.nic.ports.kernels.waiting import RETRY_NS, wait
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import ActionKind, FrameFunction

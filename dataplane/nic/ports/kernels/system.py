@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataplane.clock import NS_PER_S
 from dataplane.native import Array, as_u64, external, i32, i64, kernel, stack_array, u8, u32, u64
 
 CLOCK_REALTIME = 0
 CLOCK_MONOTONIC = 1
-NS_PER_S = 1_000_000_000
 
 
 @external

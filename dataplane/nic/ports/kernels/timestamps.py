@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataplane.clock import NS_PER_S
 from dataplane.native import address, as_u64, kernel, u32, u64
 from dataplane.nic.layouts import TP_HARDWARE_STAMP
-from dataplane.nic.ports.kernels.system import NS_PER_S, real_time_ns
+from dataplane.nic.ports.kernels.system import real_time_ns
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import StampKind
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataplane.clock import NS_PER_S
 from dataplane.linux import POLLERR, POLLHUP, POLLIN, POLLNVAL, SO_ERROR, SOL_SOCKET
 from dataplane.native import (
     Array,
@@ -86,8 +87,8 @@ def sleep(polled: Array[u64], count: u32, timeout_ns: i64) -> i32:
     if timeout_ns < 0:
         return ppoll(polled, as_u64(count), array_at(i64, 0), array_at(u8, 0))
     timeout = stack_array(i64, 2)
-    timeout[0] = timeout_ns // 1_000_000_000
-    timeout[1] = timeout_ns % 1_000_000_000
+    timeout[0] = timeout_ns // NS_PER_S
+    timeout[1] = timeout_ns % NS_PER_S
     return ppoll(polled, as_u64(count), timeout, array_at(u8, 0))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dataplane.clock import NS_PER_S
 from dataplane.native import (
     Array,
     Inline,
@@ -33,7 +34,6 @@ from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 
 PORT_NUMBERS = 512
 OVERHEAD_BYTES = WIRE_OVERHEAD_BYTES
-NS_PER_S = 1_000_000_000
 BITS_PER_BYTE = 8
 NEVER = (1 << 64) - 1
 HIGHEST_BIT = 63

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TextIO
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import ConfigError, SwitchError
 from dataplane.program.model import Program
 from dataplane.switch.pipeline import Frame
@@ -29,7 +30,6 @@ from dataplane.switch.tracing.showing.formats import TraceFormat
 from dataplane.switch.tracing.showing.show import shown
 from dataplane.switch.tracing.steps import PacketTrace, Queued, Ran, TableApplied
 
-SECOND_NS = 1_000_000_000
 LOOKS_PER_SECOND = 2_000
 """Frames parsed to check the filter, if their first bytes do not decide it."""
 _JSON_ENDINGS = (".json", ".jsonl")
@@ -94,7 +94,7 @@ class LiveTracer:
 
     def room(self, now_ns: int) -> int:
         """Return how many frames may be inspected now."""
-        if now_ns - self._window_ns >= SECOND_NS:
+        if now_ns - self._window_ns >= NS_PER_S:
             self._note_passed_over()
             self._window_ns, self._explained, self._looks = now_ns, 0, 0
         if self._left == 0 or self._explained >= self._per_second:
@@ -105,7 +105,7 @@ class LiveTracer:
         """Return when there is room again, if there is none now and will be."""
         if self._left == 0 or (self._explained < self._per_second and self._looks < LOOKS_PER_SECOND):
             return None
-        return self._window_ns + SECOND_NS
+        return self._window_ns + NS_PER_S
 
     def look(self, frame: Frame, now_us: int, rng: SplitMix | None = None) -> PacketTrace | None:
         """Explain a frame if it matches and the limits allow it; `rng` is what the packet itself will draw from."""

@@ -13,9 +13,9 @@ from controller.apps.demo.live import LiveView, Status
 from controller.apps.demo.moves import first_arrival_ns, first_moves, first_on_new_path_ns, phase_name
 from controller.apps.demo.outcome import Move, Outcome, flow_table
 from controller.apps.demo.prepare import prepare
-from controller.apps.demo.scenario import NS_PER_S, Scenario, ScenarioSettings
+from controller.apps.demo.scenario import Scenario, ScenarioSettings
 from controller.network.intents import FlowSpec
-from dataplane.clock import VirtualClock
+from dataplane.clock import NS_PER_S, VirtualClock
 from dataplane.fabric.agent import Arrival
 from dataplane.fabric.hosts import Probe, Receiver
 from dataplane.fabric.load import SentLoad

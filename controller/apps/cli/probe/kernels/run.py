@@ -13,6 +13,7 @@ import typer
 from controller.apps.cli.api import Address
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.probe.library import library_of
+from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from controller.probing.kernels.loading import Checked
@@ -92,7 +93,7 @@ def _seconds(value_s: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if value_s * scale >= 1:
             return f"{value_s * scale:.4g} {unit}"
-    return f"{value_s * 1e9:.4g} ns"
+    return f"{value_s * NS_PER_S:.4g} ns"
 
 
 def _sizes(words: Sequence[str]) -> dict[str, int]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from controller.workloads.centres.engines.base import Usage
 from controller.workloads.centres.errors import EngineError
 from controller.workloads.centres.settings import ControlGroups, LocalSettings
 from dataplane.cgroup_limits import limit, make_group, remove_empty
 from dataplane.cgroups import group_at, usage_in
-
-_NS_PER_S: Final = 1_000_000_000
+from dataplane.clock import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +101,4 @@ class Groups:
         if path is None:
             return None
         found = usage_in(group_at(path))
-        return None if found.cpu_ns is None else Usage(found.cpu_ns / _NS_PER_S, found.memory_bytes)
+        return None if found.cpu_ns is None else Usage(found.cpu_ns / NS_PER_S, found.memory_bytes)

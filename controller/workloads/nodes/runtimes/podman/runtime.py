@@ -40,8 +40,8 @@ from controller.workloads.nodes.runtimes.podman.service import PodmanService
 from controller.workloads.nodes.runtimes.podman.specification import specification_of
 from controller.workloads.nodes.runtimes.security import IMAGE_FOLDER, HostFolders
 from dataplane.cgroups import Usage, group_at, usage_in
+from dataplane.clock import NS_PER_S
 
-_S_NS: Final = 1_000_000_000
 _COPIES: Final = "image-copies"
 _LOOK_S: Final = 0.01
 _MOST_LOOK_S: Final = 0.5
@@ -283,8 +283,8 @@ def _state(entry: Mapping[str, Any], digests: Mapping[str, str], memory: MemoryW
         phase=phase,
         pid=entry["Pid"] or None,
         exit_code=entry["ExitCode"] if has_ended else None,
-        started_ns=max(entry["StartedAt"], 0) * _S_NS or None,
-        finished_ns=entry["ExitedAt"] * _S_NS if has_ended else None,
+        started_ns=max(entry["StartedAt"], 0) * NS_PER_S or None,
+        finished_ns=entry["ExitedAt"] * NS_PER_S if has_ended else None,
         is_out_of_memory=has_ended and memory.has_killed(entry["Id"]),
         image_digest=digests.get(entry["ImageID"], ""),
     )

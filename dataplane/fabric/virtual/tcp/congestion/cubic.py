@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from math import cbrt, floor
 from typing import Final
 
+from dataplane.clock import NS_PER_S
 from dataplane.fabric.virtual.tcp.congestion.hystart import Heard, Hystart
 from dataplane.fabric.virtual.tcp.congestion.values import LEAST_WINDOW_SEGMENTS, UNLIMITED, Acked, slow_start_bytes
 
@@ -26,7 +27,6 @@ MOST_GROWTH: Final = 1.5
 """Maximum growth per round trip (section 4.2)."""
 LEAST_GROWTH: Final = 0.05
 """Minimum growth per round trip before the first loss."""
-_NS_PER_S: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ class Cubic:
     """Credit towards the next segment of window."""
     hystart: Hystart | None = None
 
+    @classmethod
+    def start(cls, mss_bytes: int, initial_segments: int, *, hystart: bool) -> Cubic:
+        """See `CongestionControl`."""
+        return cls(mss_bytes, float(initial_segments), hystart=Hystart() if hystart else None)
+
     @property
     def window_bytes(self) -> int:
         """See `CongestionControl`."""
@@ -79,7 +84,7 @@ class Cubic:
         epoch = self.epoch or self._begun(heard.now_ns)
         segments = heard.nbytes / self.mss_bytes
         reno = epoch.reno + RENO_ALPHA * segments / self.window
-        ahead_s = (heard.now_ns - epoch.start_ns + heard.rtt_ns) / _NS_PER_S
+        ahead_s = (heard.now_ns - epoch.start_ns + heard.rtt_ns) / NS_PER_S
         target = min(max(floor(epoch.curve(ahead_s)), floor(reno)), MOST_GROWTH * self.window)
         least = 0.0 if self.plateau else LEAST_GROWTH
         counted = self.counted + max(target / self.window - 1, least) * segments

@@ -12,13 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dataplane.clock import NS_PER_MS
+
 LEAST_SEGMENTS: Final = 16
 SAMPLES: Final = 8
-_MS: Final = 1_000_000
-LEAST_GROWTH_NS: Final = 4 * _MS
-MOST_GROWTH_NS: Final = 16 * _MS
-TRAIN_GAP_NS: Final = 2 * _MS
-_MOST_CUSHION_NS: Final = _MS
+LEAST_GROWTH_NS: Final = 4 * NS_PER_MS
+MOST_GROWTH_NS: Final = 16 * NS_PER_MS
+TRAIN_GAP_NS: Final = 2 * NS_PER_MS
+_MOST_CUSHION_NS: Final = NS_PER_MS
 _BURST_BYTES: Final = 4 << 16
 """Bytes that segmentation offload may hold back, by which Linux extends a train (pacing at twice cwnd a round trip)."""
 

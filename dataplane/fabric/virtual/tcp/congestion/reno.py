@@ -16,6 +16,11 @@ class Reno:
     threshold_bytes: int = UNLIMITED
     counted_bytes: int = 0
 
+    @classmethod
+    def start(cls, mss_bytes: int, initial_segments: int, *, hystart: bool) -> Reno:  # noqa: ARG003 - Reno has none
+        """See `CongestionControl`."""
+        return cls(mss_bytes, initial_segments * mss_bytes)
+
     def acked(self, heard: Acked) -> Reno:
         """See `CongestionControl`."""
         if not heard.is_limited:

@@ -34,6 +34,11 @@ class Acked:
 class CongestionControl(Protocol):
     """A congestion window and the state that governs it, as a value; bytes."""
 
+    @classmethod
+    def start(cls, mss_bytes: int, initial_segments: int, *, hystart: bool) -> Self:
+        """Return the state of a new connection; `hystart` allows a control to end slow start by delays."""
+        ...
+
     @property
     def window_bytes(self) -> int:
         """Congestion window (cwnd)."""

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
 from controller.apps.demo.store.command import split
-from controller.apps.demo.store.scenario import FRESHNESS_MS, MS, StoreOutcome, StoreRun, roles
+from controller.apps.demo.store.scenario import FRESHNESS_MS, StoreOutcome, StoreRun, roles
+from dataplane.clock import NS_PER_MS
 from dataplane.errors import FabricError
 from dataplane.topology.file import load_topology
 
@@ -48,7 +49,7 @@ def test_a_copy_is_given_out_while_it_is_fresh_and_no_longer(outcome: StoreOutco
     reads = outcome.phases[4].reads
     assert [read.version for read in reads] == [1] * (len(reads) - 1) + [2]
     assert len(reads) > 1
-    assert reads[-1].began_ns - reads[0].began_ns <= FRESHNESS_MS * MS
+    assert reads[-1].began_ns - reads[0].began_ns <= FRESHNESS_MS * NS_PER_MS
     assert not reads[-1].by_switch
 
 

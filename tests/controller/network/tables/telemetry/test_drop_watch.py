@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from finsy import P4TableAction, P4TableEntry
 
 from controller.common.errors import ControllerError
-from controller.network.tables.telemetry.drop_watch import NAMES, DropWatch
+from controller.network.tables.telemetry.drop_watch import DropWatch
 from controller.network.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology
 from tests.controller.network.base_tables import base_entities
@@ -70,11 +69,3 @@ def test_more_rules_than_quotas_are_refused(diamond: Topology) -> None:
 
 def test_a_fabric_without_a_collector_reports_nothing(diamond: Topology) -> None:
     assert written(replace(diamond, collector=None), DropWatch()) == {}
-
-
-def test_the_program_knows_the_same_reasons() -> None:
-    text = (Path(__file__).parents[5] / "p4" / "shared" / "drop_reasons.p4").read_text()
-    lines = [line.removesuffix(";").split() for line in text.splitlines() if line.startswith("const")]
-    assert {line[2].removeprefix("DROP_").lower(): int(line[4]) for line in lines} == {
-        name: number for number, name in enumerate(NAMES)
-    }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataplane.fabric.virtual.tcp.congestion import Acked, CongestionControl, Cubic, Reno
+from dataplane.fabric.virtual.tcp.congestion import Acked, Congestion, CongestionControl, Cubic, Reno
 
 MSS = 1_000
 RTT_NS = 100_000_000
@@ -29,14 +29,19 @@ def in_round_trips(control: CongestionControl, trips: int, start_ns: int = 0) ->
     return windows
 
 
-@pytest.mark.parametrize("control", [Reno(MSS, 10 * MSS), Cubic(MSS, 10.0)], ids=["reno", "cubic"])
-def test_slow_start_doubles_each_round_trip(control: CongestionControl) -> None:
-    assert in_round_trips(control, 4) == [10 * MSS * 2**trip for trip in range(5)]
+def started(congestion: Congestion, segments: int) -> CongestionControl:
+    return congestion.control.start(MSS, segments, hystart=False)
 
 
-@pytest.mark.parametrize("control", [Reno(MSS, MSS), Cubic(MSS, 1.0)], ids=["reno", "cubic"])
-def test_one_acknowledgment_adds_two_segments_at_most_and_one_after_a_timeout(control: CongestionControl) -> None:
+@pytest.mark.parametrize("congestion", list(Congestion))
+def test_slow_start_doubles_each_round_trip(congestion: Congestion) -> None:
+    assert in_round_trips(started(congestion, 10), 4) == [10 * MSS * 2**trip for trip in range(5)]
+
+
+@pytest.mark.parametrize("congestion", list(Congestion))
+def test_one_acknowledgment_adds_two_segments_at_most_and_one_after_a_timeout(congestion: Congestion) -> None:
     """RFC 3465, sections 2.2 and 2.3."""
+    control = started(congestion, 1)
     assert control.acked(Acked(50 * MSS, 0, RTT_NS)).window_bytes == 3 * MSS
     assert control.acked(Acked(50 * MSS, 0, RTT_NS, after_timeout=True)).window_bytes == 2 * MSS
     assert control.acked(Acked(MSS // 2, 0, RTT_NS)).window_bytes == MSS + MSS // 2
@@ -167,7 +172,7 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS, st.sampled_from((Reno(MSS, 10 * MSS), Cubic(MSS, 10.0))))
+@given(STEPS, st.sampled_from([started(congestion, 10) for congestion in Congestion]))
 def test_whatever_happens_a_window_is_a_segment_at_least_and_grows_by_what_arrived(
     steps: list[tuple[str, int, int]], control: CongestionControl
 ) -> None:

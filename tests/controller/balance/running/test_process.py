@@ -58,7 +58,7 @@ def test_the_bus_may_be_a_shaped_device_of_the_own_namespace(tmp_path: Path) -> 
     settings, ticks = tmp_path / "unit.yaml", list[Tick]()
     settings.write_text(
         "unit: u0\nbus: {interface: {interface: mrbal0}}\nload: {group: /nobody}\ninterval_s: 0.05\n"
-        "silence: {stale_s: 1}\n"
+        "silence: {stale: 1s}\n"
     )
     with IPRoute() as routes:
         routes.link("add", ifname="mrbal0", kind="veth", peer={"ifname": "mrbal1"})
@@ -87,7 +87,7 @@ def test_sensors_that_a_machine_does_not_have_are_said_at_the_start_and_each_tur
         ('{pcie: "0000:ff:1f.7"}', "unit u0: device 0000:ff:1f.7 is not there"),
     ):
         settings.write_text(
-            f"unit: u0\nbus: {text}\nload: {{group: /nobody}}\ninterval_s: 0.01\nsilence: {{stale_s: 1}}\n"
+            f"unit: u0\nbus: {text}\nload: {{group: /nobody}}\ninterval: 10ms\nsilence: {{stale: 1s}}\n"
         )
         asyncio.run(drive(load(settings, RunSettings), ready.append, ticks.append, turns=1))
         assert (ready[-1], ticks[-1].problem) == (f"unit u0; {problem}", problem)

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import yaml
 from msgspec.structs import replace
 
@@ -29,6 +28,7 @@ from controller.workloads.centres.engines.base import Engine
 from controller.workloads.centres.process import load_settings, serve
 from controller.workloads.centres.selecting import ServedCentre
 from controller.workloads.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
+from dataplane.config import document_of
 from dataplane.daemon import Lifecycle
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
@@ -57,7 +57,7 @@ class CentreWorld:
         return self.folder / "centre.yaml"
 
     def write(self, settings: CentreSettings) -> None:
-        self.file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
+        self.file.write_text(yaml.safe_dump(document_of(settings)))
 
     @asynccontextmanager
     async def agent(self, settings: CentreSettings | None = None, engine: Engine | None = None) -> AsyncIterator[None]:

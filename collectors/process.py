@@ -7,9 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from collectors.collector import Collector
 from collectors.contests import ContestWatch
@@ -22,10 +20,8 @@ from collectors.metrics.settings import MetricsSettings
 from collectors.overload import monitor_of
 from collectors.settings import CollectorSettings
 from dataplane.clock import Clock, MonotonicClock
-from dataplane.config import Strict, load
-from dataplane.config.changes import not_in_force
-from dataplane.errors import MillraceError
-from dataplane.running import stop_on_signals
+from dataplane.config import Strict
+from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
@@ -57,76 +53,6 @@ class CollectorProcessSettings(Strict, frozen=True):
     """Endpoint that Prometheus scrapes; null disables it."""
 
 
-Reload = Callable[[], CollectorProcessSettings]
-
-
-def load_settings(path: Path) -> CollectorProcessSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, CollectorProcessSettings)
-
-
-def run(
-    settings: CollectorProcessSettings,
-    on_ready: Callable[[str], None] | None = None,
-    *,
-    reload: Reload | None = None,
-    on_reload: Callable[[str], None] | None = None,
-) -> None:
-    """Collect until SIGINT or SIGTERM; `on_ready` gets one line: the addresses of reports and of the feed.
-
-    SIGHUP applies the rules of `reload`; `on_reload` gets one line with the outcome.
-    """
-    topology = load_topology(settings.topology)
-    asyncio.run(_until_signalled(settings, topology, on_ready, reload, on_reload))
-
-
-async def _until_signalled(
-    settings: CollectorProcessSettings,
-    topology: Topology,
-    on_ready: Callable[[str], None] | None,
-    reload: Reload | None,
-    on_reload: Callable[[str], None] | None,
-) -> None:
-    again = asyncio.Event()
-    stop = stop_on_signals(None if reload is None else again.set)
-    reloading = None if reload is None else Reloading(settings, again, reload, on_reload)
-    await serve(settings, topology, MonotonicClock(), stop, on_ready, reloading=reloading)
-
-
-@dataclass(frozen=True, slots=True)
-class Reloading:
-    """Reloading of rules whenever `again` is set: the source of new rules, and where to report the result.
-
-    `settings` are those that the collector started with; all except the rules stay in force until it ends.
-    """
-
-    settings: CollectorProcessSettings
-    again: asyncio.Event
-    read: Reload
-    tell: Callable[[str], None] | None = None
-
-    async def run(self, events: EventService) -> None:
-        """Apply the rules each time; rules that cannot be read leave the current ones in place."""
-        while True:
-            await self.again.wait()
-            self.again.clear()
-            try:
-                found = self.read()
-            except MillraceError as error:
-                self._say(f"rules stay as they are: {error}")
-                continue
-            rules = found.events.rules
-            events.replace(rules)
-            self._say(f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'} in force")
-            waiting = not_in_force(self.settings, found, reloaded=("events.rules",))
-            if waiting:
-                self._say(waiting)
-
-    def _say(self, line: str) -> None:
-        if self.tell is not None:
-            self.tell(line)
-
-
 async def serve(
     settings: CollectorProcessSettings,
     topology: Topology,
@@ -134,10 +60,13 @@ async def serve(
     stop: asyncio.Event,
     on_ready: Callable[[str], None] | None = None,
     *,
-    reloading: Reloading | None = None,
+    on_events: Callable[[EventService], None] | None = None,
     wall_ns: Callable[[], int] = time.time_ns,
 ) -> None:
-    """Collect until `stop` is set; raise CollectorError when a port, an address or a folder cannot be had."""
+    """Collect until `stop` is set; raise CollectorError when a port, an address or a folder cannot be had.
+
+    `on_events` gets the service of the rules, which may be replaced while it runs.
+    """
     collector = Collector(topology, clock, settings.collector)
     events = EventService(collector, settings.events)
     with ExitStack() as undo:
@@ -148,14 +77,14 @@ async def serve(
         undo.pop_all()
     await feed.start()
     try:
+        if on_events is not None:
+            on_events(events)
         if on_ready is not None:
             where = [f"reports on UDP port {receiver.udp_port}", *map(str, extras), f"feed at {feed.address}"]
             on_ready(", ".join(where))
         contests = ContestWatch(collector, topology, LOGGER.warning)
         monitor = monitor_of(collector, receiver, LOGGER)
         works = [receiver.run(), events.run(), contests.run(), monitor.run(), *(extra.run() for extra in extras)]
-        if reloading is not None:
-            works.append(reloading.run(events))
         await _work_until(stop, works)
     finally:
         await feed.stop()
@@ -218,3 +147,26 @@ def _extras(  # noqa: PLR0917 - what a collector has
         extras.append(metrics)
         undo.callback(metrics.close)
     return extras
+
+
+def reload_of(events: EventService, say: Callable[[str], None]) -> Reload[CollectorProcessSettings]:
+    """Return what SIGHUP applies to a collector: its rules. `say` gets one line with the outcome."""
+
+    def replace(settings: CollectorProcessSettings) -> str:
+        rules = settings.events.rules
+        events.replace(rules)
+        return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'} in force"
+
+    return Reload(replace, "rules stay as they are", keys=("events.rules",), say=say)
+
+
+async def _serve(settings: CollectorProcessSettings, lifecycle: Lifecycle[CollectorProcessSettings]) -> None:
+    def on_events(events: EventService) -> None:
+        lifecycle.reload(reload_of(events, lifecycle.say))
+
+    topology = load_topology(settings.topology)
+    await serve(settings, topology, MonotonicClock(), lifecycle.stop, lifecycle.ready, on_events=on_events)
+
+
+DAEMON: Final = Daemon("collector", CollectorProcessSettings, _serve)
+load_settings: Final = DAEMON.load_settings

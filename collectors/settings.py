@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.own_folder import default_address
 from dataplane.wire.geneve import UDP_PORT as GENEVE_PORT
@@ -24,7 +24,7 @@ FEED_ADDRESS: Final = default_address("collector")
 """The default address of the feed, for the collector and for its clients."""
 
 
-class SequenceSettings(Strict, frozen=True):
+class SequenceSettings(Settings, frozen=True):
     """Settings of the evaluation of gaps in the reports' sequence numbers."""
 
     window_reports: Positive = 1024
@@ -46,7 +46,7 @@ class SequenceSettings(Strict, frozen=True):
     """Maximum number of (node, hardware) pairs accounted; when full, the one unheard for longest is evicted."""
 
 
-class ClockSettings(Strict, frozen=True):
+class ClockSettings(Settings, frozen=True):
     """Settings of the estimation of offsets and drifts of unsynchronised clocks from packets' time stamps."""
 
     interval_ns: Positive = 100_000_000
@@ -77,7 +77,7 @@ class ClockSettings(Strict, frozen=True):
     """A link whose correction may be off by more is not corrected: its delay comes from hop latency."""
 
 
-class JobWatchSettings(Strict, frozen=True):
+class JobWatchSettings(Settings, frozen=True):
     """Settings of the state of jobs of in-network aggregation, derived from reports of complete items."""
 
     window_ns: Positive = 10_000_000_000
@@ -90,7 +90,7 @@ class JobWatchSettings(Strict, frozen=True):
     """Maximum number of jobs kept, each once per switch; when full, the one unheard for longest is evicted."""
 
 
-class StateSettings(Strict, frozen=True):
+class StateSettings(Settings, frozen=True):
     """Settings of the network's state, derived from hop records."""
 
     window_ns: Positive = 500_000_000

@@ -19,12 +19,12 @@ _OLDER_GENERATIONS: Final = (20, 20)
 HANGUP_IGNORED: Final = "SIGHUP changes nothing: settings are read at the start"
 
 
-def stop_on_signals(on_hangup: Callable[[], object] | None = None) -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set; call it inside the running event loop.
+def stop_on_signals(on_hangup: Callable[[], object] | None = None, stop: asyncio.Event | None = None) -> asyncio.Event:
+    """Return an event, `stop` if given, that SIGINT and SIGTERM set; call it inside the running event loop.
 
     SIGHUP, which would end the process, calls `on_hangup`, or is ignored with a line in the log.
     """
-    stop = asyncio.Event()
+    stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)

@@ -25,7 +25,7 @@ from dataplane.native.library import compile_object
 ROOT = Path(__file__).parents[1]
 OPTIONAL = {"torch", "mininet", "aetcd", "gymnasium", "pynvml", "scapy", "thrift"}
 SETTINGS = """
-scenario: {hops_per_s: 1000, warm_up_s: 0.5, before_s: 1.0, during_s: 2.4, after_s: 1.2}
+scenario: {hops_per_s: 1000, warm_up: 500ms, before: 1s, during: 2400ms, after: 1200ms}
 """
 
 

@@ -8,14 +8,14 @@ from msgspec import Meta
 
 from collectors.events.scopes import FIGURES, Scope
 from collectors.settings import Positive
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 DurationNs = Annotated[int, Meta(ge=0)]
 Above0 = Annotated[float, Meta(gt=0.0)]
 NotNegative = Annotated[float, Meta(ge=0.0)]
 
 
-class ChangeSettings(Strict, frozen=True):
+class ChangeSettings(Settings, frozen=True):
     """Change-point detection: a two-sided cumulative sum (CUSUM; Page, Continuous inspection schemes, 1954)."""
 
     learn: Annotated[int, Meta(ge=2)] = 20
@@ -37,7 +37,7 @@ class ChangeSettings(Strict, frozen=True):
     """A new level that lasts for this long is the usual one: its event is cleared."""
 
 
-class Rule(Strict, frozen=True):
+class Rule(Settings, frozen=True):
     """One rule: exactly one of `above`, `below` and `change`."""
 
     name: Annotated[str, Meta(min_length=1, max_length=80)]
@@ -65,7 +65,7 @@ class Rule(Strict, frozen=True):
     """The condition must have held for this long, without a break, before an event is raised."""
 
     clear_hold_ns: DurationNs | None = None
-    """... and must have been over for this long before it is cleared; left out, `hold_ns`."""
+    """... and must have been over for this long before it is cleared; left out, `hold`."""
 
     match: tuple[str, ...] = ()
     """Shell patterns of subjects, as 's1->*', '10.0.0.1:*->*/17', 'node 7 hw *' or 'job 3 at *: h2'; left out, all."""
@@ -98,7 +98,7 @@ class Rule(Strict, frozen=True):
             raise ValueError(f"rule {self.name!r}: clear is on the wrong side of the limit")
 
 
-class RuleSettings(Strict, frozen=True):
+class RuleSettings(Settings, frozen=True):
     """The rules and how they are evaluated."""
 
     rules: tuple[Rule, ...] = ()

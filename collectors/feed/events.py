@@ -14,6 +14,7 @@ from collectors.feed import events_pb2 as messages
 from collectors.feed.columns import Enumeration, put, take
 from collectors.feed.keys import flow_in, flow_out
 from collectors.values import ChildKey, Event, Evidence, FlowKey, JobKey, Phase, ReporterKey, Subject
+from dataplane.config.writing import by_keys
 from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
 
@@ -104,8 +105,9 @@ def _rule_of(message: messages.Rule) -> Rule:
     if "match" in said:
         said["match"] = tuple(message.match)
     if "change" in said:
-        said["change"] = {field.name: value for field, value in message.change.ListFields()}
+        change = {field.name: value for field, value in message.change.ListFields()}
+        said["change"] = by_keys(change, ChangeSettings)
     try:
-        return msgspec.convert(said, Rule)
+        return msgspec.convert(by_keys(said, Rule), Rule)
     except msgspec.ValidationError as error:
         raise MessageError(f"rule {message.name!r}: {error}") from error

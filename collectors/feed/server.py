@@ -25,7 +25,7 @@ from collectors.settings import FEED_ADDRESS, Positive
 from collectors.subscribers import Handover, RecordQueue, SharedSnapshots, next_due
 from collectors.values import DropRecord, Event, NetworkSignals, Snapshot
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.errors import MessageError
@@ -49,7 +49,7 @@ _NEEDS: Final = {
 }
 
 
-class FeedSettings(Strict, frozen=True):
+class FeedSettings(Settings, frozen=True):
     """Settings of the collector's feed: its address and the buffering for slow subscribers."""
 
     address: str = FEED_ADDRESS

@@ -9,13 +9,13 @@ from msgspec import Meta
 
 from collectors.settings import Positive
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 _HOUR_NS: Final = 3600 * NS_PER_S
 Interval = Annotated[int, Meta(ge=1_000_000, multiple_of=1000)]
 
 
-class Tier(Strict, frozen=True):
+class Tier(Settings, frozen=True):
     """Older rows, merged."""
 
     interval_ns: Interval
@@ -25,7 +25,7 @@ class Tier(Strict, frozen=True):
     """At this age, rows move to the next tier; from the last tier they are deleted."""
 
 
-class HistorySettings(Strict, frozen=True):
+class HistorySettings(Settings, frozen=True):
     """Settings of the history: which state is written to files, where, and how long it is kept."""
 
     folder: str
@@ -41,7 +41,7 @@ class HistorySettings(Strict, frozen=True):
         Tier(interval_ns=10 * NS_PER_S, keep_ns=24 * _HOUR_NS),
         Tier(interval_ns=60 * NS_PER_S, keep_ns=30 * 24 * _HOUR_NS),
     )
-    """The coarser rows that older ones are merged into; none: rows are deleted when they are older than `keep_ns`."""
+    """The coarser rows that older ones are merged into; none: rows are deleted when they are older than `keep`."""
 
     longest_gap_ns: Positive | None = None
     """Time without rows adds at most this to their age, so that a clock that jumps ahead deletes nothing that is not
@@ -80,7 +80,7 @@ class HistorySettings(Strict, frozen=True):
             if older_ns <= younger_ns:
                 raise ValueError(f"a tier that keeps for {older_ns} ns ends before the one before, {younger_ns} ns")
         if self.file_span_ns % self.coarsest_ns:
-            raise ValueError(f"file_span_ns is no multiple of the coarsest interval, {self.coarsest_ns} ns")
+            raise ValueError(f"file_span is no multiple of the coarsest interval, {self.coarsest_ns} ns")
 
     @property
     def coarsest_ns(self) -> int:

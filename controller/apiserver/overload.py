@@ -24,8 +24,8 @@ SHED: Final = {
     "watches refused": "raise limits.watches, or find who opens so many",
     "watches too slow": "raise limits.watch_events: clients that read too slowly list again",
     "sessions refused": "raise limits.sessions or limits.sessions_of_one",
-    "slow readers": "connections that take nothing of an answer for limits.send_s are closed",
-    "slow requests": "requests that take longer than limits.head_s or limits.body_s to come are left",
+    "slow readers": "connections that take nothing of an answer for limits.send are closed",
+    "slow requests": "requests that take longer than limits.head or limits.body to come are left",
     "requests over the rate": "raise limits.requests_per_s, or of users limits.user_requests_per_s, or find in the"
     " audit log who asks so often",
     "audit records lost": "the audit log cannot be written: make room, or set audit.file to another disk",

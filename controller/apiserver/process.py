@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import grpc
 
@@ -37,13 +38,12 @@ from controller.common.errors import ApiError
 from controller.common.http_connections import ConnectionBook
 from controller.common.http_server import HttpServer, address_of, listening_at
 from dataplane.clock import MonotonicClock
-from dataplane.config import load
-from dataplane.config.changes import not_in_force
+from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.errors import MillraceError
 from dataplane.given import SECRET_BYTES, read_given
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
-from dataplane.running import collect_seldom, run_until, stop_on_signals
+from dataplane.running import collect_seldom, run_until
 from dataplane.version import VERSION
 
 LOGGER = logging.getLogger("millrace.api")
@@ -51,26 +51,6 @@ LOGGER = logging.getLogger("millrace.api")
 _DAY_S = 86_400.0
 _OWN_FILES = 256
 """Files that the server opens besides connections: storage, logs, files being read, sockets being closed."""
-
-
-def load_settings(path: Path) -> ApiSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, ApiSettings)
-
-
-def run(
-    settings: ApiSettings,
-    on_ready: Callable[[str], None] | None = None,
-    *,
-    reload: Callable[[], ApiSettings] | None = None,
-) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP reloads certificates and reopens the audit log.
-
-    Settings that `reload` returns are not applied; changed keys are logged.
-    """
-    collect_seldom()
-    _make_room(settings.limits)
-    asyncio.run(_until_signalled(settings, on_ready, reload))
 
 
 def _make_room(limits: ApiLimits) -> None:
@@ -82,30 +62,6 @@ def _make_room(limits: ApiLimits) -> None:
         wanted = hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-async def _until_signalled(
-    settings: ApiSettings, on_ready: Callable[[str], None] | None, reload: Callable[[], ApiSettings] | None
-) -> None:
-    again = asyncio.Event()
-
-    def hang_up() -> None:
-        again.set()
-        if reload is not None:
-            say_not_in_force(settings, reload)
-
-    await serve(settings, stop_on_signals(hang_up), on_ready, again=again)
-
-
-def say_not_in_force(before: ApiSettings, read: Callable[[], ApiSettings]) -> None:
-    """Log the keys that differ from the settings that the server started with: none are reloaded."""
-    try:
-        waiting = not_in_force(before, read(), reloaded=())
-    except MillraceError as error:
-        LOGGER.warning("the settings are not in force, and would not be read: %s", error)
-        return
-    if waiting:
-        LOGGER.warning("%s", waiting)
 
 
 async def serve(
@@ -276,3 +232,17 @@ async def _reload(
 def _said(place: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:
     address = address_of(place, listening)
     return address if is_unix(address) else f"{'http' if context is None else 'https'}://{address}"
+
+
+async def _serve(settings: ApiSettings, lifecycle: Lifecycle[ApiSettings]) -> None:
+    collect_seldom()
+    _make_room(settings.limits)
+    again = asyncio.Event()
+    lifecycle.on_hangup(again.set)
+    # Certificates and the audit log are read again even if the settings cannot be; of the settings nothing is applied.
+    lifecycle.reload(Reload(lambda _: "", "the settings are not in force, and would not be read", keys=()))
+    await serve(settings, lifecycle.stop, lifecycle.ready, again=again)
+
+
+DAEMON: Final = Daemon("api", ApiSettings, _serve)
+load_settings: Final = DAEMON.load_settings

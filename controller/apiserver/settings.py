@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from controller.apiserver.default_socket import default_socket
 from controller.apiserver.oidc import OidcIssuer
@@ -13,7 +13,7 @@ from controller.apiserver.sessions.board import SessionLimits
 from controller.cluster.alto.settings import AltoView
 from controller.common.http_connections import ConnectionLimits
 from controller.common.http_server import HttpLimits
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 from dataplane.rpc.addresses import exposed, is_loopback, is_unix, target_of
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -21,7 +21,7 @@ PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
 AgeS = Annotated[float, Meta(gt=0, le=1e9)]
 
 
-class EtcdPlace(Strict, frozen=True):
+class EtcdPlace(Settings, frozen=True):
     """An etcd, version 3; with several members any one that answers."""
 
     addresses: Annotated[tuple[str, ...], Meta(min_length=1)] = ("127.0.0.1:2379",)
@@ -97,7 +97,7 @@ class AuditSettings(Strict, frozen=True):
     """Number of older files to keep."""
 
 
-class ApiLimits(Strict, frozen=True):
+class ApiLimits(Settings, frozen=True):
     """Limits of the server."""
 
     request_bytes: Positive = 1 << 20
@@ -198,7 +198,7 @@ class ApiLimits(Strict, frozen=True):
         return ConnectionLimits(self.connections, self.connections_of_one, self.strangers, self.strangers_of_one)
 
 
-class Retention(Strict, frozen=True):
+class Retention(Settings, frozen=True):
     """Retention of old records."""
 
     history_s: PositiveS = 600.0
@@ -206,21 +206,21 @@ class Retention(Strict, frozen=True):
 
     decisions: Positive = 10_000
     """Number of decisions to keep: the newest, and those that placed current pods."""
-    decisions_s: AgeS = 604_800.0
+    decisions_s: AgeS = field(default=604_800.0, name="decisions_age")
     """Maximum age of decisions."""
     ended_pods: Positive = 1_000
     """Number of ended pods to keep, the latest; pods of a group with a template are deleted with it."""
     ended_groups: Positive = 1_000
     """Number of ended groups to keep, the latest."""
-    ended_s: AgeS = 86_400.0
+    ended_s: AgeS = field(default=86_400.0, name="ended_age")
     """Maximum age of ended pods and groups."""
     ended_tasks: Positive = 10_000
     """Number of ended tasks to keep, the latest."""
-    ended_tasks_s: AgeS = 604_800.0
+    ended_tasks_s: AgeS = field(default=604_800.0, name="ended_tasks_age")
     """Maximum age of ended tasks."""
     probe_results: Positive = 20_000
     """Number of probe results to keep, the newest, besides the last one of each probe on each unit type."""
-    probe_results_s: AgeS = 2_592_000.0
+    probe_results_s: AgeS = field(default=2_592_000.0, name="probe_results_age")
     """Maximum age of probe results."""
 
 

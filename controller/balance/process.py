@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
+from typing import Final
 
 from controller.apiserver.client import ApiClient, find_place
 from controller.balance.errors import BalanceError
@@ -14,23 +14,9 @@ from controller.balance.serving.history import History
 from controller.balance.serving.metrics import Metrics
 from controller.balance.settings import BalanceSettings
 from dataplane.clock import MonotonicClock
-from dataplane.config import load
+from dataplane.daemon import Daemon, Lifecycle
 from dataplane.metrics_server import serve_metrics
-from dataplane.running import run_until, stop_on_signals
-
-
-def load_settings(path: Path) -> BalanceSettings:
-    """Return the content of a settings file; raise ConfigError with file, line and key."""
-    return load(path, BalanceSettings)
-
-
-def run(settings: BalanceSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM."""
-
-    async def until_signalled() -> None:
-        await serve(settings, stop_on_signals(), on_ready=on_ready)
-
-    asyncio.run(until_signalled())
+from dataplane.running import run_until
 
 
 async def serve(
@@ -62,3 +48,10 @@ async def serve(
             kept = "no history" if settings.history is None else f"history in {settings.history.file}"
             on_ready(f"a round each {settings.interval_s:g} s, {kept}, API at {client.place.address}{where}")
         await run_until(service.run(), stop)
+
+
+async def _serve(settings: BalanceSettings, lifecycle: Lifecycle[BalanceSettings]) -> None:
+    await serve(settings, lifecycle.stop, on_ready=lifecycle.ready)
+
+
+DAEMON: Final = Daemon("balance", BalanceSettings, _serve)

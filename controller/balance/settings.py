@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from controller.balance.rules import TABLE, IntervalTable
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e9)]
 
@@ -32,7 +32,7 @@ class MovingSettings(Strict, frozen=True):
     """Load at which a holder's units suffice; the others may be asked back for a holder that lacks some."""
 
 
-class HistorySettings(Strict, frozen=True):
+class HistorySettings(Settings, frozen=True):
     """Settings of the history of reports and moves."""
 
     file: str
@@ -41,7 +41,7 @@ class HistorySettings(Strict, frozen=True):
     """Age at which records are deleted."""
 
 
-class BalanceSettings(Strict, frozen=True):
+class BalanceSettings(Settings, frozen=True):
     """Settings of `millrace balance serve`."""
 
     api: str | None = None

@@ -21,7 +21,7 @@ from controller.network.tables.sources import RoutedNetworks
 from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.network.tables.telemetry.int_watch import Watch
 from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 from dataplane.config.suggestions import did_you_mean
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.channels import uncallable
@@ -33,7 +33,7 @@ PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
 DurationNs = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class RetrySettings(Strict, frozen=True):
+class RetrySettings(Settings, frozen=True):
     """Timeouts and waits of the daemon."""
 
     first_wait_ns: PositiveNs = 100_000_000
@@ -51,7 +51,7 @@ class RetrySettings(Strict, frozen=True):
     """Switches whose program and tables are read and written at the same time; the others wait for their turn."""
 
 
-class LinkSettings(Strict, frozen=True):
+class LinkSettings(Settings, frozen=True):
     """Settings of links that fail and return."""
 
     return_after_ns: DurationNs = RETURN_AFTER_NS

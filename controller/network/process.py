@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -41,15 +39,14 @@ from controller.network.status import metrics as status_metrics
 from controller.network.status.service import StatusServer
 from controller.network.status.values import ControllerStatus, SwitchProblem
 from dataplane.clock import NS_PER_S, Clock, MonotonicClock, UtcClock
-from dataplane.config import load as load_file
-from dataplane.config.changes import not_in_force
-from dataplane.errors import MillraceError
+from dataplane.daemon import Daemon as Process
+from dataplane.daemon import Lifecycle, Reload
 from dataplane.load.monitor import LoadMonitor
 from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.metrics_server import registry_of, serve_metrics
 from dataplane.rpc.access.tls import check_client
 from dataplane.rpc.backoff import Backoff
-from dataplane.running import run_until, stop_on_signals, until_first_ends
+from dataplane.running import run_until, until_first_ends
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
@@ -57,56 +54,6 @@ LOGGER = logging.getLogger("millrace.controller")
 _RELOADED: Final = ("watches", "reporting", "int_domain", "routed_networks")
 """The keys that SIGHUP applies."""
 _RELIEF: Final = "give the controller a core of its own, or more controllers a part of the fabric each"
-
-
-def load_settings(path: Path) -> DaemonSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load_file(path, DaemonSettings)
-
-
-def run(
-    settings: DaemonSettings,
-    on_ready: Callable[[str], None] | None = None,
-    *,
-    reload: Callable[[], DaemonSettings] | None = None,
-) -> None:
-    """Control until SIGINT or SIGTERM; `on_ready` gets one line. The switches keep their tables afterwards.
-
-    SIGHUP applies the telemetry of `reload`: watches, reports, the INT domain. The rest stays.
-    """
-    topology = load_topology(settings.topology)
-    asyncio.run(_until_signalled(settings, topology, on_ready, reload))
-
-
-async def _until_signalled(
-    settings: DaemonSettings,
-    topology: Topology,
-    on_ready: Callable[[str], None] | None,
-    reload: Callable[[], DaemonSettings] | None,
-) -> None:
-    def on_daemon(daemon: Daemon) -> None:
-        if reload is not None:
-            hang_up = partial(reconfigure, daemon, settings, reload)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
-
-    await serve(settings, topology, MonotonicClock(), stop_on_signals(), on_ready=on_ready, on_daemon=on_daemon)
-
-
-def reconfigure(daemon: Daemon, before: DaemonSettings, read: Callable[[], DaemonSettings]) -> None:
-    """Apply the telemetry and networks of a daemon's current settings; invalid ones change nothing.
-
-    Keys that differ from `before`, with which it started, and cannot change while it runs, are reported.
-    """
-    try:
-        settings = read()
-        daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
-    except MillraceError as error:
-        LOGGER.warning("telemetry settings unchanged: %s", error)
-        return
-    LOGGER.info("telemetry settings read again")
-    waiting = not_in_force(before, settings, reloaded=_RELOADED)
-    if waiting:
-        LOGGER.warning("%s", waiting)
 
 
 async def serve(
@@ -318,3 +265,25 @@ def port_watchers(settings: DaemonSettings, topology: Topology, observer: PortOb
 async def nothing() -> AsyncIterator[RouteSet]:
     """Yield one empty set: without a path server all traffic follows the base routes."""
     yield RouteSet(0, ())
+
+
+def reload_of(daemon: Daemon) -> Reload[DaemonSettings]:
+    """Return what SIGHUP applies to a daemon: its telemetry and its networks."""
+
+    def configure(settings: DaemonSettings) -> str:
+        daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
+        return "telemetry settings read again"
+
+    return Reload(configure, "telemetry settings unchanged", keys=_RELOADED)
+
+
+async def _serve(settings: DaemonSettings, lifecycle: Lifecycle[DaemonSettings]) -> None:
+    def on_daemon(daemon: Daemon) -> None:
+        lifecycle.reload(reload_of(daemon))
+
+    topology = load_topology(settings.topology)
+    await serve(settings, topology, MonotonicClock(), lifecycle.stop, on_ready=lifecycle.ready, on_daemon=on_daemon)
+
+
+PROCESS: Final = Process("controller", DaemonSettings, _serve)
+load_settings: Final = PROCESS.load_settings

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
-from pathlib import Path
+from typing import Final
 
 from controller.apiserver.client import ApiClient, find_place
 from controller.common.errors import SchedulerError
@@ -21,60 +19,12 @@ from controller.scheduling.serving.scheduler import Scheduler
 from controller.scheduling.serving.tasks.scheduler import TaskScheduler
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.clock import MonotonicClock
-from dataplane.config import load
-from dataplane.config.changes import not_in_force
-from dataplane.errors import MillraceError
+from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.load.metrics import load_families
 from dataplane.metrics_server import LoopCollector, serve_metrics
-from dataplane.running import collect_seldom, run_until, stop_on_signals, until_first_ends
+from dataplane.running import collect_seldom, run_until, until_first_ends
 
 LOGGER = logging.getLogger("millrace.scheduler")
-
-
-def load_settings(path: Path) -> SchedulerSettings:
-    """Return the content of a settings file; raise ConfigError with file, line and key."""
-    return load(path, SchedulerSettings)
-
-
-def run(
-    settings: SchedulerSettings,
-    on_ready: Callable[[str], None] | None = None,
-    *,
-    reload: Callable[[], SchedulerSettings] | None = None,
-) -> None:
-    """Schedule until SIGINT or SIGTERM; SIGHUP applies the profiles of `reload`, nothing else."""
-    collect_seldom()
-    asyncio.run(_until_signalled(settings, on_ready, reload))
-
-
-async def _until_signalled(
-    settings: SchedulerSettings,
-    on_ready: Callable[[str], None] | None,
-    reload: Callable[[], SchedulerSettings] | None,
-) -> None:
-    def on_scheduler(scheduler: Scheduler) -> None:
-        if reload is not None:
-            hang_up = partial(take_profiles, scheduler, settings, reload)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
-
-    await serve(settings, stop_on_signals(), on_ready=on_ready, on_scheduler=on_scheduler)
-
-
-def take_profiles(scheduler: Scheduler, before: SchedulerSettings, read: Callable[[], SchedulerSettings]) -> None:
-    """Apply the profiles of a scheduler's current settings; invalid ones change nothing.
-
-    Logs the other keys that differ from `before`, the settings at its start: they take effect at the next start.
-    """
-    try:
-        settings = read()
-        scheduler.take_profiles(PodProfile.by_name(settings.profiles))
-    except MillraceError as error:
-        LOGGER.warning("profiles stay as they were: %s", error)
-        return
-    LOGGER.info("profiles %s are in force", ", ".join(scheduler.profiles))
-    waiting = not_in_force(before, settings, reloaded=("profiles",))
-    if waiting:
-        LOGGER.warning("%s", waiting)
 
 
 async def serve(
@@ -131,3 +81,26 @@ async def serve(
         metrics.registry.register(LoopCollector(lambda: load_families("scheduler", monitor.load)))
         works = [scheduler.run(), monitor.run(), *([] if tasks is None else [tasks.run()])]
         await run_until(until_first_ends(*works), stop)
+
+
+def reload_of(scheduler: Scheduler) -> Reload[SchedulerSettings]:
+    """Return what SIGHUP applies to a scheduler: its profiles."""
+
+    def take_profiles(settings: SchedulerSettings) -> str:
+        scheduler.take_profiles(PodProfile.by_name(settings.profiles))
+        return f"profiles {', '.join(scheduler.profiles)} are in force"
+
+    return Reload(take_profiles, "profiles stay as they were", keys=("profiles",))
+
+
+async def _serve(settings: SchedulerSettings, lifecycle: Lifecycle[SchedulerSettings]) -> None:
+    collect_seldom()
+
+    def on_scheduler(scheduler: Scheduler) -> None:
+        lifecycle.reload(reload_of(scheduler))
+
+    await serve(settings, lifecycle.stop, on_ready=lifecycle.ready, on_scheduler=on_scheduler)
+
+
+DAEMON: Final = Daemon("scheduler", SchedulerSettings, _serve)
+load_settings: Final = DAEMON.load_settings

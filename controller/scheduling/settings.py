@@ -13,7 +13,7 @@ from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.pods.profiles import ACCELERATED
 from controller.scheduling.tasks.settings import TaskSettings
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 
 class MetricsSettings(Strict, frozen=True):
@@ -23,10 +23,10 @@ class MetricsSettings(Strict, frozen=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 9467
 
 
-class QueueSettings(Strict, frozen=True):
+class QueueSettings(Settings, frozen=True):
     """Settings of the queue of pods. A refused pod is tried again when something changes, but only after a wait.
 
-    The wait doubles with each refusal from `first_wait_ns` to `longest_wait_ns`; after the longest, the pod is tried
+    The wait doubles with each refusal from `first_wait` to `longest_wait`; after the longest, the pod is tried
     even without a change. Beyond `most` waiting pods, the others are considered when there are fewer.
     """
 

@@ -3,6 +3,7 @@
 from dataplane.config.reading import (
     DecodeHook,
     Document,
+    Settings,
     Strict,
     load,
     load_document,
@@ -10,11 +11,14 @@ from dataplane.config.reading import (
     loads_document,
     loads_documents,
 )
+from dataplane.config.writing import document_of
 
 __all__ = [
     "DecodeHook",
     "Document",
+    "Settings",
     "Strict",
+    "document_of",
     "load",
     "load_document",
     "loads",

@@ -8,6 +8,8 @@ import msgspec
 
 from dataplane.config.described import descriptions
 from dataplane.config.quantities import Unit, unit_of
+from dataplane.config.writing import time_texts
+from dataplane.config.written import time_of
 
 
 def json_schema(schema: type[msgspec.Struct]) -> dict[str, Any]:
@@ -25,13 +27,16 @@ def _text(_: type) -> dict[str, Any]:
 
 
 def _tell(definition: dict[str, Any], schema: type | None) -> None:
-    names = {} if schema is None else {field.encode_name: field.name for field in msgspec.structs.fields(schema)}
+    fields = {} if schema is None else {field.encode_name: field for field in msgspec.structs.fields(schema)}
     about = {} if schema is None else descriptions(schema)
     for name, field in definition.get("properties", {}).items():
-        unit = unit_of(name)
-        if unit is not None:
+        own = fields.get(name)
+        time, unit = None if own is None else time_of(own), unit_of(name)
+        if time is not None:
+            _times_as_text(field, time)
+        elif unit is not None:
             _take_text(field, unit)
-        sentence = about.get(names.get(name, name))
+        sentence = about.get(name if own is None else own.name)
         if sentence is not None:
             field["description"] = sentence
 
@@ -49,6 +54,19 @@ def _take_text(field: dict[str, Any], unit: Unit) -> None:
         return
     number = {name: field.pop(name) for name in list(field) if name not in {"default", "description"}}
     field["anyOf"] = [number, text]
+
+
+def _times_as_text(field: dict[str, Any], unit: Unit) -> None:
+    """Describe a time, or several, as text with a unit."""
+    for part in [*field.get("anyOf", []), *(field[key] for key in ("items", "additionalProperties") if key in field)]:
+        _times_as_text(part, unit)
+    if field.get("type") in {"integer", "number"}:
+        for key in [key for key in field if key not in {"default", "description"}]:
+            del field[key]
+        units = "|".join(unit.kind.units)
+        field |= {"type": "string", "pattern": rf"^\d+(\.\d+)? ?({units})$", "examples": [unit.kind.example]}
+    if "default" in field:
+        field["default"] = time_texts(field["default"], unit)
 
 
 def _classes(schema: type) -> dict[str, type]:

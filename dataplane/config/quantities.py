@@ -1,10 +1,12 @@
 """Human-readable quantities, a number and its unit: `500ms`, `10G`, `64 KiB`.
 
-A name implies the unit of its plain numbers: `interval_ns: 5`, `rate_bps: 1000`. Text is converted to that unit.
+A name implies the unit of its plain numbers: `interval_ns: 5`, `rate_bps: 1000`. Text is converted to that unit. Keys
+of times in settings have no unit: the key of a field `interval_ns` is `interval`, and its values have theirs: `10s`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ _TIMES: Final = {
     "us": Fraction(1, 10**6),
     "ms": Fraction(1, 10**3),
     "s": Fraction(1),
+    "m": Fraction(60),
     "min": Fraction(60),
     "h": Fraction(3600),
     "d": Fraction(86_400),
@@ -56,6 +59,10 @@ SIZE: Final = Kind(
     ),
 )
 FREQUENCY: Final = Kind("a frequency", "100Hz", MappingProxyType(_decimal("Hz", "kMG")))
+
+_WRITTEN_TIMES: Final = ("d", "h", "m", "s", "ms", "us", "ns")
+"""Units of times that we write, the largest first."""
+_MOST_DIGITS: Final = 18
 
 _SUFFIXES: Final[Mapping[str, tuple[Kind, str]]] = MappingProxyType(
     {
@@ -97,19 +104,20 @@ class Unit:
     kind: Kind
     name: str
 
-    def parse(self, text: str) -> Fraction:
-        """Convert `500ms` to this unit; raise ValueError that shows the correct format."""
+    def parse(self, text: str, *, with_plain: bool = True) -> Fraction:
+        """Convert `500ms` to this unit; raise ValueError that shows the correct format, and that of plain numbers."""
         found = read_quantity(text.strip(), self.kind.units)
         if found is None:
+            plain = f", nor a number of {self.name}" if with_plain else ""
             raise ValueError(
-                f"{text!r} is not {self.kind.name} such as {self.kind.example}, nor a number of {self.name}"
+                f"{text!r} is not {self.kind.name} such as {self.kind.example}{plain}"
                 f" (units: {', '.join(self.kind.units)})"
             )
         return found / self.kind.units[self.name]
 
-    def parse_whole(self, text: str) -> int:
+    def parse_whole(self, text: str, *, with_plain: bool = True) -> int:
         """Convert `500ms` to a whole number of this unit; raise ValueError for a fraction."""
-        value = self.parse(text)
+        value = self.parse(text, with_plain=with_plain)
         if value.denominator != 1:
             raise ValueError(f"{text!r} is not a whole number of {self.name}")
         return int(value)
@@ -122,3 +130,28 @@ def unit_of(name: str) -> Unit | None:
     if found is None or len(words) < 2 or "per" in words[-3:-1]:
         return None
     return Unit(*found)
+
+
+def time_unit_of(name: str) -> Unit | None:
+    """Return the unit of time that a field's name ends with, None if there is none."""
+    unit = unit_of(name)
+    return unit if unit is not None and unit.kind is TIME else None
+
+
+def key_of(name: str) -> str | None:
+    """Return the key of a time in a settings file, the field's name without its unit; None for other fields."""
+    return None if time_unit_of(name) is None else name.rpartition("_")[0]
+
+
+def time_text(number: float, unit: Unit) -> int | float | str:
+    """Return a time as settings files have it, `500ms`; numbers without a text, such as infinity, stay numbers."""
+    if not math.isfinite(number) or number < 0:
+        return number
+    time = Fraction(repr(number)) * unit.kind.units[unit.name]
+    # The largest unit with a whole number of it: 1500ms, not 1.5s.
+    for name in _WRITTEN_TIMES if time else ("s",):
+        whole = time / unit.kind.units[name]
+        if whole.denominator == 1:
+            return f"{whole}{name}"
+    digits = f"{float(time / unit.kind.units['ns']):.{_MOST_DIGITS}f}".rstrip("0")
+    return f"{digits}ns"

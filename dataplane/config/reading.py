@@ -7,28 +7,35 @@ type that msgspec converts to. Errors name file, line (YAML) and key.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 import yaml
 
+from dataplane.config.quantities import Unit, key_of, time_text
 from dataplane.config.suggestions import did_you_mean, nearest
-from dataplane.config.written import plain_numbers
+from dataplane.config.written import plain_numbers, time_of
 from dataplane.errors import ConfigError
 from dataplane.given import read_given_text
 
 T = TypeVar("T")
 
+LOGGER = logging.getLogger("millrace.settings")
+
 _PATH = re.compile(r" - at `(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 _ANY_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_BOUND = re.compile(r"expected `(int|float)( \| null)?` (?P<sign>[<>]=?) (?P<number>\S+)")
+_NUMBER = re.compile(r"expected `(int|float)( \| null)?`")
 _QUOTED = re.compile(r"expected `str`(?P<null> \| null)?, got `(int|float|bool)`")
 
 DecodeHook = Callable[[type, Any], Any]
@@ -37,6 +44,13 @@ DecodeHook = Callable[[type, Any], Any]
 
 class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of every settings value: frozen, slotted, unknown keys refused."""
+
+
+class Settings(Strict, frozen=True, rename=key_of):
+    """Base of the settings of daemons: the key of a time is its field's name without the unit (`interval_ns: int`).
+
+    Files write times with a unit, `interval: 10s`; the field's name as a key loads with a warning.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +116,44 @@ def loads_documents(
 def _document(
     raw: object, root: yaml.Node | None, schema: type[T], file: str, decode: DecodeHook | None = None
 ) -> Document[T]:
-    def refuse(problem: str, path: str) -> ConfigError:
-        return ConfigError(problem, file=file, line=_line_of(path, root), key=path.removeprefix("$").lstrip("."))
+    return _converted(raw, lambda: root, schema, file, decode)
 
+
+def _converted(
+    raw: object, root: Callable[[], yaml.Node | None], schema: type[T], file: str, decode: DecodeHook | None = None
+) -> Document[T]:
+    renamed: dict[str, str] = {}
+
+    def refuse(problem: str, path: str) -> ConfigError:
+        return ConfigError(problem, file=file, line=_line_of(path, root()), key=path.removeprefix("$").lstrip("."))
+
+    raw = plain_numbers(raw, schema, refuse, renamed)
     try:
-        value = msgspec.convert(plain_numbers(raw, schema, refuse), type=schema, strict=True, dec_hook=decode or _path)
+        value = msgspec.convert(raw, type=schema, strict=True, dec_hook=decode or _path)
     except msgspec.ValidationError as error:
-        raise _explain(str(error), root, file, schema) from error
-    return Document(value, file, lambda path: _line_of(f"$.{path}", root), raw)
+        raise _explain(str(error), root(), file, schema, renamed) from error
+    warn_of_renamed(file, renamed)
+
+    def line_of(path: str) -> int | None:
+        return _line_of(renamed.get(f"$.{path}", f"$.{path}"), root())
+
+    return Document(value, file, line_of, raw)
+
+
+def warn_of_renamed(file: str, renamed: Mapping[str, str]) -> None:
+    """Log once which keys of a file have new names: paths as `plain_numbers` tells them."""
+    if renamed:
+        _warn(file, ", ".join(f"{old[2:]} (now {new[2:]})" for new, old in renamed.items()))
+
+
+@cache
+def _warn(file: str, keys: str) -> None:
+    LOGGER.warning("%s: renamed settings, whose old names load for this version only: %s", file, keys)
 
 
 def _json_document(text: str, schema: type[T], file: str) -> Document[T]:
     """Like `_document`; locations are computed only on demand."""
-    raw = _parse_json(text, file)
-
-    def refuse(problem: str, path: str) -> ConfigError:
-        key = path.removeprefix("$").lstrip(".")
-        return ConfigError(problem, file=file, line=_line_of(path, _composed(text)), key=key)
-
-    try:
-        value = msgspec.convert(plain_numbers(raw, schema, refuse), type=schema, strict=True, dec_hook=_path)
-    except msgspec.ValidationError as error:
-        raise _explain(str(error), _composed(text), file, schema) from error
-    return Document(value, file, lambda path: _line_of(f"$.{path}", _composed(text)), raw)
+    return _converted(_parse_json(text, file), lambda: _composed(text), schema, file)
 
 
 def _parse_json(text: str, file: str) -> Any:  # noqa: ANN401 - a JSON document is anything
@@ -217,7 +246,13 @@ def _refuse_repeated_keys(node: yaml.Node | None, file: str, visited: set[int] |
             _refuse_repeated_keys(item, file, visited)
 
 
-def _explain(message: str, root: yaml.Node | None, file: str, schema: Any) -> ConfigError:  # noqa: ANN401 - any type
+def _explain(
+    message: str,
+    root: yaml.Node | None,
+    file: str,
+    schema: Any,  # noqa: ANN401 - any type
+    renamed: Mapping[str, str],
+) -> ConfigError:
     found = _PATH.search(message)
     path = found["path"] if found else "$"
     problem = message[: found.start()] if found else message
@@ -230,9 +265,31 @@ def _explain(message: str, root: yaml.Node | None, file: str, schema: Any) -> Co
     elif problem.startswith("Invalid enum value"):
         problem = _wrong_choice(problem, _type_at(schema, path))
     problem = problem.replace("Object ", "").replace("Expected `", "expected `")
+    if path in renamed:
+        path = renamed[path]
+        key = path.removeprefix("$").lstrip(".")
+    elif (unit := _time_at(schema, path)) is not None:
+        problem = _as_time(problem, unit)
     if _QUOTED.search(problem):
         problem += ": write it in quotes"
     return ConfigError(problem, file=file, line=_line_of(path, root), key=key or None)
+
+
+def _time_at(schema: Any, path: str) -> Unit | None:  # noqa: ANN401 - any type
+    """Return the unit of the field at msgspec's `path` if it is a time whose key has none."""
+    above, _, key = path.rpartition(".")
+    found = _type_at(schema, above)
+    fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()
+    return next((time_of(field) for field in fields if field.encode_name == key), None)
+
+
+def _as_time(problem: str, unit: Unit) -> str:
+    """Return msgspec's problem with a number as one with a time."""
+    bound = _BOUND.fullmatch(problem)
+    if bound is not None:
+        number = float(bound["number"])
+        return f"expected a time {bound['sign']} {time_text(int(number) if number.is_integer() else number, unit)}"
+    return _NUMBER.sub("expected a time such as 500ms", problem)
 
 
 def _line_of(path: str, node: yaml.Node | None) -> int | None:

@@ -12,6 +12,8 @@ from msgspec import inspect
 
 from dataplane.config.described import descriptions
 from dataplane.config.reading import load_document
+from dataplane.config.writing import time_texts, with_times
+from dataplane.config.written import time_of
 
 DEFAULT: Final = "default"
 REQUIRED: Final = "required"
@@ -51,7 +53,7 @@ def _of_value(value: msgspec.Struct, raw: Any, prefix: str, place: Any) -> Itera
             yield from _of_value(part, written.get(field.encode_name), f"{key}.", place)
         else:
             origin = place(key) if field.encode_name in written else DEFAULT
-            yield Setting(key, _plain(part), origin, about.get(field.name, ""))
+            yield Setting(key, _plain(part, field), origin, about.get(field.name, ""))
 
 
 def _of_type(schema: type[msgspec.Struct], prefix: str) -> Iterator[Setting]:
@@ -66,7 +68,7 @@ def _of_type(schema: type[msgspec.Struct], prefix: str) -> Iterator[Setting]:
             yield from _of_type(nested, f"{key}.")
         else:
             origin = REQUIRED if field.required else DEFAULT
-            yield Setting(key, None if field.required else _plain(default), origin, about.get(field.name, ""))
+            yield Setting(key, None if field.required else _plain(default, field), origin, about.get(field.name, ""))
 
 
 def _section(kind: Any) -> type[msgspec.Struct] | None:  # noqa: ANN401 - any type
@@ -74,5 +76,7 @@ def _section(kind: Any) -> type[msgspec.Struct] | None:  # noqa: ANN401 - any ty
     return found.cls if isinstance(found, inspect.StructType) else None
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a part of a document
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+def _plain(value: Any, field: msgspec.structs.FieldInfo) -> Any:  # noqa: ANN401 - a part of a document
+    plain = with_times(value, msgspec.to_builtins(value, str_keys=True, enc_hook=str))
+    unit = time_of(field)
+    return plain if unit is None else time_texts(plain, unit)

@@ -2,67 +2,106 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 from msgspec import inspect
 
-from dataplane.config.quantities import Unit, unit_of
+from dataplane.config.quantities import Unit, time_unit_of, unit_of
 
 Refuse = Callable[[str, str], Exception]
-"""Creates the error for a problem at a path (`$.feed.interval_ns`)."""
+"""Creates the error for a problem at a path (`$.feed.interval`)."""
 
 
-def plain_numbers(raw: Any, schema: Any, refuse: Refuse) -> Any:  # noqa: ANN401 - a document, and any type
-    """Return a document in which `500ms` is a number in its key's unit, where the schema requires a number.
+def plain_numbers(raw: Any, schema: Any, refuse: Refuse, renamed: dict[str, str]) -> Any:  # noqa: ANN401 - a document, and any type
+    """Return a document in which `500ms` is a number in its field's unit, where the schema requires a number.
 
-    The document is changed in place. Raises the error from `refuse` for text that is no quantity.
+    Keys with a unit, where the schema has one without, get their present name; `renamed` gets their paths, the present
+    one to the written one. Raises the error from `refuse` for text that is no quantity, for a number without a unit
+    whose key has none either, and for both names of a key.
     """
-    return _Reading(refuse).plain(raw, inspect.type_info(schema), "$", None)
+    return _Reading(refuse, renamed).plain(raw, inspect.type_info(schema), "$", None, has_unit=True)
+
+
+def time_of(field: inspect.Field | msgspec.structs.FieldInfo) -> Unit | None:
+    """Return the unit of a time whose key has no unit, None for any other field."""
+    unit = time_unit_of(field.name)
+    return unit if field.encode_name != field.name else None
 
 
 class _Reading:
-    def __init__(self, refuse: Refuse) -> None:
-        self._refuse = refuse
+    def __init__(self, refuse: Refuse, renamed: dict[str, str]) -> None:
+        self._refuse, self._renamed = refuse, renamed
+        # A few lines of YAML's aliases can expand to more parts than memory holds: each is read once per type.
+        self._read: dict[tuple[int, int, Unit | None, bool], Any] = {}
 
-    def plain(self, raw: Any, kind: inspect.Type, path: str, unit: Unit | None) -> Any:  # noqa: ANN401
-        """Return a part of the document; `unit` is that of its key's numbers."""
+    def plain(self, raw: Any, kind: inspect.Type, path: str, unit: Unit | None, *, has_unit: bool) -> Any:  # noqa: ANN401
+        """Return a part of the document; `unit` is that of its numbers, and of plain ones if `has_unit`."""
         match raw:
-            case str():
-                return raw if unit is None else self._number(raw, kind, path, unit)
-            case dict():
-                self._mapping(raw, kind, path, unit)
-            case list():
-                for one in _members(kind):
-                    if isinstance(one, inspect.VarTupleType | inspect.ListType):
-                        for place, part in enumerate(raw):
-                            raw[place] = self.plain(part, one.item_type, f"{path}[{place}]", unit)
+            case str() if unit is not None:
+                return self._number(raw, kind, path, unit, has_unit=has_unit)
+            case int() | float() if not has_unit and not isinstance(raw, bool):
+                return self._bare(raw, path)
+            case dict() | list():
+                once = (id(raw), id(kind), unit, has_unit)
+                if once not in self._read:
+                    self._read[once] = self._parts(raw, kind, path, unit, has_unit=has_unit)
+                return self._read[once]
         return raw
 
-    def _number(self, text: str, kind: inspect.Type, path: str, unit: Unit) -> Any:  # noqa: ANN401
+    def _bare(self, number: float, path: str) -> float:
+        if number and math.isfinite(number):
+            raise self._refuse(f"{number:g} is a time without a unit: write it as 10s, 500ms or 2m", path)
+        return number
+
+    def _number(self, text: str, kind: inspect.Type, path: str, unit: Unit, *, has_unit: bool) -> Any:  # noqa: ANN401
         members = list(_members(kind))
         if any(isinstance(one, inspect.StrType | inspect.EnumType | inspect.LiteralType) for one in members):
             return text
         try:
             if any(isinstance(one, inspect.FloatType) for one in members):
-                return float(unit.parse(text))
+                return float(unit.parse(text, with_plain=has_unit))
             if any(isinstance(one, inspect.IntType) for one in members):
-                return unit.parse_whole(text)
+                return unit.parse_whole(text, with_plain=has_unit)
         except ValueError as error:
             raise self._refuse(str(error), path) from error
         return text
 
-    def _mapping(self, raw: dict[Any, Any], kind: inspect.Type, path: str, unit: Unit | None) -> None:
+    def _parts(self, raw: Any, kind: inspect.Type, path: str, unit: Unit | None, *, has_unit: bool) -> Any:  # noqa: ANN401
         for one in _members(kind):
-            match one:
-                case inspect.StructType() | inspect.DataclassType() if _is_meant(one, raw):
-                    for field in one.fields:
-                        name = field.encode_name
-                        if name in raw:
-                            raw[name] = self.plain(raw[name], field.type, f"{path}.{name}", unit_of(name))
-                case inspect.DictType():
-                    for name, part in raw.items():
-                        raw[name] = self.plain(part, one.value_type, f"{path}.{name}", unit)
+            match one, raw:
+                case inspect.VarTupleType() | inspect.ListType(), list():
+                    raw = [
+                        self.plain(part, one.item_type, f"{path}[{place}]", unit, has_unit=has_unit)
+                        for place, part in enumerate(raw)
+                    ]
+                case inspect.StructType() | inspect.DataclassType(), dict() if _is_meant(one, raw):
+                    raw = self._struct(raw, one, path)
+                case inspect.DictType(), dict():
+                    raw = {
+                        name: self.plain(part, one.value_type, f"{path}.{name}", unit, has_unit=has_unit)
+                        for name, part in raw.items()
+                    }
+        return raw
+
+    def _struct(
+        self, raw: dict[Any, Any], kind: inspect.StructType | inspect.DataclassType, path: str
+    ) -> dict[Any, Any]:
+        found = dict(raw)
+        for field in kind.fields:
+            key, time = field.encode_name, time_of(field)
+            if time is not None and field.name in raw:
+                if key in raw:
+                    raise self._refuse(f"is the former name of {key}, which is given as well", f"{path}.{field.name}")
+                self._renamed[f"{path}.{key}"] = f"{path}.{field.name}"
+                del found[field.name]
+                found[key] = self.plain(raw[field.name], field.type, f"{path}.{field.name}", time, has_unit=True)
+            elif key in raw:
+                unit = unit_of(key) if time is None else time
+                found[key] = self.plain(raw[key], field.type, f"{path}.{key}", unit, has_unit=time is None)
+        return found
 
 
 def _members(kind: inspect.Type) -> Iterator[inspect.Type]:

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 _Bytes = Annotated[int, msgspec.Meta(ge=1024, le=(1 << 31) - 1)]
 _Number = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 _Ns = Annotated[int, msgspec.Meta(ge=1_000_000, le=86_400_000_000_000)]
 
 
-class Limits(Strict, frozen=True):
+class Limits(Settings, frozen=True):
     """Limits over all callers of a server; excess calls are refused with RESOURCE_EXHAUSTED, or wait."""
 
     request_bytes: _Bytes = 4 << 20

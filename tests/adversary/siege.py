@@ -20,7 +20,6 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from collectors.feed.client import FeedClient, FeedClientSettings
@@ -36,6 +35,7 @@ from controller.network.paths.settings import PathServerSettings, RecordSettings
 from controller.network.tables.entities import EntityKey
 from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.clock import MonotonicClock
+from dataplane.config import document_of
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.kernel.fabric import HOST_DEVICE
 from dataplane.fabric.kernel.manifest import Manifest
@@ -351,7 +351,7 @@ def _path_server(fabric: JobFabric) -> Iterator[str]:
         listen=f"unix:{folder}/paths",
         records=RecordSettings(database=str(folder / "records.sqlite")),
     )
-    (folder / "paths.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
+    (folder / "paths.yaml").write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
     command = [sys.executable, "-m", "controller.apps.cli", "paths", "serve", "-s", str(folder / "paths.yaml")]
     with (folder / "paths.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(ROOT)})

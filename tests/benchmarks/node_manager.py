@@ -20,7 +20,6 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from controller.apiserver.client import ApiClient
@@ -33,6 +32,7 @@ from controller.workloads.nodes.runtimes.settings import RuntimeKind, RuntimeSet
 from controller.workloads.nodes.settings import NodeSettings, OnStop
 from controller.workloads.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import remove_empty
+from dataplane.config import document_of
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.workloads.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
@@ -73,7 +73,7 @@ async def measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> dict[s
             node="h1", state=str(state), api=served.socket, runtime=runtime, on_stop=OnStop.STOP, stop_s=20
         )
         file = folder / "node.yaml"
-        file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
+        file.write_text(yaml.safe_dump(document_of(settings)))
         begun = time.monotonic()
         with (folder / "node.log").open("wb") as log:
             command = [sys.executable, "-m", "controller.apps.cli", "node", "serve", "--settings", str(file)]

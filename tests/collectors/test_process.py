@@ -30,7 +30,7 @@ SETTINGS = CollectorProcessSettings(
 def test_a_settings_file_is_read_strictly(tmp_path: Path) -> None:
     file = tmp_path / "collector.yaml"
     file.write_text(
-        "topology: abilene\nfeed:\n  address: 127.0.0.1:0\ncollector:\n  state:\n    window_ns: 1000\n", "utf-8"
+        "topology: abilene\nfeed:\n  address: 127.0.0.1:0\ncollector:\n  state:\n    window: 1us\n", "utf-8"
     )
     assert load_settings(file) == CollectorProcessSettings(
         topology="abilene",

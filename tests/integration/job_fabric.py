@@ -30,6 +30,7 @@ from controller.network.content.settings import StoreSettings
 from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from controller.network.tables.telemetry.int_watch import Watch
+from dataplane.config import document_of
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.local.deadline import LocalDeadline
 from dataplane.program.loader import load_program
@@ -108,7 +109,7 @@ class JobFabric:
         folder = self.fabric.run_dir
         (folder / "star.yaml").write_text(dumps(self.topology), encoding="utf-8")
         settings = CollectorProcessSettings(topology=str(folder / "star.yaml"), feed=FeedSettings(address=self.feed))
-        (folder / "collector.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
+        (folder / "collector.yaml").write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "collector.log").open("w+", encoding="utf-8"))
         assert self.topology.collector is not None
         start = partial(self.fabric.run_in, self.topology.collector.host)
@@ -129,7 +130,7 @@ class JobFabric:
             store=self._store,
             retry=RetrySettings(longest_wait_ns=200 * MS),
         )
-        (folder / "controller.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
+        (folder / "controller.yaml").write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
         arguments = ("controller", "-s", str(folder / "controller.yaml"))
         self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log)))

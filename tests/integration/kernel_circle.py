@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-import msgspec
 import yaml
 from finsy import P4Client
 
@@ -36,7 +35,7 @@ from controller.network.tables.entities import Entities, content_of
 from controller.network.tables.flow_paths import flow_path_entities
 from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.clock import MonotonicClock
-from dataplane.config import Strict
+from dataplane.config import Strict, document_of
 from dataplane.fabric.agent import Agent, AgentPlan, plan_flow, replay
 from dataplane.fabric.hosts import Flow, FlowMeasurement, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
@@ -107,7 +106,7 @@ class Circle:
         topology = folder / "topology.yaml"
         topology.write_text(dumps(self.fabric.topology), encoding="utf-8")
         for name, settings in self._settings(str(topology)).items():
-            text = yaml.safe_dump(msgspec.to_builtins(settings))
+            text = yaml.safe_dump(document_of(settings))
             (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
     # the daemons

@@ -35,6 +35,7 @@ from controller.workloads.nodes.runtimes.settings import RuntimeSettings
 from controller.workloads.nodes.settings import NodeSettings, OnStop, RestartSection
 from controller.workloads.placement.process import serve as serve_placement
 from controller.workloads.placement.settings import PlacementSettings
+from dataplane.config import document_of
 from dataplane.errors import MillraceError
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.rpc.access import Role
@@ -166,7 +167,7 @@ class PlacementWorld:
     def process(self, settings: NodeSettings, *, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
         """Run a manager as a process until the block ends; `before` is Python that it executes first."""
         file = self.folder / f"{settings.node}.yaml"
-        file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
+        file.write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         code = f"{before}\nimport sys\nsys.argv[0] = 'millrace'\nfrom controller.apps.cli import main\nmain()\n"
         command = [sys.executable, "-c", code, "node", "serve", "-s", str(file)]
         with (self.folder / f"{settings.node}.log").open("ab") as log:
@@ -261,7 +262,7 @@ def fabric_of(file: Path, folder: Path) -> Iterator[KernelFabric]:
             retry=RetrySettings(longest_wait_ns=200_000_000),
         )
         path, log = folder / "controller.yaml", folder / "controller.log"
-        path.write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
+        path.write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         command = [sys.executable, "-m", "controller.apps.cli", "controller", "-s", str(path)]
         with log.open("w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)

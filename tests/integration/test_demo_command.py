@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 LIMIT_S = 300.0
 SETTINGS = """
-scenario: {hops_per_s: 1000, warm_up_s: 0.5, before_s: 1.0, during_s: 2.4, after_s: 1.2}
-decide: {min_gain: 0.25, min_gain_ns: 30_000_000, hold_down_ns: 10_000_000_000, settle_ns: 400_000_000}
+scenario: {hops_per_s: 1000, warm_up: 500ms, before: 1s, during: 2400ms, after: 1200ms}
+decide: {min_gain: 0.25, min_gain_time: 30ms, hold_down: 10s, settle: 400ms}
 watch: {sample_every: 2, instructions: [0, 1, 2, 3, 4, 7]}
 """
 FIGURES = {

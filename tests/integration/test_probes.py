@@ -37,6 +37,7 @@ from controller.workloads.centres.engines.local.engine import LocalEngine
 from controller.workloads.centres.engines.local.machine import look
 from controller.workloads.centres.process import serve as serve_centre
 from controller.workloads.centres.settings import CentreSettings, TrialSettings, UnitSettings
+from dataplane.config import document_of
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind
@@ -106,7 +107,7 @@ class World(Site):
     async def agent_process(self, name: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """Have a centre's agent as a process."""
         file = self.folder / f"{name}.yaml"
-        settings = msgspec.to_builtins(await self.settings(name), enc_hook=str)
+        settings = document_of(await self.settings(name))
         file.write_text(yaml.safe_dump(settings), encoding="utf-8")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "controller.apps.cli", "centre", "serve", "-s", str(file), cwd=ROOT

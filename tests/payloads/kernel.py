@@ -32,6 +32,7 @@ from controller.network.p4runtime.grpc_session import GrpcSession, Target
 from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.network.tables.telemetry.int_watch import Watch
+from dataplane.config import document_of
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, KernelSettings
 from dataplane.local.deadline import LocalDeadline
 from dataplane.topology.file import dumps, load_topology
@@ -131,7 +132,7 @@ class Bed:
 
     def _change(self, **fields: object) -> None:
         self._settings = msgspec.structs.replace(self._settings, **fields)
-        self._file.write_text(yaml.safe_dump(msgspec.to_builtins(self._settings)), encoding="utf-8")
+        self._file.write_text(yaml.safe_dump(document_of(self._settings)), encoding="utf-8")
 
     def _await(self, is_done: Callable[[str], bool]) -> None:
         assert self._process is not None

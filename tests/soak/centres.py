@@ -22,7 +22,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from controller.apiserver.client import Place, SyncApiClient
@@ -36,7 +35,7 @@ from controller.probing import files
 from controller.probing.expert import loads
 from controller.probing.library import KernelLibrary
 from controller.workloads.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
-from dataplane.config import Strict
+from dataplane.config import Strict, document_of
 from tests.sandboxes import local_settings
 from tests.soak.killing import main
 
@@ -74,7 +73,7 @@ class Daemon:
     def __init__(self, folder: Path, name: str, words: tuple[str, ...], settings: Strict) -> None:
         self.name, self._log = name, folder / f"{name}.log"
         self._file = folder / f"{name}.yaml"
-        self._file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
+        self._file.write_text(yaml.safe_dump(document_of(settings)))
         self._words = words
         self.start()
 

@@ -103,7 +103,7 @@ class LearningWorld:
         learned = {
             "checkpoint": str(self._folder / "pods.ckpt"),
             "shadow": mode != "live",
-            "learn": {"agent": AGENT, "save_every_s": 20.0},
+            "learn": {"agent": AGENT, "save_every": "20s"},
         }
         scores = [{"policy": "least-used"}, {"policy": "learned", "weight": 1000, "settings": learned}]
         if mode == "rule":

@@ -25,7 +25,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from controller.apiserver.client import Place, SyncApiClient
@@ -37,6 +36,7 @@ from controller.scheduling.settings import SchedulerSettings
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
 from controller.workloads.nodes.settings import NodeSettings, RestartSection
 from controller.workloads.placement.settings import PlacementSettings
+from dataplane.config import document_of
 from tests.controller.workloads.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
 NODES = ("h1", "h2", "h3")
@@ -89,7 +89,7 @@ class Daemons:
     def start(self, name: str, words: list[str], settings: object) -> None:
         """Start a daemon with its settings."""
         file = self._folder / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
+        file.write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         self._commands[name] = [sys.executable, "-m", "controller.apps.cli", *words, "-s", str(file)]
         self._run(name)
 

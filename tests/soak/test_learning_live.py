@@ -36,7 +36,7 @@ def _settings(**learned: Any) -> TaskSettings:
 
 def test_learns_in_shadow_and_decides_live_by_what_it_saved(play: Play, tmp_path: Path) -> None:
     checkpoint = tmp_path / "tasks.ckpt"
-    learn = {"agent": AGENT, "load_features": True, "gain": "log-response", "save_every_s": 0.1}
+    learn = {"agent": AGENT, "load_features": True, "gain": "log-response", "save_every": "100ms"}
 
     async def act(site: Site) -> None:
         async with site.running(site.centre("slow"), site.centre("fast", 2.0)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 
 alto = typer.Typer(name="alto", help="The cost map for others: an ALTO server (RFC 7285, RFC 9439).")
 
@@ -19,5 +19,4 @@ def serve(settings: SettingsFile) -> None:
     """Run the ALTO server: network maps, cost maps and costs between addresses over HTTP."""
     from controller.cluster.alto import process  # noqa: PLC0415
 
-    log_to_stderr("alto")
-    process.run(process.load_settings(settings), ready("alto"))
+    run_daemon(process.DAEMON, settings)

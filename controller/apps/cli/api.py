@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from controller.apps.cli.amounts import in_hours
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 from controller.apps.cli.output import Format, FormatOption, show, utc
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def serve(settings: SettingsFile) -> None:
     """Run the API server: resources over HTTP, kept in a storage."""
     from controller.apiserver import process  # noqa: PLC0415
 
-    log_to_stderr("api")
-    process.run(process.load_settings(settings), ready("api"), reload=lambda: process.load_settings(settings))
+    run_daemon(process.DAEMON, settings)
 
 
 @token.command("create")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 
 centre = typer.Typer(name="centre", help="Run the tasks that are dispatched to a compute centre.", no_args_is_help=True)
 
@@ -19,5 +19,4 @@ def serve(settings: SettingsFile) -> None:
     """Run a centre's agent: it divides what there is into units, reports them, and runs what is dispatched to them."""
     from controller.workloads.centres import process  # noqa: PLC0415
 
-    log_to_stderr("centre")
-    process.run(settings, ready("centre"))
+    run_daemon(process.DAEMON, settings)

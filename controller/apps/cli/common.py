@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from controller.apps.cli.log import log_to_stderr
 from controller.apps.cli.log_options import OPTIONS, LogFormat
-from dataplane.notify import notify
 
-__all__ = ["SettingsFile", "check_outputs", "log_to_stderr", "ready", "say", "working"]
+if TYPE_CHECKING:
+    from dataplane.daemon import Daemon
+
+__all__ = ["SettingsFile", "check_outputs", "log_to_stderr", "ready", "run_daemon", "say", "working"]
 
 _PROGRESS_S: Final = 3.0
 """Interval between progress messages of a long-running command."""
@@ -26,15 +28,17 @@ SettingsFile = Annotated[
 ]
 
 
+def run_daemon(daemon: Daemon[Any], settings: Path) -> None:
+    """Run a daemon with a settings file until it is stopped; its log and its lines go to stderr."""
+    log_to_stderr(daemon.name)
+    daemon.run(settings, say(daemon.name))
+
+
 def ready(daemon: str) -> Callable[[str], None]:
-    """Return what prints a daemon's ready line, and tells a service manager that waits for it."""
-    tell = say(daemon)
+    """Return what prints the ready line of a command, and tells a service manager that waits for it."""
+    from dataplane.daemon import ready_line  # noqa: PLC0415 - loads settings
 
-    def say_ready(line: str) -> None:
-        tell(f"ready: {line}")
-        notify("READY=1")
-
-    return say_ready
+    return ready_line(say(daemon))
 
 
 def say(daemon: str) -> Callable[[str], None]:

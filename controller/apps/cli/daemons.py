@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready, say
+from controller.apps.cli.common import SettingsFile, run_daemon
 
 switch_command = typer.Typer()
 
@@ -31,18 +31,11 @@ def collector(settings: SettingsFile) -> None:
     """Run the collector: receive telemetry reports by UDP, serve the state of the network."""
     from collectors import process  # noqa: PLC0415
 
-    log_to_stderr("collector")
-    process.run(
-        process.load_settings(settings),
-        ready("collector"),
-        reload=lambda: process.load_settings(settings),
-        on_reload=say("collector"),
-    )
+    run_daemon(process.DAEMON, settings)
 
 
 def controller(settings: SettingsFile) -> None:
     """Run the controller daemon: reconcile the tables of all switches over P4Runtime."""
     from controller.network import process  # noqa: PLC0415
 
-    log_to_stderr("controller")
-    process.run(process.load_settings(settings), ready("controller"), reload=lambda: process.load_settings(settings))
+    run_daemon(process.PROCESS, settings)

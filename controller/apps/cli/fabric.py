@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.apps.cli.output import Cells, Format, FormatOption
 from controller.apps.cli.output import show as show_rows
 
@@ -110,7 +110,7 @@ def serve(settings: SettingsFile) -> None:
     log_to_stderr("fabric")
     # A line for each port that a controller sets says nothing where one process has all switches.
     logging.getLogger("millrace.switch").setLevel(logging.WARNING)
-    process.run(process.load_settings(settings), ready("fabric"))
+    process.run(settings, say("fabric"))
 
 
 def _fabrics() -> list[Manifest]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 
 node = typer.Typer(name="node", help="Run the pods that are bound to a node.", no_args_is_help=True)
 
@@ -19,5 +19,4 @@ def serve(settings: SettingsFile) -> None:
     """Run a node's container manager: what is bound to the node runs, what nobody wants does not."""
     from controller.workloads.nodes import process  # noqa: PLC0415
 
-    log_to_stderr("node")
-    process.run(process.load_settings(settings), ready("node"))
+    run_daemon(process.DAEMON, settings)

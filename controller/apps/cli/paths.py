@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from collectors.values import HopRecord, RecordKind
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 from controller.apps.cli.load import load_rows, warn_overloads
 from controller.apps.cli.output import (
     AsJson,
@@ -71,8 +71,7 @@ def serve(settings: SettingsFile) -> None:
     """Run the path server: record every hop, decide on paths, serve routes."""
     from controller.network.paths.service import process  # noqa: PLC0415
 
-    log_to_stderr("paths")
-    process.run(process.load_settings(settings), ready("paths"))
+    run_daemon(process.DAEMON, settings)
 
 
 @paths.command("why", hidden=True, deprecated="Use `explain`.")  # type: ignore[arg-type]

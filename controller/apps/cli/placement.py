@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 
 placement = typer.Typer(
     name="placement", help="Make groups' pods, and place those of silent nodes again.", no_args_is_help=True
@@ -21,5 +21,4 @@ def serve(settings: SettingsFile) -> None:
     """Run the workload controller: pods of groups' templates, nodes that are silent, what nobody wants any more."""
     from controller.workloads.placement import process  # noqa: PLC0415
 
-    log_to_stderr("placement")
-    process.run(process.load_settings(settings), ready("placement"))
+    run_daemon(process.DAEMON, settings)

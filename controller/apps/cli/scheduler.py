@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.amounts import in_bytes
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 from controller.apps.cli.learning.compare import compare
 from controller.apps.cli.learning.evaluate import evaluate
 from controller.apps.cli.learning.standing import status
@@ -37,8 +37,7 @@ def serve(settings: SettingsFile) -> None:
     """Run the scheduler: place the pods that wait at the API server."""
     from controller.scheduling import process  # noqa: PLC0415
 
-    log_to_stderr("scheduler")
-    process.run(process.load_settings(settings), ready("scheduler"), reload=lambda: process.load_settings(settings))
+    run_daemon(process.DAEMON, settings)
 
 
 @scheduler.command()
@@ -46,8 +45,7 @@ def extend(settings: SettingsFile) -> None:
     """Answer a Kubernetes scheduler's extender calls: filter, prioritize, preempt, bind, by the same policies."""
     from controller.scheduling.extender import process  # noqa: PLC0415
 
-    log_to_stderr("extender")
-    process.run(process.load_settings(settings), ready("extender"))
+    run_daemon(process.DAEMON, settings)
 
 
 @scheduler.command()

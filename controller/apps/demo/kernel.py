@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from collectors.feed.client import FeedClient, FeedClientSettings
@@ -40,7 +39,7 @@ from controller.network.paths.records.values import RecordQuery
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.settings import PathServerSettings, RecordSettings
 from dataplane.clock import NS_PER_S, MonotonicClock, UtcClock
-from dataplane.config import Strict
+from dataplane.config import Strict, document_of
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
 from dataplane.fabric.kernel.agents import HostAgents
@@ -320,7 +319,7 @@ def _address(fabric: KernelFabric, name: str) -> str:
 
 
 def _write(file: Path, settings: Strict) -> None:
-    file.write_text(yaml.safe_dump(msgspec.to_builtins(settings), sort_keys=False), encoding="utf-8")
+    file.write_text(yaml.safe_dump(document_of(settings), sort_keys=False), encoding="utf-8")
 
 
 def _says(log: Path, text: str, count: int) -> bool:

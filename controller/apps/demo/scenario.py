@@ -15,7 +15,7 @@ import msgspec
 from controller.apps.demo.surge import base_load_bps, plan_surge
 from controller.network.intents import FlowSpec
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings
 from dataplane.fabric.hosts import Arrivals, Flow, flow_between
 from dataplane.topology.values import Link, LinkKey, Topology
 
@@ -25,7 +25,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
-class ScenarioSettings(Strict, frozen=True):
+class ScenarioSettings(Settings, frozen=True):
     """The run's shape; times are seconds of the fabric's own clock."""
 
     rate_divisor: Annotated[int, msgspec.Meta(ge=1)] | None = None

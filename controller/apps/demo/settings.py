@@ -12,7 +12,7 @@ from controller.apps.demo.scenario import ScenarioSettings
 from controller.network.paths.settings import DecideSettings
 from controller.network.paths.telemetry_load import TelemetryLoad
 from controller.network.tables.telemetry.int_watch import Watch
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 _DelayNs = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -23,7 +23,7 @@ _WINDOW_NS: Final = 250_000_000
 DEFAULT_WATCH = Watch(sample_every=2, instructions=(0, 1, 2, 3, 4, 7))
 
 
-class LoopDelays(Strict, frozen=True):
+class LoopDelays(Settings, frozen=True):
     """Delays inside the control loop in virtual time; network delays come on top."""
 
     report_ns: _DelayNs = 200_000
@@ -36,7 +36,7 @@ class LoopDelays(Strict, frozen=True):
     """From the last new entry to the first removal, for packets that are still on the old path."""
 
 
-class DemoSettings(Strict, frozen=True):
+class DemoSettings(Settings, frozen=True):
     """A demo settings file (TOML or YAML)."""
 
     scenario: ScenarioSettings = ScenarioSettings()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import yaml
 from msgspec.structs import replace
 
@@ -38,7 +37,7 @@ from controller.workloads.centres.settings import CentreSettings
 from controller.workloads.centres.settings import OnStop as OnStopOfCentre
 from controller.workloads.nodes.settings import NodeSettings, OnStop
 from controller.workloads.placement.settings import PlacementSettings
-from dataplane.config import Strict
+from dataplane.config import Strict, document_of
 from dataplane.fabric.live.settings import FabricSettings, Time
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.settings import TOKEN_FILE
@@ -132,7 +131,7 @@ def write_generated(plan: UpPlan) -> None:
     if plan.load is not None:
         write_private(folder / "demands.csv", GENERATED + dumps_demands(_matrix(plan.load)))
     for daemon in plan.daemons:
-        text = yaml.safe_dump(msgspec.to_builtins(daemon.settings, enc_hook=str), sort_keys=False)
+        text = yaml.safe_dump(document_of(daemon.settings), sort_keys=False)
         write_private(settings_file(plan.state, daemon.name), GENERATED + text)
 
 

@@ -39,7 +39,7 @@ from controller.workloads.nodes.runtimes.settings import RuntimeSettings
 from controller.workloads.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
 from controller.workloads.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
 from controller.workloads.placement.settings import MetricsSettings as PlacementMetrics
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 from dataplane.fabric.live.settings import Time
 from dataplane.rpc.access.settings import TlsSettings as ServiceTls
 
@@ -83,7 +83,7 @@ class CollectorSection(Strict, frozen=True):
     """Prometheus endpoint; default: none."""
 
 
-class PathsSection(Strict, frozen=True):
+class PathsSection(Settings, frozen=True):
     """The path server; see docs/network/paths.md."""
 
     address: str | None = None
@@ -144,7 +144,7 @@ class ApiSection(Strict, frozen=True):
     """Retention of old resources."""
 
 
-class SchedulerSection(Strict, frozen=True):
+class SchedulerSection(Settings, frozen=True):
     """The scheduler; `millrace scheduler --help`."""
 
     profiles: Annotated[tuple[PodProfileSettings, ...], msgspec.Meta(min_length=1)] | None = None
@@ -161,7 +161,7 @@ class SchedulerSection(Strict, frozen=True):
     """Task dispatch to compute centres; unless set, enabled with defaults where centres are named, else off."""
 
 
-class PlacementSection(Strict, frozen=True):
+class PlacementSection(Settings, frozen=True):
     """The workload controller; see docs/cluster/placement.md."""
 
     silence: SilenceSettings = SilenceSettings()
@@ -176,7 +176,7 @@ class PlacementSection(Strict, frozen=True):
     """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
 
 
-class BalanceSection(Strict, frozen=True):
+class BalanceSection(Settings, frozen=True):
     """The management service of unit pools; see docs/cluster/balance-service.md."""
 
     interval_s: PositiveS = 1.0
@@ -193,7 +193,7 @@ class BalanceSection(Strict, frozen=True):
     """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
 
 
-class NodeSection(Strict, frozen=True):
+class NodeSection(Settings, frozen=True):
     """A host that this machine serves; see docs/cluster/nodes.md."""
 
     runtime: RuntimeSettings = RuntimeSettings()
@@ -214,7 +214,7 @@ class NodeSection(Strict, frozen=True):
     """Definition of an idle node."""
 
 
-class CentreSection(Strict, frozen=True):
+class CentreSection(Settings, frozen=True):
     """A compute centre that this machine serves; see docs/cluster/centres.md."""
 
     hosts: Names = ()
@@ -237,7 +237,7 @@ class CentreSection(Strict, frozen=True):
     """Time between two reports; default: a quarter of the lease."""
 
 
-class RestartSettings(Strict, frozen=True):
+class RestartSettings(Settings, frozen=True):
     """Restarts of daemons that die, and shutdown."""
 
     first_wait_s: PositiveS = 0.1

@@ -16,8 +16,8 @@ from controller.apps.up.errors import UpError
 from controller.apps.up.lines import DaemonLog, Say
 from controller.apps.up.plan import DaemonPlan, UpPlan, settings_file, write_generated
 from controller.apps.up.values import DaemonState, Health, State, UpState, metrics_address
+from dataplane.daemon.notify import notify
 from dataplane.errors import MillraceError
-from dataplane.notify import notify
 from dataplane.running import until_first_ends
 
 if TYPE_CHECKING:

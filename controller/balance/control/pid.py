@@ -17,7 +17,7 @@ import msgspec
 
 from controller.balance.errors import SampleError
 from controller.balance.values import Form, Gains, Sample
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
 Error = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
@@ -35,7 +35,7 @@ class AntiWindup(StrEnum):
     BACK_CALCULATION = "back-calculation"
 
 
-class PidSettings(Strict, frozen=True):
+class PidSettings(Settings, frozen=True):
     """One controller's form, gains and limits."""
 
     form: Form = Form.P

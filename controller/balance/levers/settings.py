@@ -9,7 +9,7 @@ from msgspec import Meta
 from controller.apiserver.resources.base import Name
 from controller.balance.values import LeverKind
 from dataplane.cgroup_limits import PERIOD_US
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 Positive = Annotated[float, Meta(gt=0, le=1e9)]
 Seconds = Annotated[float, Meta(gt=0, le=1e6)]
@@ -18,7 +18,7 @@ PciAddress = Annotated[str, Meta(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\
 PolicyName = Annotated[str, Meta(pattern=r"^policy\d{1,5}$(?!\n)")]
 
 
-class QuotaLever(Strict, frozen=True):
+class QuotaLever(Settings, frozen=True):
     """The CPU time of an existing control group."""
 
     group: GroupPath
@@ -60,7 +60,7 @@ class GpuInstancesLever(Strict, frozen=True):
     set: bool = False
 
 
-class PoolLever(Strict, frozen=True):
+class PoolLever(Settings, frozen=True):
     """Units of a pool; a quota or instances configured with it follow the pool's books."""
 
     pool: Name

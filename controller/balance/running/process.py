@@ -29,9 +29,9 @@ from controller.balance.values import LeverKind
 from controller.cluster.cost_map import CostModel
 from controller.cluster.network_state.follower import follow
 from dataplane.clock import MonotonicClock
-from dataplane.config import load
+from dataplane.daemon import Daemon, Lifecycle
 from dataplane.errors import ConfigError
-from dataplane.running import run_until, stop_on_signals
+from dataplane.running import run_until
 from dataplane.topology.file import load_topology
 
 _TRIES = 1
@@ -44,19 +44,13 @@ OnTick = Callable[[Tick], None]
 OnReady = Callable[[str], None]
 
 
-def load_settings(path: Path) -> RunSettings:
-    """Return the content of a settings file; raise ConfigError with file, line and key."""
-    return load(path, RunSettings)
+def driver(on_tick: OnTick, turns: int | None = None) -> Daemon[RunSettings]:
+    """Return the daemon that runs the loop, for this many turns or until it is stopped; then it releases the levers."""
 
+    async def serve(settings: RunSettings, lifecycle: Lifecycle[RunSettings]) -> None:
+        await run_until(drive(settings, lifecycle.ready, on_tick, turns), lifecycle.stop)
 
-def run(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | None = None) -> None:
-    """Run the loop until SIGINT or SIGTERM, or for this many turns; then release the levers."""
-
-    async def main() -> None:
-        stop = stop_on_signals()
-        await run_until(drive(settings, on_ready, on_tick, turns), stop)
-
-    asyncio.run(main())
+    return Daemon("balance drive", RunSettings, serve)
 
 
 async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | None = None) -> None:

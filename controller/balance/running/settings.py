@@ -13,7 +13,7 @@ from controller.balance.rules import IntervalRule, PlatformRule, Rule
 from controller.balance.running.meters import Direction
 from controller.balance.running.silence import SilenceSettings
 from controller.cluster.network_state.settings import NetworkStateSettings
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 from dataplane.topology.units import parse_rate_bps
 
 LOOPBACK: Final = "lo"
@@ -71,7 +71,7 @@ class LoadSettings(Strict, frozen=True):
         _one_of(group=self.group, device=self.device)
 
 
-class RunSettings(Strict, frozen=True):
+class RunSettings(Settings, frozen=True):
     """Settings of `millrace balance drive`."""
 
     unit: Name
@@ -96,7 +96,7 @@ class RunSettings(Strict, frozen=True):
         if self.table is not None and self.platform is not None:
             raise ValueError("table and platform are two rules: one is wanted")
         if self.silence.stale_s < 2 * self.interval_s:
-            raise ValueError(f"silence.stale_s is to be at least two intervals, {2 * self.interval_s:g} s")
+            raise ValueError(f"silence.stale is to be at least two intervals, {2 * self.interval_s:g} s")
 
     @property
     def rule(self) -> Rule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 
 class Watch(StrEnum):
@@ -17,7 +17,7 @@ class Watch(StrEnum):
     """Its levers return to their original positions; a pool's units are given back except for its minimum share."""
 
 
-class SilenceSettings(Strict, frozen=True):
+class SilenceSettings(Settings, frozen=True):
     """Limits of a unit's silence."""
 
     stale_s: float = 5.0
@@ -27,7 +27,7 @@ class SilenceSettings(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.stale_s <= self.release_s:
-            raise ValueError(f"0 < stale_s <= release_s is wanted: they are {self.stale_s:g} and {self.release_s:g}")
+            raise ValueError(f"0 < stale <= release is wanted: they are {self.stale_s:g} s and {self.release_s:g} s")
 
 
 def watch(settings: SilenceSettings, last_s: float, now_s: float) -> Watch:

@@ -7,7 +7,6 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Final
 
 from controller.cluster.alto.http import application
@@ -18,9 +17,8 @@ from controller.cluster.network_state.follower import follow
 from controller.common.errors import ControllerError
 from controller.common.http_server import HttpLimits, HttpServer, listening_at, send_in_time
 from dataplane.clock import NS_PER_S, Clock, MonotonicClock
-from dataplane.config import load
+from dataplane.daemon import Daemon, Lifecycle
 from dataplane.rpc.addresses import is_loopback, is_plain, is_unix, unavailable
-from dataplane.running import stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
@@ -28,20 +26,6 @@ LOGGER = logging.getLogger("millrace.alto")
 
 _PURPOSE: Final = "cannot serve ALTO"
 _HEADER_BYTES: Final = 16 << 10
-
-
-def load_settings(path: Path) -> AltoSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, AltoSettings)
-
-
-def run(settings: AltoSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` gets one line with the directory's URL."""
-    asyncio.run(_until_signalled(settings, load_topology(settings.topology), on_ready))
-
-
-async def _until_signalled(settings: AltoSettings, topology: Topology, on_ready: Callable[[str], None] | None) -> None:
-    await serve(settings, topology, MonotonicClock(), stop_on_signals(), on_ready=on_ready)
 
 
 async def serve(
@@ -110,3 +94,12 @@ def _shown(settings: AltoSettings, listening: socket.socket) -> str:
     if listening.family == socket.AF_UNIX:
         return f"/directory, {settings.listen}"
     return f"{_base(settings, listening)}/directory"
+
+
+async def _serve(settings: AltoSettings, lifecycle: Lifecycle[AltoSettings]) -> None:
+    topology = load_topology(settings.topology)
+    await serve(settings, topology, MonotonicClock(), lifecycle.stop, on_ready=lifecycle.ready)
+
+
+DAEMON: Final = Daemon("alto", AltoSettings, _serve)
+load_settings: Final = DAEMON.load_settings

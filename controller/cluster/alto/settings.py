@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from controller.cluster.network_state.settings import NetworkStateSettings
-from dataplane.config import Strict
+from dataplane.config import Settings
 from dataplane.rpc.own_folder import default_address
 
 ADDRESS = default_address("alto")
@@ -15,7 +15,7 @@ ADDRESS = default_address("alto")
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class AltoView(Strict, frozen=True):
+class AltoView(Settings, frozen=True):
     """Settings shared by a standalone server and a view below /alto of another one."""
 
     topology: str

@@ -8,11 +8,11 @@ import msgspec
 
 from collectors.settings import FeedClientSettings, Positive
 from controller.network.paths.settings import ADDRESS
-from dataplane.config import Strict
+from dataplane.config import Settings
 from dataplane.rpc.access.settings import TlsSettings
 
 
-class NetworkStateSettings(Strict, frozen=True):
+class NetworkStateSettings(Settings, frozen=True):
     """Source of the network's state, and its maximum age."""
 
     feed: str = FeedClientSettings().address

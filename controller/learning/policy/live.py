@@ -33,7 +33,7 @@ from controller.learning.policy.files import Claim, check_place, load_own
 from controller.learning.values import Bools, Experience, Floats, Observation
 from controller.scheduling.framework.lessons import Outcome, Standing
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _SAVE_WITHIN_S: Final = 30.0
@@ -48,7 +48,7 @@ Usual = Callable[[Floats, Bools], int]
 """The fallback's choice among some candidates; among equals, the one of the highest value."""
 
 
-class LearnSettings(Strict, frozen=True):
+class LearnSettings(Settings, frozen=True):
     """Learning in a live scheduler: settings of a new agent, the save interval, and the reward.
 
     The reward is `utilisation_weight` times the utilisation plus `latency_unit_ns` over the time from the request to
@@ -87,7 +87,7 @@ class LearnSettings(Strict, frozen=True):
         return reward(worth, outcome.utilisation, outcome.latency_ns or longest_ns, outcome.response_ns or longest_ns)
 
 
-class LiveSettings(Strict, frozen=True):
+class LiveSettings(Settings, frozen=True):
     """A checkpoint's file, and whether it only watches; how long an answer may take; who decides without one.
 
     `fallback` names a score that decides where the network cannot, empty: the profile's other scores do. Its choice

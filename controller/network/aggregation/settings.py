@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from controller.common.errors import ControllerError
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 Ns = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -16,7 +16,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class MoveSettings(Strict, frozen=True):
+class MoveSettings(Settings, frozen=True):
     """Conditions for moving a job to another tree, and for treating links as dead."""
 
     gain: Share = 0.25
@@ -31,7 +31,7 @@ class MoveSettings(Strict, frozen=True):
     """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
 
 
-class AggregationSettings(Strict, frozen=True):
+class AggregationSettings(Settings, frozen=True):
     """Settings of aggregation in switches, and how long the controller waits for them."""
 
     mark_from_frames: Annotated[int, msgspec.Meta(ge=1)] | None = None

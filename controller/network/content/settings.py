@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from controller.network.tables.store import CELLS, MAX_THRESHOLD
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 Hosts = tuple[str, ...]
 
@@ -27,7 +27,7 @@ class RecordedSettings(Strict, frozen=True):
     """Forward writes to the server too, which acknowledges them; otherwise only the switch has them."""
 
 
-class StoreSettings(Strict, frozen=True):
+class StoreSettings(Settings, frozen=True):
     """Content that switches hold."""
 
     producers: Hosts = ()

@@ -8,13 +8,13 @@ from typing import Annotated
 import msgspec
 
 from controller.common.errors import ControllerError
-from dataplane.config import Strict
+from dataplane.config import Settings
 from dataplane.errors import SwitchError
 from dataplane.switch.ports.states import HelloSettings
 from dataplane.topology.values import Topology
 
 
-class Hellos(Strict, frozen=True):
+class Hellos(Settings, frozen=True):
     """Settings of hellos, by which neighbouring switches detect that their link is dead (BFD, RFC 5880)."""
 
     enabled: bool = True

@@ -13,7 +13,7 @@ from controller.network.intents import FlowSpec
 from controller.network.links.settings import LEAST_SAMPLES
 from controller.network.paths.engineering.settings import EngineeringSettings
 from controller.network.paths.telemetry_load import TelemetryLoad
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.limits import Limits
 from dataplane.rpc.own_folder import default_address
@@ -50,10 +50,10 @@ class BalanceSettings(Strict, frozen=True):
     """Groups (of one switch, for one destination) that may change in a round, those that load the link most first."""
     return_room: Share = 0.15
     """A group returns to equal weights when, with those, this share of each link's rate would stay free beyond the
-    headroom, for `hold_down_ns`."""
+    headroom, for `hold_down`."""
 
 
-class DecideSettings(Strict, frozen=True):
+class DecideSettings(Settings, frozen=True):
     """Settings of the decider: its criteria, and limits that keep it stable."""
 
     mode: Mode = Mode.LEAST_DELAY
@@ -62,7 +62,7 @@ class DecideSettings(Strict, frozen=True):
     """In mode both: a path is wide enough with this share of the widest path's bottleneck."""
     min_gain: Share = 0.1
     """A flow moves only if the new path is better by this share of what it has."""
-    min_gain_ns: DurationNs | None = None
+    min_gain_ns: DurationNs | None = msgspec.field(default=None, name="min_gain_time")
     """... and, where delay decides, by this much delay. By default a queue counts if it is longer than `idle_frames`
     and the link has load (`loaded`), so that delays without load move nothing."""
     min_gain_bps: Annotated[int, msgspec.Meta(ge=0)] = 100_000
@@ -83,7 +83,7 @@ class DecideSettings(Strict, frozen=True):
     idle_frames: Annotated[float, msgspec.Meta(ge=0)] = 2.0
     """A queue that is sent within the time of this many full frames is normal."""
     loaded: Share = 0.5
-    """Without `min_gain_ns`, a queue counts on links that carry at least this share of their rate."""
+    """Without `min_gain_time`, a queue counts on links that carry at least this share of their rate."""
     full: Share = 0.9
     """A link with a queue and a load of this share of its rate is overloaded: flows leave it at once."""
     hidden: Annotated[float, msgspec.Meta(ge=1.0)] = 1.25
@@ -110,7 +110,7 @@ class DecideSettings(Strict, frozen=True):
     """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
     return_after_ns: DurationNs = 5_000_000_000
     """Flows return to a path when it has been without a dead link for this long; for links that the controller reports
-    (ports, hellos), the controller waits itself (`links.return_after_ns`)."""
+    (ports, hellos), the controller waits itself (`links.return_after`)."""
     relieved_utilisation: Share = 0.8
     """A link whose predicted utilisation falls below this after a move has no queue, for flows on it, in this round."""
 
@@ -161,7 +161,7 @@ class MetricsSettings(Strict, frozen=True):
     """The TCP port, 0 for a free one."""
 
 
-class PathServerSettings(Strict, frozen=True):
+class PathServerSettings(Settings, frozen=True):
     """Everything that `millrace paths` reads from its file."""
 
     topology: str

@@ -9,13 +9,13 @@ from finsy import P4TableMatch
 
 from controller.common.errors import ControllerError
 from controller.network.tables.routing import Family, host_addresses
-from dataplane.config import Strict
+from dataplane.config import Settings
 from dataplane.topology.values import Topology
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
 
 
-class FlowRule(Strict, frozen=True):
+class FlowRule(Settings, frozen=True):
     """Match of flows by packet fields; omitted ones match everything."""
 
     section: ClassVar[str]

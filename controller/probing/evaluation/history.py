@@ -33,7 +33,7 @@ def read_results(
 ) -> tuple[ProbeResult, ...]:
     """Return the results that the API server keeps of a window of time, the oldest first; raise ApiError.
 
-    Its settings (`retention.probe_results`, `probe_results_s`) bound how many it keeps, and for how long.
+    Its settings (`retention.probe_results`, `probe_results_age`) bound how many it keeps, and for how long.
     """
     chosen = {"centre": centre, "probe": probe, "task-type": task_type}
     fields = ",".join(f"{name}={value}" for name, value in chosen.items() if value is not None)

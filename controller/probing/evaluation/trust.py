@@ -29,7 +29,7 @@ from controller.cluster.estimates.values import FIRMNESS
 from controller.probing.evaluation.averages import averaged
 from controller.probing.evaluation.checks import Limits, UseWork, impossible
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 _LIES_TO_NONE: Final = 3
 _LEASES_TO_NONE: Final = 10.0
@@ -46,7 +46,7 @@ class Trust:
 TRUSTED = Trust()
 
 
-class TrustSettings(Strict, frozen=True):
+class TrustSettings(Settings, frozen=True):
     """Thresholds that lower the trust in a centre's figures."""
 
     window_s: float = 7 * 86_400.0

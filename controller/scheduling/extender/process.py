@@ -26,30 +26,16 @@ from controller.scheduling.extender.service import ExtenderService
 from controller.scheduling.extender.settings import ExtenderSettings
 from controller.scheduling.pods import PodProfile
 from dataplane.clock import NS_PER_S, MonotonicClock
-from dataplane.config import load
+from dataplane.daemon import Daemon, Lifecycle
 from dataplane.errors import MillraceError
 from dataplane.given import SECRET_BYTES, read_given_text
 from dataplane.metrics_server import serve_metrics
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
-from dataplane.running import run_until, stop_on_signals
+from dataplane.running import run_until
 
 LOGGER: Final = logging.getLogger("millrace.extender")
 _LEAST_TOKEN: Final = 16
-
-
-def load_settings(path: Path) -> ExtenderSettings:
-    """Return the content of a settings file; raise ConfigError with file, line and key."""
-    return load(path, ExtenderSettings)
-
-
-def run(settings: ExtenderSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    asyncio.run(_until_signalled(settings, on_ready))
-
-
-async def _until_signalled(settings: ExtenderSettings, on_ready: Callable[[str], None] | None) -> None:
-    await serve(settings, stop_on_signals(), on_ready)
 
 
 async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Callable[[str], None] | None = None) -> None:
@@ -232,3 +218,11 @@ def _versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
 
 def _said(settings: ExtenderSettings, address: str) -> str:
     return address if is_unix(address) else f"{'http' if settings.tls is None else 'https'}://{address}"
+
+
+async def _serve(settings: ExtenderSettings, lifecycle: Lifecycle[ExtenderSettings]) -> None:
+    await serve(settings, lifecycle.stop, lifecycle.ready)
+
+
+DAEMON: Final = Daemon("extender", ExtenderSettings, _serve)
+load_settings: Final = DAEMON.load_settings

@@ -12,7 +12,7 @@ from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.http_server import HttpLimits
 from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.settings import MetricsSettings
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 from dataplane.rpc.addresses import is_unix
 from dataplane.topology.device_kinds import DEVICE_TRAITS
 from dataplane.topology.values import DeviceKind
@@ -43,7 +43,7 @@ DEVICES: Final = tuple(
 """Resources of well-known device plugins."""
 
 
-class KubernetesSettings(Strict, frozen=True):
+class KubernetesSettings(Settings, frozen=True):
     """The API server. Without `server` it is the cluster's own, with the pod's service account."""
 
     server: str | None = None
@@ -71,7 +71,7 @@ class KubernetesSettings(Strict, frozen=True):
             raise ValueError(f"server: {self.server} is neither https://HOST:PORT nor http on loopback")
 
 
-class ExtenderLimits(Strict, frozen=True):
+class ExtenderLimits(Settings, frozen=True):
     """Limits of the extender."""
 
     request_bytes: Positive = 128 << 20
@@ -102,7 +102,7 @@ class ExtenderLimits(Strict, frozen=True):
         return HttpLimits(self.header_bytes, self.head_s, self.send_s, self.idle_s, self.connections)
 
 
-class ExtenderSettings(Strict, frozen=True):
+class ExtenderSettings(Settings, frozen=True):
     """Contents of the settings file of `millrace scheduler extend`."""
 
     listen: str = ADDRESS

@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from controller.common.errors import SchedulerError
+from dataplane.config.reading import warn_of_renamed
+from dataplane.config.written import plain_numbers
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -52,12 +54,20 @@ def make_policy(kind: Kind, name: str, settings: Mapping[str, object], methods: 
     settings_kind = getattr(made_by, "Settings", None)
     if not (isinstance(settings_kind, type) and issubclass(settings_kind, msgspec.Struct)):
         raise SchedulerError(f"policy {name}: it has no Settings")
+    where = f"policy {name}: settings"
+
+    def refuse(problem: str, path: str) -> SchedulerError:
+        return SchedulerError(f"{where}: {problem} - at `{path}`")
+
+    renamed: dict[str, str] = {}
+    plain = plain_numbers(dict(settings), settings_kind, refuse, renamed)
     try:
-        made = made_by(msgspec.convert(dict(settings), settings_kind))
+        made = made_by(msgspec.convert(plain, settings_kind))
     except msgspec.ValidationError as error:
-        raise SchedulerError(f"policy {name}: settings: {error}") from None
+        raise SchedulerError(f"{where}: {error}") from None
     except Exception as error:  # a plug-in may raise anything
         raise SchedulerError(f"policy {name}: it cannot be made: {_line(error)}") from error
+    warn_of_renamed(where, renamed)
     if missing := [method for method in methods if not hasattr(made, method)]:
         raise SchedulerError(f"policy {name}: it has no {', '.join(missing)}, so it cannot stand here")
     return made

@@ -17,13 +17,13 @@ from msgspec import Meta
 
 from controller.scheduling.tasks.values import CentreState, Offer
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 Key = tuple[str, str, str]
 """A probe task, a centre, and a unit type."""
 
 
-class ProbingSettings(Strict, frozen=True):
+class ProbingSettings(Settings, frozen=True):
     """Settings of probing: its occasions and its budget."""
 
     counts: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 20)], ...], Meta(min_length=1, max_length=64)] = (
@@ -40,13 +40,13 @@ class ProbingSettings(Strict, frozen=True):
     first: Annotated[int, Meta(ge=1, le=10_000)] = 3
     """Number of centres where a new type is probed before the overhead counts."""
     most_tries: Annotated[int, Meta(ge=1, le=100)] = 3
-    """Number of consecutive failures at a place after which it is not probed for `period_s`."""
+    """Number of consecutive failures at a place after which it is not probed for `period`."""
     retry_s: Annotated[float, Meta(gt=0, le=1e6)] = 10.0
     """Delay before a failed probe is retried; it doubles with each failure."""
     patience_s: Annotated[float, Meta(gt=0, le=1e6)] = 120.0
     """Time for which a task of a new type waits for the type's first probes; then it uses those that exist."""
     period_s: Annotated[float, Meta(gt=0, le=1e9)] | None = 21_600.0
-    """Age at which a result is measured again, for types in use within `used_s`; null: never."""
+    """Age at which a result is measured again, for types in use within `used`; null: never."""
     used_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0
     fresh_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0
     """A result older than this counts as history."""

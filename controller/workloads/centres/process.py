@@ -28,28 +28,12 @@ from controller.workloads.centres.settings import CentreSettings
 from controller.workloads.centres.trying.kernels import Kernels
 from controller.workloads.centres.warming import Warmer
 from dataplane.blas_threads import VARIABLES
-from dataplane.config import load
-from dataplane.errors import MillraceError
+from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.metrics_server import serve_metrics
-from dataplane.running import run_until, stop_on_signals
+from dataplane.running import run_until
 from dataplane.topology.file import load_topology
 
 LOGGER: Final = logging.getLogger("millrace.centre")
-
-
-def load_settings(path: Path) -> CentreSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, ServedCentre)
-
-
-def run(path: Path, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP reloads the settings."""
-
-    async def main() -> None:
-        again = asyncio.Event()
-        await serve(load_settings(path), stop_on_signals(again.set), on_ready=on_ready, again=again, path=path)
-
-    asyncio.run(main())
 
 
 async def serve(
@@ -57,13 +41,13 @@ async def serve(
     stop: asyncio.Event,
     *,
     on_ready: Callable[[str], None] | None = None,
-    again: asyncio.Event | None = None,
-    path: Path | None = None,
+    on_reload: Callable[[Reload[ServedCentre]], None] | None = None,
     engine: Engine | None = None,
 ) -> None:
     """Serve until `stop` is set; raise MillraceError for invalid settings.
 
-    The API server may start later; the engine must be up. `on_ready` gets one line.
+    The API server may start later; the engine must be up. `on_ready` gets one line, `on_reload` what
+    changed settings change.
     """
     _check_hosts(settings)
     folder = CentreFolder(Path(settings.state).absolute(), settings.centre)
@@ -90,15 +74,12 @@ async def serve(
             metrics=metrics,
             warmer=_warmer(settings, folder),
         )
+        if on_reload is not None:
+            on_reload(_reload(agent, configurer, engine))
         if on_ready is not None:
             on_ready(f"centre {settings.centre}, engine {engine.name}, API at {client.place.address}{where}")
-        reloading = asyncio.create_task(_reload(agent, configurer, engine, again or asyncio.Event(), path))
-        try:
-            await run_until(agent.run(), stop)
-            await agent.sign_off()
-        finally:
-            reloading.cancel()
-            await asyncio.gather(reloading, return_exceptions=True)
+        await run_until(agent.run(), stop)
+        await agent.sign_off()
 
 
 def _jobs_folder(settings: CentreSettings, folder: CentreFolder) -> Path:
@@ -132,27 +113,17 @@ def _check_hosts(settings: CentreSettings) -> None:
         raise CentreError(f"hosts: {stranger}: topology {topology.name} has no such host")
 
 
-async def _reload(
-    agent: Agent, configurer: Configurer, engine: Engine, again: asyncio.Event, path: Path | None
-) -> None:
-    """Reload the settings whenever `again` is set; on errors log them, and keep the previous settings."""
-    while True:
-        await again.wait()
-        again.clear()
-        if path is None:
-            continue
-        try:
-            settings = load_settings(path)
-            _check_same(agent.settings, settings)
-            _check_hosts(settings)
-            if isinstance(engine, LocalEngine):
-                await engine.reload(settings.local, settings.units)
-        except MillraceError as error:
-            LOGGER.warning("the settings stay as they were: %s", error)
-            continue
+def _reload(agent: Agent, configurer: Configurer, engine: Engine) -> Reload[ServedCentre]:
+    async def apply(settings: ServedCentre) -> str:
+        _check_same(agent.settings, settings)
+        _check_hosts(settings)
+        if isinstance(engine, LocalEngine):
+            await engine.reload(settings.local, settings.units)
         agent.reload(settings)
         configurer.reload(settings)
-        LOGGER.info("the settings are read again")
+        return "the settings are read again"
+
+    return Reload(apply, "the settings stay as they were")
 
 
 def _check_same(before: CentreSettings, after: CentreSettings) -> None:
@@ -160,3 +131,11 @@ def _check_same(before: CentreSettings, after: CentreSettings) -> None:
     for name in ("centre", "state", "api", "token_file", "metrics"):
         if getattr(before, name) != getattr(after, name):
             raise CentreError(f"{name}: cannot change while the agent runs")
+
+
+async def _serve(settings: ServedCentre, lifecycle: Lifecycle[ServedCentre]) -> None:
+    await serve(settings, lifecycle.stop, on_ready=lifecycle.ready, on_reload=lifecycle.reload)
+
+
+DAEMON: Final = Daemon("centre", ServedCentre, _serve)
+load_settings: Final = DAEMON.load_settings

@@ -11,7 +11,7 @@ from msgspec import Meta
 from controller.apiserver.resources.base import LabelName, LabelValue, Name, Names
 from controller.apiserver.resources.hardware import DeviceNumber
 from dataplane.cgroups import parse_cpus
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 from dataplane.topology.values import DeviceKind
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
@@ -72,7 +72,7 @@ class ControlGroups(StrEnum):
     """Only affinity and rlimits."""
 
 
-class LocalSettings(Strict, frozen=True):
+class LocalSettings(Settings, frozen=True):
     """Jobs as processes of this machine."""
 
     cores: CpuList | None = None
@@ -130,7 +130,7 @@ class OnStop(StrEnum):
     """They are ended, and their tasks given back to be dispatched elsewhere."""
 
 
-class TrialSettings(Strict, frozen=True):
+class TrialSettings(Settings, frozen=True):
     """Trial of probe kernels on each unit type."""
 
     kernels: Annotated[tuple[Name, ...], Meta(max_length=4096)] | None = None
@@ -148,7 +148,7 @@ class MetricsSettings(Strict, frozen=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 9469
 
 
-class CentreSettings(Strict, frozen=True):
+class CentreSettings(Settings, frozen=True):
     """Settings of `millrace centre serve`."""
 
     centre: Name

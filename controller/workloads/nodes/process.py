@@ -26,27 +26,13 @@ from controller.workloads.nodes.state_folder import NodeFolder
 from controller.workloads.nodes.watchdog import feed_watchdog
 from dataplane.cgroup_limits import group_folders
 from dataplane.clock import MonotonicClock
-from dataplane.config import load
-from dataplane.running import run_until, stop_on_signals
+from dataplane.daemon import Daemon, Lifecycle
+from dataplane.running import run_until
 
 LOGGER: Final = logging.getLogger("millrace.node")
 
 _STARTS: Final = 3
 """Attempts to reach a runtime before the manager gives up."""
-
-
-def load_settings(path: Path) -> NodeSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, NodeSettings)
-
-
-def run(settings: NodeSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Manage until SIGINT or SIGTERM."""
-
-    async def main() -> None:
-        await serve(settings, stop_on_signals(), on_ready=on_ready)
-
-    asyncio.run(main())
 
 
 async def serve(
@@ -133,3 +119,11 @@ def _place(settings: NodeSettings, machine: Machine, identity: str) -> Container
         is_stated=machine.is_stated,
         limits=settings.limits.of(sum(medium.capacity_bytes for medium in machine.hardware.memory)),
     )
+
+
+async def _serve(settings: NodeSettings, lifecycle: Lifecycle[NodeSettings]) -> None:
+    await serve(settings, lifecycle.stop, on_ready=lifecycle.ready)
+
+
+DAEMON: Final = Daemon("node", NodeSettings, _serve)
+load_settings: Final = DAEMON.load_settings

@@ -14,7 +14,7 @@ from controller.workloads.nodes.deciding.limits import PodLimits
 from controller.workloads.nodes.deciding.values import IdleTerms, Terms
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
 Bytes = Annotated[int, Meta(ge=1, le=1 << 60)]
@@ -29,7 +29,7 @@ class OnStop(StrEnum):
     """They are stopped, and their pods given back to be placed elsewhere."""
 
 
-class RestartSection(Strict, frozen=True):
+class RestartSection(Settings, frozen=True):
     """Restarts of containers that end, or fail to start."""
 
     first_wait_s: PositiveS = 1.0
@@ -48,7 +48,7 @@ class RestartSection(Strict, frozen=True):
         return Terms(first, longest, young)
 
 
-class IdleSection(Strict, frozen=True):
+class IdleSection(Settings, frozen=True):
     """Thresholds of idle containers, and exemptions from their `idle_limit_s`."""
 
     cpu_share: Annotated[float, Meta(ge=0, le=64)] = 0.01
@@ -85,7 +85,7 @@ class LimitsSection(Strict, frozen=True):
         return PodLimits(self.memory_bytes, most, self.processes, self.disk_bytes)
 
 
-class ImagesSection(Strict, frozen=True):
+class ImagesSection(Settings, frozen=True):
     """Retention of images that no pod of this node uses; only those that this node has fetched."""
 
     kept_s: PositiveS = 604_800.0
@@ -94,7 +94,7 @@ class ImagesSection(Strict, frozen=True):
     """Total bytes of images above which unused ones are removed, the longest unused first."""
 
 
-class NodeSettings(Strict, frozen=True):
+class NodeSettings(Settings, frozen=True):
     """Settings of `millrace node serve`."""
 
     node: Name

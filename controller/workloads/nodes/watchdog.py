@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from dataplane.notify import notify
+from dataplane.daemon.notify import notify
 
 _US_PER_S: Final = 1_000_000
 _A_PERIOD: Final = 3

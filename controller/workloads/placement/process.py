@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
+from typing import Final
 
 from controller.apiserver.client import ApiClient, find_place
 from controller.workloads.placement.driver import MainController
@@ -13,23 +13,9 @@ from controller.workloads.placement.errors import PlacementError
 from controller.workloads.placement.metrics import Metrics
 from controller.workloads.placement.settings import PlacementSettings
 from dataplane.clock import MonotonicClock
-from dataplane.config import load
+from dataplane.daemon import Daemon, Lifecycle
 from dataplane.metrics_server import serve_metrics
-from dataplane.running import run_until, stop_on_signals
-
-
-def load_settings(path: Path) -> PlacementSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, PlacementSettings)
-
-
-def run(settings: PlacementSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Work until SIGINT or SIGTERM."""
-
-    async def until_signalled() -> None:
-        await serve(settings, stop_on_signals(), on_ready=on_ready)
-
-    asyncio.run(until_signalled())
+from dataplane.running import run_until
 
 
 async def serve(
@@ -58,3 +44,10 @@ async def serve(
             silent = f"nodes are silent {settings.silence.margin_s:g} s after their lease"
             on_ready(f"{silent}, API at {client.place.address}{where}")
         await run_until(controller.run(), stop)
+
+
+async def _serve(settings: PlacementSettings, lifecycle: Lifecycle[PlacementSettings]) -> None:
+    await serve(settings, lifecycle.stop, on_ready=lifecycle.ready)
+
+
+DAEMON: Final = Daemon("placement", PlacementSettings, _serve)

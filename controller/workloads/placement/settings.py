@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 PositiveS = Annotated[float, Meta(gt=0, le=1e9)]
@@ -20,7 +20,7 @@ class MetricsSettings(Strict, frozen=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 9468
 
 
-class SilenceSettings(Strict, frozen=True):
+class SilenceSettings(Settings, frozen=True):
     """Detection of silent nodes, and the rate at which their pods are placed again."""
 
     margin_s: PositiveS = 5.0
@@ -35,14 +35,14 @@ class SilenceSettings(Strict, frozen=True):
     """Nodes per second whose pods are then placed again; none if all are silent."""
 
 
-class FlappingSettings(Strict, frozen=True):
-    """A node that was silent `most` times within `window_s` gets no new pods until it was not for that long."""
+class FlappingSettings(Settings, frozen=True):
+    """A node that was silent `most` times within `window` gets no new pods until it was not for that long."""
 
     most: Annotated[int, Meta(ge=2, le=1000)] = 3
     window_s: PositiveS = 3600.0
 
 
-class RetrySettings(Strict, frozen=True):
+class RetrySettings(Settings, frozen=True):
     """Retries of a group's pods that have failed on their node: up to `most` times, after growing waits."""
 
     most: Annotated[int, Meta(ge=0, le=1000)] = 6
@@ -50,7 +50,7 @@ class RetrySettings(Strict, frozen=True):
     longest_wait_s: PositiveS = 300.0
 
 
-class PlacementSettings(Strict, frozen=True):
+class PlacementSettings(Settings, frozen=True):
     """Settings of `millrace placement serve`."""
 
     api: str | None = None

@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from dataplane.config import load
+from dataplane.daemon import Daemon, Lifecycle, Say, ready_line
 from dataplane.errors import FabricError
 from dataplane.fabric.live.settings import FabricSettings, Time
 from dataplane.fabric.live.stats import make_folder
-from dataplane.running import run_until, stop_on_signals
+from dataplane.running import run_until
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
-OnReady = Callable[[str], None]
+
+async def _serve(settings: FabricSettings, lifecycle: Lifecycle[FabricSettings]) -> None:
+    from dataplane.fabric.live.virtual import LiveVirtualFabric  # noqa: PLC0415 - loads the compiler
+
+    topology = _topology(settings)
+    fabric = LiveVirtualFabric(settings, topology)
+    line = f"{len(topology.switches)} switches of {topology.name} in virtual time, at unix:{settings.switches}/"
+    await run_until(fabric.run(lambda: lifecycle.ready(line)), lifecycle.stop)
 
 
-def load_settings(path: Path) -> FabricSettings:
-    """Load a settings file; raise ConfigError with file, line and key."""
-    return load(path, FabricSettings)
+DAEMON: Final = Daemon("fabric", FabricSettings, _serve)
 
 
-def run(settings: FabricSettings, on_ready: OnReady) -> None:
-    """Run a fabric until SIGINT or SIGTERM; `on_ready` gets one line. Raises a MillraceError if it cannot."""
+def run(path: Path, say: Say) -> None:
+    """Run a fabric until SIGINT or SIGTERM; raise a MillraceError if it cannot."""
+    settings = DAEMON.load_settings(path)
+    if settings.time is Time.VIRTUAL:
+        DAEMON.start(settings, path, say)
+        return
+    from dataplane.fabric.live.kernel import run_kernel  # noqa: PLC0415 - needs Linux, loads netlink
+
+    run_kernel(settings, _topology(settings), ready_line(say))
+
+
+def _topology(settings: FabricSettings) -> Topology:
+    """Return the topology after the checks that need it, and make the folder of the fabric's files."""
     topology = load_topology(settings.topology)
     if settings.reports is not None and topology.collector is None:
         raise FabricError(f"reports: topology {topology.name} has no collector that they could arrive at")
     make_folder(settings)
-    if settings.time is Time.KERNEL:
-        from dataplane.fabric.live.kernel import run_kernel  # noqa: PLC0415 - needs Linux, loads netlink
-
-        run_kernel(settings, topology, on_ready)
-    else:
-        asyncio.run(_run_virtual(settings, topology, on_ready))
-
-
-async def _run_virtual(settings: FabricSettings, topology: Topology, on_ready: OnReady) -> None:
-    from dataplane.fabric.live.virtual import LiveVirtualFabric  # noqa: PLC0415 - loads the compiler
-
-    fabric = LiveVirtualFabric(settings, topology)
-    line = f"{len(topology.switches)} switches of {topology.name} in virtual time, at unix:{settings.switches}/"
-    await run_until(fabric.run(lambda: on_ready(line)), stop_on_signals())
+    return topology

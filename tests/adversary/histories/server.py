@@ -27,7 +27,7 @@ class Server:
         self._settings.write_text(
             f"storage: {storage or f'{{sqlite: {folder}/api.db}}'}\n"
             f"listen: ['{self.socket}']\n"
-            "limits: {heartbeat_s: 0.5}\n"
+            "limits: {heartbeat: 500ms}\n"
         )
         self.step(0)
         self._process: asyncio.subprocess.Process | None = None

@@ -36,7 +36,7 @@ levers:
   pool: {{pool: cpus, holder: {name}, api: "unix:api.sock", set: true}}
   cpu_quota: {{group: {group}, low: {least}, period_us: {period_us}, set: true}}
 platform: {{}}
-interval_s: 0.5
+interval: 500ms
 """
 
 

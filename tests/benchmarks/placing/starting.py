@@ -20,7 +20,6 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import yaml
 
 from controller.apiserver.client import ApiClient, Place
@@ -34,6 +33,7 @@ from controller.workloads.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings, make_runtime
 from controller.workloads.nodes.settings import NodeSettings, OnStop
 from controller.workloads.placement.settings import PlacementSettings
+from dataplane.config import document_of
 from tests.controller.workloads.nodes.busybox_image import (
     BUSYBOX,
     podman_environment,
@@ -105,7 +105,7 @@ def _daemons(folder: Path, place: Place, runtime: RuntimeSettings) -> Iterator[N
     try:
         for words, settings in wanted:
             file = folder / f"{words[0]}.yaml"
-            file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
+            file.write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
             with (folder / f"{words[0]}.log").open("wb") as log:
                 command = [sys.executable, "-m", "controller.apps.cli", *words, "-s", str(file)]
                 processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))

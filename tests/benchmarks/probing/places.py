@@ -19,7 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import msgspec
 import yaml
 from pyroute2 import IPRoute
 
@@ -33,6 +32,7 @@ from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.apiserver.tokens import TokenRequest
 from controller.apps.demo.training.star import SWITCH
 from dataplane.cgroups import group_of
+from dataplane.config import document_of
 from dataplane.errors import MillraceError
 from dataplane.fabric.kernel import HOST_DEVICE, switch_device
 from dataplane.rpc.access import Role
@@ -191,7 +191,7 @@ class Places:
     def _daemon(self, name: str, settings: object, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         """Run a daemon of Millrace until the block ends."""
         file, log = self.folder / f"{name}.yaml", self._log(name)
-        file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
+        file.write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         with log.open("ab") as out:
             command = [sys.executable, "-m", "controller.apps.cli", *words, str(file)]

@@ -16,9 +16,10 @@ from collectors.events.rules import Rule, RuleSettings
 from collectors.events.service import EventService
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
-from collectors.process import CollectorProcessSettings, Reloading
+from collectors.process import CollectorProcessSettings, reload_of
 from collectors.values import Event, Phase
 from dataplane.clock import VirtualClock
+from dataplane.daemon import Lifecycle
 from dataplane.errors import ConfigError
 from tests.collectors.reports import MICRO, Reporter, build_topology, long_way
 from tests.waiting import finish_within
@@ -112,7 +113,7 @@ def test_rules_that_make_no_sense_are_refused_in_words_and_change_nothing(addres
 
 def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None:
     async def scenario() -> None:
-        bench, again, said = Bench(), asyncio.Event(), asyncio.Queue[str]()
+        bench, said = Bench(), asyncio.Queue[str]()
         started = CollectorProcessSettings(topology="t")
         answers = iter([CollectorProcessSettings(topology="u", events=RuleSettings(rules=(SLOW,))), None])
 
@@ -122,13 +123,14 @@ def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None
                 raise ConfigError("rules: nonsense", file="collector.yaml")
             return answer
 
-        task = asyncio.create_task(Reloading(started, again, read, said.put_nowait).run(bench.service))
-        again.set()
+        lifecycle = Lifecycle("collector", started, read, asyncio.Event(), said.put_nowait)
+        lifecycle.reload(reload_of(bench.service, said.put_nowait))
+        lifecycle.hang_up()
         assert await said.get() == "1 rule in force"
         assert await said.get() == "not in force before the next start: topology"
-        again.set()
+        lifecycle.hang_up()
         assert await said.get() == "rules stay as they are: collector.yaml: rules: nonsense"
         assert bench.service.rules == (SLOW,)
-        task.cancel()
+        await lifecycle.close()
 
     asyncio.run(finish_within(scenario(), 20))

@@ -25,10 +25,10 @@ def test_without_tiers_rows_are_never_merged() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("tiers: [{interval_ns: 1500000000, keep_ns: 100000000000000}]", "no multiple of the one before"),
-        ("tiers: [{interval_ns: 1000000000, keep_ns: 100000000000000}]", "no multiple of the one before"),
-        ("tiers: [{interval_ns: 2000000000, keep_ns: 21600000000000}]", "ends before the one before"),
-        ("file_span_ns: 90000000000", "file_span_ns is no multiple of the coarsest interval"),
+        ("tiers: [{interval: 1500ms, keep: 100000s}]", "no multiple of the one before"),
+        ("tiers: [{interval: 1s, keep: 100000s}]", "no multiple of the one before"),
+        ("tiers: [{interval: 2s, keep: 6h}]", "ends before the one before"),
+        ("file_span: 90s", "file_span is no multiple of the coarsest interval"),
         ("interval_ns: 1000", "interval_ns: "),
         ("every: 5", "every: unknown key"),
     ],

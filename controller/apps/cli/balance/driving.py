@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 from controller.apps.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -83,9 +83,8 @@ def drive(
     """Run the loop of one unit of this machine: measure bus and cores, decide, move the levers that may be set."""
     from controller.balance.running import process  # noqa: PLC0415
 
-    log_to_stderr("balance drive")
     shown = (lambda _: None) if quiet else _show
-    process.run(process.load_settings(settings), ready("balance drive"), shown, turns)
+    run_daemon(process.driver(shown, turns), settings)
 
 
 def _show(tick: Tick) -> None:

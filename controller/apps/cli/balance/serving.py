@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
+from controller.apps.cli.common import SettingsFile, run_daemon
 
 
 def serve(settings: SettingsFile) -> None:
     """Run the management service: units of pools move from holders that free them to those that ask."""
     from controller.balance import process  # noqa: PLC0415
 
-    log_to_stderr("balance")
-    process.run(process.load_settings(settings), ready("balance"))
+    run_daemon(process.DAEMON, settings)

@@ -54,7 +54,7 @@ def rules(
         columns = ("rule", "scope", "figure", "raised", "cleared", "hold s", "of")
         show(columns, map(_rule_cells, found), form)
     else:
-        rows = [msgspec.to_builtins(rule) for rule in found]
+        rows = [msgspec.to_builtins(msgspec.structs.asdict(rule)) for rule in found]
         show(list(rows[0]) if rows else ["name"], [list(row.values()) for row in rows], form)
 
 

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self
 
-import msgspec
 import yaml
 
 from controller.apps.demo.training.star import SWITCH, WAIT_S, Agent, star
@@ -18,6 +17,7 @@ from controller.network.aggregation.settings import AggregationSettings
 from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from dataplane.clock import NS_PER_MS, NS_PER_S
+from dataplane.config import document_of
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric
 from dataplane.fabric.kernel.fabric import environment
@@ -111,7 +111,7 @@ class TrainingFabric:
             jobs=JobSettings(listen=self.service, reconnect_ns=200 * NS_PER_MS, window=WINDOW),
             retry=RetrySettings(longest_wait_ns=200 * NS_PER_MS),
         )
-        settings.write_text(yaml.safe_dump(msgspec.to_builtins(wanted)), encoding="utf-8")
+        settings.write_text(yaml.safe_dump(document_of(wanted)), encoding="utf-8")
         command = [sys.executable, "-m", "controller.apps.cli", "controller", "--settings", str(settings)]
         with log.open("wb") as words:
             self.fabric.run_in("h1", command, stdout=words, stderr=words, env=_environment())

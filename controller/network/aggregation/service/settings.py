@@ -11,14 +11,14 @@ from controller.network.aggregation.cells import cells_for
 from controller.network.tables.aggregation import CELLS, MAX_JOBS
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.jobs.messages import ADDRESS
-from dataplane.config import Strict
+from dataplane.config import Settings
 from dataplane.rpc.limits import Limits
 
 PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
 Workers = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORKERS)]
 
 
-class JobSettings(Strict, frozen=True):
+class JobSettings(Settings, frozen=True):
     """Settings of the job service: the rendezvous of workers, and how long they may be silent."""
 
     listen: str = ADDRESS

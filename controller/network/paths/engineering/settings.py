@@ -6,13 +6,13 @@ from typing import Annotated
 
 import msgspec
 
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class EngineeringSettings(Strict, frozen=True):
+class EngineeringSettings(Settings, frozen=True):
     """Settings of traffic engineering: its interval, and limits that keep routes stable."""
 
     interval_ns: Positive = 10_000_000_000

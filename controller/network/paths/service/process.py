@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
+from typing import Final
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from controller.common.errors import PathError
@@ -19,33 +19,13 @@ from controller.network.paths.service.metrics import families
 from controller.network.paths.service.server import Feed, PathServer
 from controller.network.paths.settings import PathServerSettings
 from dataplane.clock import Clock, UtcClock
-from dataplane.config import load
+from dataplane.daemon import Daemon, Lifecycle
 from dataplane.metrics_server import registry_of, serve_metrics
-from dataplane.running import run_until, stop_on_signals
+from dataplane.running import run_until
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.paths")
-
-
-def load_settings(path: Path) -> PathServerSettings:
-    """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, PathServerSettings)
-
-
-def run(settings: PathServerSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Decide until SIGINT or SIGTERM; `on_ready` gets one line: where routes are served."""
-    topology = load_topology(settings.topology)
-    asyncio.run(_until_signalled(settings, topology, on_ready))
-
-
-async def _until_signalled(
-    settings: PathServerSettings, topology: Topology, on_ready: Callable[[str], None] | None
-) -> None:
-    stop = stop_on_signals()
-    place = FeedClientSettings(address=settings.feed, tls=settings.tls)
-    async with FeedClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
-        await serve(settings, topology, feed, UtcClock(), stop, on_ready=on_ready)
 
 
 async def serve(
@@ -86,3 +66,13 @@ async def serve(
             await run_until(server.run(feed), stop)
     finally:
         database.close()
+
+
+async def _serve(settings: PathServerSettings, lifecycle: Lifecycle[PathServerSettings]) -> None:
+    topology = load_topology(settings.topology)
+    place = FeedClientSettings(address=settings.feed, tls=settings.tls)
+    async with FeedClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
+        await serve(settings, topology, feed, UtcClock(), lifecycle.stop, on_ready=lifecycle.ready)
+
+
+DAEMON: Final = Daemon("paths", PathServerSettings, _serve)

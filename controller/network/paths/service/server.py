@@ -84,7 +84,7 @@ _NEEDS: Final = {
     "GetStatus": Permission.READ,
 }
 
-_RELIEF: Final = "lower max_flows, raise interval_ns, or give the path server a core of its own"
+_RELIEF: Final = "lower max_flows, raise interval, or give the path server a core of its own"
 _SHED: Final = {
     "flows_over_limit": "raise max_flows: these flows follow the base routes",
     "record_batches_dropped": "set records: the record table takes fewer than come",
@@ -431,7 +431,7 @@ class PathServer:
             return None
         round_s, interval_s = self._round_ns / NS_PER_S, interval_ns / NS_PER_S
         text = f"a round of decisions takes {round_s:.2f} s, of an interval of {interval_s:.2f} s"
-        return Cause("rounds", text, "lower max_flows, or raise interval_ns")
+        return Cause("rounds", text, "lower max_flows, or raise interval")
 
     async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:
         return STATUS.message(self.status())

@@ -9,12 +9,12 @@ import msgspec
 from finsy import P4TableAction, P4TableEntry
 
 from controller.network.tables.entities import Entity
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 NS_PER_US = 1_000
 
 
-class Gathering(Strict, frozen=True):
+class Gathering(Settings, frozen=True):
     """Short reports wait in the switch for the next ones."""
 
     reports: Annotated[int, msgspec.Meta(ge=1, le=4)] = 1

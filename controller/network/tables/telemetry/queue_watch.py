@@ -10,14 +10,14 @@ from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller.common.errors import ControllerError
 from controller.network.tables.entities import Entity
-from dataplane.config import Strict
+from dataplane.config import Settings
 from dataplane.topology.values import Topology
 
 Frames = Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFF)]
 LatencyNs = Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFE)]
 
 
-class QueueWatch(Strict, frozen=True):
+class QueueWatch(Settings, frozen=True):
     """One rule: packets that meet these queues congested are reported. A threshold that is left out is none."""
 
     switch: str | None = None
@@ -63,9 +63,9 @@ def _thresholds(topology: Topology, watch: QueueWatch) -> dict[str, int]:
     if watch.switch is not None and watch.port is not None and watch.port not in topology.neighbours[watch.switch]:
         raise ControllerError(f"queue watches: switch {watch.switch} has no cable at port {watch.port}")
     if watch.occupancy_frames is None and watch.latency_ns is None:
-        raise ControllerError("queue watches: a rule needs occupancy_frames, latency_ns or both")
+        raise ControllerError("queue watches: a rule needs occupancy_frames, latency or both")
     occupancy, clear_occupancy = _pair("occupancy_frames", watch.occupancy_frames, watch.clear_occupancy_frames)
-    latency_ns, clear_latency_ns = _pair("latency_ns", watch.latency_ns, watch.clear_latency_ns)
+    latency_ns, clear_latency_ns = _pair("latency", watch.latency_ns, watch.clear_latency_ns, " ns")
     return {
         "occupancy": occupancy,
         "latency_ns": latency_ns,
@@ -75,7 +75,7 @@ def _thresholds(topology: Topology, watch: QueueWatch) -> dict[str, int]:
     }
 
 
-def _pair(name: str, threshold: int | None, clear: int | None) -> tuple[int, int]:
+def _pair(name: str, threshold: int | None, clear: int | None, unit: str = "") -> tuple[int, int]:
     if threshold is None:
         if clear is not None:
             raise ControllerError(f"queue watches: clear_{name} without {name}")
@@ -83,5 +83,5 @@ def _pair(name: str, threshold: int | None, clear: int | None) -> tuple[int, int
     if clear is None:
         return threshold, max(1, threshold // 2)
     if clear > threshold:
-        raise ControllerError(f"queue watches: clear_{name} {clear} is above {name} {threshold}")
+        raise ControllerError(f"queue watches: clear_{name} {clear}{unit} is above {name} {threshold}{unit}")
     return threshold, clear

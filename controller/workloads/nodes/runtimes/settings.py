@@ -15,7 +15,7 @@ from controller.workloads.nodes.runtimes.podman import PodmanRuntime
 from controller.workloads.nodes.runtimes.runc import RuncRuntime
 from controller.workloads.nodes.runtimes.seccomp import PROFILE
 from controller.workloads.nodes.runtimes.security import HostFolders
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 Deadline = Annotated[float, Meta(gt=0, le=3600)]
 
@@ -36,7 +36,7 @@ class Seccomp(StrEnum):
     """All."""
 
 
-class RuntimeSettings(Strict, frozen=True):
+class RuntimeSettings(Settings, frozen=True):
     """Container runtime of a node, and its configuration."""
 
     kind: RuntimeKind = RuntimeKind.PODMAN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from dataplane.errors import ConfigError
 from dataplane.topology.values import Topology
 
 runner = CliRunner()
-COLLECTOR = "topology: abilene\nfeed:\n  shortest_interval_ns: 20ms\n"
+COLLECTOR = "topology: abilene\nfeed:\n  shortest_interval: 20ms\n"
 
 
 def run(*words: str) -> str:
@@ -30,8 +31,8 @@ def test_each_setting_has_its_origin_and_its_meaning(tmp_path: Path) -> None:
     file.write_text(COLLECTOR)
     found = {row["key"]: row for row in json.loads(run("show", "collector", "-s", str(file), "--format", "json"))}
     assert (found["topology"]["value"], found["topology"]["from"]) == ("abilene", f"{file}:1")
-    interval = found["feed.shortest_interval_ns"]
-    assert (interval["value"], interval["from"]) == (20_000_000, f"{file}:3")
+    interval = found["feed.shortest_interval"]
+    assert (interval["value"], interval["from"]) == ("20ms", f"{file}:3")
     assert interval["meaning"].startswith("Snapshots are sent no more often")
     assert found["feed.queue_batches"]["from"] == "default"
 
@@ -47,9 +48,12 @@ def test_every_daemon_has_defaults_and_a_schema(daemon: str) -> None:
 
 
 def test_a_schema_takes_numbers_with_units() -> None:
-    retry = json.loads(run("schema", "controller"))["$defs"]["RetrySettings"]["properties"]["first_wait_ns"]
-    assert retry["anyOf"] == [{"type": "integer", "minimum": 1}, {"type": "string", "examples": ["500ms"]}]
-    assert retry["default"] == 100_000_000
+    retry = json.loads(run("schema", "controller"))["$defs"]["RetrySettings"]["properties"]["first_wait"]
+    assert (retry["type"], retry["examples"], retry["default"]) == ("string", ["500ms"], "100ms")
+    assert re.search(retry["pattern"], "1.5 s")
+    assert not re.search(retry["pattern"], "5")
+    rate = json.loads(run("schema", "up"))["$defs"]["DecideSettings"]["properties"]["min_gain_bps"]
+    assert rate["anyOf"] == [{"type": "integer", "minimum": 0}, {"type": "string", "examples": ["10G"]}]
     assert retry["description"].startswith("Wait before a switch is tried again")
 
 

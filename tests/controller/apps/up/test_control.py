@@ -11,7 +11,7 @@ import pytest
 from controller.apps.up.control import SOCKET, Answer, Question, ask, prepare_run, serving
 from controller.apps.up.errors import UpError
 from controller.apps.up.values import DaemonState, Health, State, UpState
-from dataplane.notify import notify
+from dataplane.daemon.notify import notify
 
 DAEMON = DaemonState("collector", State.READY, 7, 1.0, 0, None, {"feed": "unix:x"}, Health(ok=True, text="fine"))
 STATE = UpState("abilene", "virtual", "/s", 6, (DAEMON,))

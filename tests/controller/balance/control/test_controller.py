@@ -149,7 +149,7 @@ def test_the_reported_margin_is_that_of_the_least_stable_gains() -> None:
 
 
 def test_settings_are_read_from_a_file() -> None:
-    text = "scheme: fuzzy\npid: {form: PID, kp: 0.4, ki: 0.02, kd: 0.1, period_s: 5}\nfuzzy: {method: mamdani}\n"
+    text = "scheme: fuzzy\npid: {form: PID, kp: 0.4, ki: 0.02, kd: 0.1, period: 5s}\nfuzzy: {method: mamdani}\n"
     settings = loads(text, ControlSettings)
     assert settings.fuzzy.method is Method.MAMDANI
     assert settings.pid.period_s == 5.0

@@ -179,5 +179,5 @@ def test_how_long_a_unit_may_be_silent(last_s: float, now_s: float, said: Watch)
 
 
 def test_times_of_silence_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ValueError, match="0 < stale_s <= release_s is wanted: they are 9 and 5"):
+    with pytest.raises(ValueError, match="0 < stale <= release is wanted: they are 9 s and 5 s"):
         SilenceSettings(stale_s=9, release_s=5)

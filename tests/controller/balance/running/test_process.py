@@ -14,9 +14,11 @@ from controller.balance.errors import LeverError
 from controller.balance.rules.history import read_history
 from controller.balance.running.alone import alone
 from controller.balance.running.loop import Tick
-from controller.balance.running.process import drive, load_settings
+from controller.balance.running.process import drive
+from controller.balance.running.settings import RunSettings
 from controller.common.errors import PathError
 from dataplane.cgroups import group_at, quotas_milli_of
+from dataplane.config import load
 from dataplane.errors import ConfigError
 from tests.benchmarks.balancing.real_plant import PERIOD_US, RealPlant
 
@@ -37,7 +39,7 @@ def test_it_drives_a_unit_in_another_namespace_records_each_turn_and_lets_it_go_
             f"interval_s: 0.2\n"
             f"record: {record}\n"
         )
-        asyncio.run(drive(load_settings(settings), ready.append, ticks.append, turns=5))
+        asyncio.run(drive(load(settings, RunSettings), ready.append, ticks.append, turns=5))
         assert quotas_milli_of(group_at(plant.group))[0] == 800
     assert ready == [f"unit u0; cpu quota of {plant.group}: sub-units at 80 of 10 to {100 * (os.cpu_count() or 1)}"]
     assert ticks[-1].state.sub_units < 60
@@ -56,14 +58,14 @@ def test_the_bus_may_be_a_shaped_device_of_the_own_namespace(tmp_path: Path) -> 
     settings, ticks = tmp_path / "unit.yaml", list[Tick]()
     settings.write_text(
         "unit: u0\nbus: {interface: {interface: mrbal0}}\nload: {group: /nobody}\ninterval_s: 0.05\n"
-        "silence: {stale_s: 1}\n"
+        "silence: {stale: 1s}\n"
     )
     with IPRoute() as routes:
         routes.link("add", ifname="mrbal0", kind="veth", peer={"ifname": "mrbal1"})
         index = routes.link_lookup(ifname="mrbal0")[0]
         try:
             routes.tc("add", "tbf", index, 0x10000, rate=1_250_000, burst=32 << 10, limit=1 << 20)
-            asyncio.run(drive(load_settings(settings), list[str]().append, ticks.append, turns=2))
+            asyncio.run(drive(load(settings, RunSettings), list[str]().append, ticks.append, turns=2))
         finally:
             routes.link("del", index=index)
     (problem,) = {tick.problem for tick in ticks}
@@ -74,7 +76,7 @@ def test_a_record_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     settings = tmp_path / "unit.yaml"
     settings.write_text("unit: u0\nbus: {interface: {interface: e0}}\nload: {group: /nobody}\nrecord: /dev/full\n")
     with pytest.raises(ConfigError, match=r"^/dev/full: No space left on device$"):
-        asyncio.run(drive(load_settings(settings), list[str]().append, list[Tick]().append, turns=1))
+        asyncio.run(drive(load(settings, RunSettings), list[str]().append, list[Tick]().append, turns=1))
 
 
 def test_sensors_that_a_machine_does_not_have_are_said_at_the_start_and_each_turn(tmp_path: Path) -> None:
@@ -85,9 +87,9 @@ def test_sensors_that_a_machine_does_not_have_are_said_at_the_start_and_each_tur
         ('{pcie: "0000:ff:1f.7"}', "unit u0: device 0000:ff:1f.7 is not there"),
     ):
         settings.write_text(
-            f"unit: u0\nbus: {text}\nload: {{group: /nobody}}\ninterval_s: 0.01\nsilence: {{stale_s: 1}}\n"
+            f"unit: u0\nbus: {text}\nload: {{group: /nobody}}\ninterval: 10ms\nsilence: {{stale: 1s}}\n"
         )
-        asyncio.run(drive(load_settings(settings), ready.append, ticks.append, turns=1))
+        asyncio.run(drive(load(settings, RunSettings), ready.append, ticks.append, turns=1))
         assert (ready[-1], ticks[-1].problem) == (f"unit u0; {problem}", problem)
 
 
@@ -98,7 +100,7 @@ def test_a_machine_without_any_of_the_levers_says_so_at_the_start(tmp_path: Path
         "levers: {cpu_quota: {group: /mr-nobody, set: true}}\n"
     )
     with pytest.raises(LeverError, match="lever of unit u0: none is there: lever cpu quota of /mr-nobody: there is no"):
-        asyncio.run(drive(load_settings(settings), print, print, turns=1))
+        asyncio.run(drive(load(settings, RunSettings), print, print, turns=1))
 
 
 def test_a_host_that_the_topology_does_not_have_and_a_file_that_cannot_be_written_are_said_at_the_start(
@@ -107,12 +109,12 @@ def test_a_host_that_the_topology_does_not_have_and_a_file_that_cannot_be_writte
     settings = tmp_path / "unit.yaml"
     settings.write_text("unit: u0\nbus: {telemetry: {host: h99, topology: abilene}}\nload: {group: /nobody}\n")
     with pytest.raises(PathError, match="has no host 'h99'"):
-        asyncio.run(drive(load_settings(settings), print, print, turns=1))
+        asyncio.run(drive(load(settings, RunSettings), print, print, turns=1))
     settings.write_text(
         f"unit: u0\nbus: {{interface: {{interface: e0}}}}\nload: {{group: /nobody}}\nrecord: {tmp_path}/no/file\n"
     )
     with pytest.raises(ConfigError, match="no/file: No such file or directory"):
-        asyncio.run(drive(load_settings(settings), print, print, turns=1))
+        asyncio.run(drive(load(settings, RunSettings), print, print, turns=1))
 
 
 def test_a_second_drive_of_a_holder_of_a_pool_is_refused_before_it_reports(
@@ -128,4 +130,4 @@ def test_a_second_drive_of_a_holder_of_a_pool_is_refused_before_it_reports(
         alone("gpus", "u0", address),
         pytest.raises(LeverError, match="lever units of pool gpus: holder u0 is driven here already"),
     ):
-        asyncio.run(drive(load_settings(settings), print, print, turns=1))
+        asyncio.run(drive(load(settings, RunSettings), print, print, turns=1))

@@ -27,14 +27,14 @@ def test_the_least_settings_only_look_and_go_by_the_specifications_table() -> No
     ("more", "problem"),
     [
         ("platform: {}\ntable: {}", "table and platform are two rules: one is wanted"),
-        ("interval_s: 3", r"silence.stale_s is to be at least two intervals, 6 s"),
+        ("interval: 3s", r"silence.stale is to be at least two intervals, 6 s"),
         ("levers: {cpu_quota: {group: /a, kind: precision}}", "a quota is sub-units or frequency"),
         (
             "levers: {cpu_quota: {group: /a}, gpu_instances: {device: '0000:c1:00.0'}}",
             "one lever of the kind sub-units",
         ),
         ("levers: {cpu_qouta: {group: /a}}", "did you mean `cpu_quota`?"),
-        ("silence: {stale_s: 9, release_s: 5}", "0 < stale_s <= release_s is wanted"),
+        ("silence: {stale: 9s, release: 5s}", "0 < stale <= release is wanted"),
         ("control: {pid: {kp: -1}}", "<text>:5: control.pid.kp"),
     ],
 )

@@ -56,7 +56,7 @@ async def serving(folder: Path, **more: object) -> AsyncIterator[httpx.AsyncClie
     """Serve at a UNIX socket, or at `listen`; return a client."""
     state = NetworkStateSettings(feed=f"unix:{folder}/feed", path_server=None, interval_ns=10_000_000)
     fields = {"topology": "unused", "listen": f"unix:{folder}/alto", "network_state": state, **more}
-    settings = msgspec.convert(fields, AltoSettings)
+    settings = AltoSettings(**fields)  # type: ignore[arg-type]
     stop, lines = asyncio.Event(), asyncio.Queue[str]()
     task = asyncio.create_task(serve(settings, TOPOLOGY, MonotonicClock(), stop, on_ready=lines.put_nowait))
     ready = asyncio.create_task(lines.get())

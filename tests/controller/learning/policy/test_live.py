@@ -24,6 +24,7 @@ from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSett
 from controller.learning.values import Bools, Floats, Observation
 from controller.scheduling.framework.lessons import Outcome
 from controller.scheduling.framework.plugins import PODS, TASKS, make_policy
+from dataplane.config import document_of
 
 AGENT = AgentSettings(
     network=NetworkSettings(form="tokens", hidden=8, heads=2, layers=1, feed_forward=8, deviation=0.5),
@@ -253,7 +254,7 @@ def test_what_a_decision_is_worth(outcome: Outcome, gain: str, reward: float) ->
 
 
 def test_a_fallback_is_a_score_by_name(tmp_path: Path) -> None:
-    settings = {"checkpoint": str(tmp_path / "new"), "learn": msgspec.to_builtins(LEARN), "fallback": "nobody"}
+    settings = {"checkpoint": str(tmp_path / "new"), "learn": document_of(LEARN), "fallback": "nobody"}
     with pytest.raises(
         Exception, match=r"policy learned: it cannot be made: SchedulerError: there is no policy 'nobod"
     ):

@@ -21,7 +21,7 @@ def test_nothing_is_lost_and_nothing_is_placed_twice(play: Play, tmp_path: Path)
 
     async def act(cluster: Cluster) -> None:
         settings = tmp_path / "scheduler.yaml"
-        settings.write_text(f"api: {cluster.socket}\nqueue: {{first_wait_ns: 1000000, longest_wait_ns: 1000000000}}\n")
+        settings.write_text(f"api: {cluster.socket}\nqueue: {{first_wait: 1ms, longest_wait: 1s}}\n")
         for number in range(6):
             await cluster.add_node(f"h{number}", cores=PODS // 6)
         running = await start(settings)

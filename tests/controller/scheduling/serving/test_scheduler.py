@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -18,9 +19,10 @@ from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.apiserver.resources.project import ProjectSpec
 from controller.scheduling.framework.profiles import PolicySettings
 from controller.scheduling.pods import PodProfileSettings
-from controller.scheduling.process import serve, take_profiles
+from controller.scheduling.process import reload_of, serve
 from controller.scheduling.settings import MetricsSettings, QueueSettings, SchedulerSettings
 from dataplane.clock import MonotonicClock
+from dataplane.daemon import Lifecycle
 from dataplane.topology.values import DeviceKind
 from tests.controller.scheduling.serving.conftest import QUICK, Cluster, Play
 
@@ -265,14 +267,21 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
             def broken() -> SchedulerSettings:
                 return SchedulerSettings(profiles=(PodProfileSettings(filters=(PolicySettings(policy="x"),)),))
 
-            before = SchedulerSettings(name="another")
-            take_profiles(scheduler, before, broken)
+            async def hang_up(read: Callable[[], SchedulerSettings]) -> None:
+                before = SchedulerSettings(name="another")
+                lifecycle = Lifecycle("scheduler", before, read, asyncio.Event(), print)
+                lifecycle.reload(reload_of(scheduler))
+                lifecycle.hang_up()
+                await asyncio.sleep(0)
+                await lifecycle.close()
+
+            await hang_up(broken)
             assert "profiles stay as they were: profile default: there is no policy 'x'" in caplog.text
             assert set(scheduler.profiles) == {"default", "accelerated"}
             scheduler.note_away("waiting 0.1 s: nobody is there")
             scheduler.note_away("waiting 0.2 s: nobody is there")
             assert caplog.text.count("nobody is there") == 1
-            take_profiles(scheduler, before, lambda: SchedulerSettings(profiles=(PodProfileSettings(), SPREAD)))
+            await hang_up(lambda: SchedulerSettings(profiles=(PodProfileSettings(), SPREAD)))
             assert "not in force before the next start: name" in caplog.text
             await cluster.pods_when(placed)
 

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import yaml
 from msgspec.structs import replace
 
@@ -26,8 +25,11 @@ from controller.probing import files
 from controller.probing.expert import loads
 from controller.probing.library import KernelLibrary
 from controller.workloads.centres.engines.base import Engine
-from controller.workloads.centres.process import serve
+from controller.workloads.centres.process import load_settings, serve
+from controller.workloads.centres.selecting import ServedCentre
 from controller.workloads.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
+from dataplane.config import document_of
+from dataplane.daemon import Lifecycle
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Served, serving, settings_in
@@ -48,28 +50,36 @@ class CentreWorld:
     folder: Path
     client: ApiClient
     stops: list[asyncio.Event] = field(default_factory=list)
-    again: asyncio.Event = field(default_factory=asyncio.Event)
+    lifecycle: Lifecycle[ServedCentre] | None = None
 
     @property
     def file(self) -> Path:
         return self.folder / "centre.yaml"
 
     def write(self, settings: CentreSettings) -> None:
-        self.file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
+        self.file.write_text(yaml.safe_dump(document_of(settings)))
 
     @asynccontextmanager
     async def agent(self, settings: CentreSettings | None = None, engine: Engine | None = None) -> AsyncIterator[None]:
         """Run an agent in this loop until the end of the block."""
         stop = asyncio.Event()
         self.write(settings or self.settings)
+        served = load_settings(self.file)
+        self.lifecycle = Lifecycle("centre", served, lambda: load_settings(self.file), stop, print)
         running = asyncio.create_task(
-            serve(settings or self.settings, stop, again=self.again, path=self.file, engine=engine)
+            serve(settings or self.settings, stop, on_reload=self.lifecycle.reload, engine=engine)
         )
         try:
             yield
         finally:
             stop.set()
             await running
+            await self.lifecycle.close()
+
+    def hang_up(self) -> None:
+        """Let the agent read its settings again, as SIGHUP does."""
+        assert self.lifecycle is not None
+        self.lifecycle.hang_up()
 
     async def centre(self, until: Callable[[Centre], bool] = lambda centre: centre.status.ready) -> Centre:
         """Return the centre once it is so."""

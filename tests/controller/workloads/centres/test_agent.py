@@ -323,17 +323,19 @@ def test_a_centre_without_units_is_not_ready_and_says_why(tmp_path: Path) -> Non
     play_centre(tmp_path, act)
 
 
-def test_settings_are_read_again_and_wrong_ones_leave_the_old_ones(tmp_path: Path) -> None:
+def test_settings_are_read_again_and_wrong_ones_leave_the_old_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             before = await world.centre()
             world.file.write_text("centre: other\nstate: x\n")
-            world.again.set()
-            while world.again.is_set():
+            world.hang_up()
+            while "the settings stay as they were: " not in caplog.text:
                 await asyncio.sleep(0.02)
             half = UnitSettings(name="half", cpu_milli=500)
             world.write(replace(world.settings, units=(half,)))
-            world.again.set()
+            world.hang_up()
             after = await world.centre(lambda centre: [unit.name for unit in centre.status.units] == ["half"])
             assert (before.status.units[0].name, after.status.units[0].unit.cpu_milli) == ("core", 500)
             await world.centre(lambda centre: centre.status.asks_for_probe and centre.status.units[0].operators != ())
@@ -350,7 +352,7 @@ def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
             await world.submit("a", script(f"while [ ! -e {tmp_path}/open/go ]; do sleep 0.02; done"))
             await world.until("a", TaskPhase.RUNNING)
             world.write(replace(world.settings, trial=TrialSettings(kernels=("dgemv",))))
-            world.again.set()
+            world.hang_up()
             found = await world.centre(lambda centre: any("was free to try" in note for note in centre.status.notes))
             assert found.status.units[0].operators == ()
             assert [path.name.split("-")[1] for path in (tmp_path / "state/engine").iterdir()] == ["task"]

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-import msgspec
 import pytest
 import yaml
 
@@ -25,6 +24,7 @@ from controller.workloads.nodes.guard.killing import processes_in
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
 from controller.workloads.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import group_folders, remove_empty
+from dataplane.config import document_of
 from dataplane.local.deadline import local_timeout
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.workloads.nodes.conftest import PodmanStorage
@@ -42,7 +42,7 @@ class Process:
 
     def __init__(self, folder: Path, settings: object) -> None:
         self._file, self._log = folder / "node.yaml", folder / "node.log"
-        self._file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
+        self._file.write_text(yaml.safe_dump(document_of(settings)))
         self._process: subprocess.Popen[bytes] | None = None
         self._has_parent = False
 

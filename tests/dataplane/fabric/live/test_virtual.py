@@ -132,8 +132,11 @@ def test_an_address_that_is_none_is_one_line(address: str) -> None:
 def test_settings_that_cannot_be_are_one_line(settings: FabricSettings, tmp_path: Path) -> None:
     demands = tmp_path / "bad.csv"
     demands.write_text("bit/s,h1,h99\nh1,0,1\nh99,0,0\n", encoding="utf-8")
+    file = tmp_path / "fabric.yaml"
+    file.write_text(f"topology: leaf-spine\nswitches: {settings.switches}\ndemands: {demands}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"bad.csv:1: h99: is not in the topology"):
-        run(FabricSettings(topology="leaf-spine", switches=settings.switches, demands=str(demands)), lambda _: None)
+        run(file, lambda _: None)
     (tmp_path / "file").write_text("", encoding="utf-8")
+    file.write_text(f"topology: leaf-spine\nswitches: {tmp_path / 'file' / 'x'}\n", encoding="utf-8")
     with pytest.raises(FabricError, match="switches: "):
-        run(FabricSettings(topology="leaf-spine", switches=str(tmp_path / "file" / "x")), lambda _: None)
+        run(file, lambda _: None)

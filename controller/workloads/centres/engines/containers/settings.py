@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from controller.apiserver.resources.base import LabelName, LabelValue, Line, Name
 from controller.apiserver.resources.hardware import Request
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 
 class ContainerUnit(Strict, frozen=True):
@@ -26,7 +26,7 @@ class ContainerUnit(Strict, frozen=True):
             raise ValueError("request: a unit has CPU time, memory or devices")
 
 
-class ContainersSettings(Strict, frozen=True):
+class ContainersSettings(Settings, frozen=True):
     """Source of pods: the API server, the image, the nodes."""
 
     image: Line | None = None

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from controller.apiserver.resources.base import Name
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 Amount = Annotated[float, Meta(ge=0, le=1e6)]
 
@@ -34,7 +34,7 @@ class RayUnit(Strict, frozen=True):
         return {name: amount for name, amount in (own | self.resources).items() if amount}
 
 
-class RaySettings(Strict, frozen=True):
+class RaySettings(Settings, frozen=True):
     """The cluster, and the division of its nodes into units."""
 
     address: Annotated[str, Meta(pattern=r"^https?://[^\s/]+/?$")] = "http://127.0.0.1:8265"

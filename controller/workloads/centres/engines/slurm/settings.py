@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from controller.apiserver.resources.base import Count, Name
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
 
 _Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
 """Name of a partition, feature or account."""
@@ -39,7 +39,7 @@ class SlurmUnit(Strict, frozen=True):
             raise ValueError("spans_nodes: units with generic resources stay on one node")
 
 
-class SlurmSettings(Strict, frozen=True):
+class SlurmSettings(Settings, frozen=True):
     """The cluster, and the division of its nodes into units."""
 
     units: Annotated[dict[Name, SlurmUnit], Meta(max_length=256)] = msgspec.field(default_factory=dict)

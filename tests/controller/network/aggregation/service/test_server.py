@@ -255,7 +255,7 @@ def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
     ("settings", "problem"),
     [
         ("{window: 100}", "jobs.window: 100 is no power of two"),
-        ("{lease_ns: 1}", r"jobs.lease_ns: expected `int` >= 100000000"),
+        ("{lease: 1ns}", r"jobs.lease: expected a time >= 100ms"),
         ("{leases: 1}", "jobs.leases: unknown key"),
     ],
 )

@@ -53,10 +53,10 @@ def test_the_first_rule_for_a_queue_counts(diamond: Topology) -> None:
 @pytest.mark.parametrize(
     ("watch", "problem"),
     [
-        (QueueWatch(), "needs occupancy_frames, latency_ns or both"),
+        (QueueWatch(), "needs occupancy_frames, latency or both"),
         (QueueWatch(switch="z", latency_ns=1), "no switch 'z' in topology diamond"),
         (QueueWatch(switch="a", port=9, latency_ns=1), "switch a has no cable at port 9"),
-        (QueueWatch(latency_ns=5, clear_latency_ns=6), "clear_latency_ns 6 is above latency_ns 5"),
+        (QueueWatch(latency_ns=5, clear_latency_ns=6), "clear_latency 6 ns is above latency 5 ns"),
         (QueueWatch(latency_ns=5, clear_occupancy_frames=6), "clear_occupancy_frames without occupancy_frames"),
     ],
 )

@@ -15,7 +15,6 @@ from collectors.errors import CollectorError
 from collectors.native.core import NativeCore, native_parts
 from collectors.native.reception import Reception, Stop
 from collectors.native.state_lock import StateLock
-from collectors.reading_budget import ReadingBudget
 from collectors.receive_clock import ReceiveClock
 from collectors.record_columns import RecordColumns
 from collectors.reference.core import reference_parts
@@ -24,6 +23,7 @@ from collectors.settings import CollectorSettings, Core
 from collectors.state.link_notes import LinkNotes
 from collectors.state.record_log import KeptRecords
 from collectors.statistics.sketch import Sketch
+from collectors.token_bucket import SECOND_NS, TokenBucket
 from collectors.values import (
     CollectorStatus,
     DropRecord,
@@ -39,6 +39,42 @@ from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.topology.schema import REPORT_UDP_PORT
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.marking import Marking
+
+BURST_NS: Final = 40_000_000
+"""Longest time that Python may take at once after a quiet time; the kernel's buffer holds what arrives meanwhile."""
+
+
+class ReadingBudget:
+    """Counts and times what Python reads.
+
+    Without `is_limited` all is allowed: of a core that reads every report in Python anyway.
+    """
+
+    def __init__(self, settings: CollectorSettings, clock: Clock, *, is_limited: bool) -> None:
+        self._clock = clock
+        others = settings.other_reports_per_s if is_limited else None
+        self._others = None if others is None else TokenBucket(others, clock)
+        per_s = max(int(settings.python_share * SECOND_NS), 1)
+        self._time = TokenBucket(per_s, clock, BURST_NS)
+
+    def now_ns(self) -> int:
+        """Return the time that `charge` counts from."""
+        return self._clock.now_ns()
+
+    def charge(self, began_ns: int) -> None:
+        """Count the time since `began_ns` as spent on one report."""
+        self._time.spend(max(self._clock.now_ns() - began_ns, 0))
+
+    @property
+    def allows_other(self) -> bool:
+        """Return whether a report that only Python can read may be read now."""
+        return self._others is None or (self._others.left > 0 and self._time.left > 0)
+
+    def take_other(self) -> None:
+        """Count a report that only Python reads."""
+        if self._others is not None:
+            self._others.take(1)
+
 
 RecordSink = Callable[[tuple[HopRecord, ...]], None]
 ColumnSink = Callable[[RecordColumns], None]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectors.events.observation import Observation
 from collectors.events.rules import Rule, check_names
-from collectors.events.watches import ChangeWatch, LimitWatch, Watch
+from collectors.events.watches import ChangeWatch, LimitWatch, Observation, Watch
 from collectors.values import Event, Snapshot
 
 

@@ -31,7 +31,7 @@ from controller.network.gnmi.grpc_session import PortTarget, PortWatcher, connec
 from controller.network.gnmi.observer import PortObserver
 from controller.network.gnmi.settings import wanted_hellos
 from controller.network.intents import RouteSet
-from controller.network.links.publisher import Subscriber
+from controller.network.links.monitor import Subscriber
 from controller.network.owners.base import Owner
 from controller.network.owners.telemetry import Telemetry
 from controller.network.p4runtime.grpc_session import GrpcSession

@@ -16,8 +16,7 @@ from controller.common.errors import SchedulerError
 from controller.scheduling.costs import costs_of
 from controller.scheduling.framework.profiles import profiles_of
 from controller.scheduling.overload import monitor_of
-from controller.scheduling.serving.metrics import Metrics
-from controller.scheduling.serving.scheduler import Scheduler
+from controller.scheduling.serving.scheduler import Metrics, Scheduler
 from controller.scheduling.serving.tasks.scheduler import TaskScheduler
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.clock import MonotonicClock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.reading_budget import BURST_NS, ReadingBudget
+from collectors.collector import BURST_NS, ReadingBudget
 from collectors.settings import CollectorSettings
 from collectors.token_bucket import TokenBucket
 from dataplane.clock import VirtualClock

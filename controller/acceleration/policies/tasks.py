@@ -3,18 +3,93 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
-from controller.acceleration.policies.between import UnitNetworks
+from controller.acceleration.errors import AccelerationError
+from controller.acceleration.network.hardware import Hardware
+from controller.acceleration.network.timing import near_order, timed
+from controller.acceleration.network.trees import reduction_tree
 from controller.acceleration.policies.choosing import Chooser, Placed, key_of
+from controller.acceleration.values import Network, Round
 from controller.apiserver.resources.operator_devices import OperatorDevice
+from controller.cluster.cost_map import CostMap
 from controller.scheduling.dispatch.filters import offer_of
 from controller.scheduling.dispatch.policies import Question
 from controller.scheduling.dispatch.scores import by_least
 from controller.scheduling.dispatch.values import Longs
 from dataplane.config import Strict
 from dataplane.topology.units import parse_rate_bps
+
+MOST_HOSTS: Final = 16
+"""Hosts that represent a larger centre: a tree over them takes milliseconds, one over a thousand takes seconds."""
+_STEPS: Final = 50
+"""Steps per factor of ten into which times are quantised, 4.7 % each.
+
+Measurements always fluctuate, and each distinct figure would need another computation.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The network of a job's machines, or why there is none. `is_from_costs` tells whether it is from a cost map."""
+
+    network: Network | None
+    is_from_costs: bool = False
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class UnitNetworks:
+    """Networks between units. Units are on one host each, near ones first; with more units than hosts the rate is used.
+
+    Results are cached until there is another cost map.
+    """
+
+    hardware: Hardware
+    rate_bps: float
+    _costs: CostMap | None = None
+    _kept: dict[tuple[tuple[str, ...], int], Between] = field(default_factory=dict)
+
+    def of(self, costs: CostMap | None, hosts: Sequence[str], units: int) -> Between:
+        """Return the network between so many units of a centre on these hosts of the topology."""
+        if costs is None or units < 2:
+            return self._by_rate()
+        known = tuple(name for name in hosts if name in costs.model.host_number)
+        if len(known) < 2:
+            return self._by_rate()
+        if costs is not self._costs:
+            self._costs, self._kept = costs, {}
+        key = (known, units)
+        if (found := self._kept.get(key)) is None:
+            found = self._kept[key] = self._over(costs, known, units)
+        return found
+
+    def _by_rate(self) -> Between:
+        return Between(Network(self.hardware.rate_gbit_per_s(self.rate_bps)))
+
+    def _over(self, costs: CostMap, hosts: tuple[str, ...], units: int) -> Between:
+        near = near_order(costs.model, hosts)[: min(units, MOST_HOSTS)]
+        try:
+            tree = reduction_tree(near, self.hardware.fan_in, self.hardware.aggregators)
+            hardware = self.hardware
+            found = timed(costs, tree, efficiency=hardware.network_efficiency, host_bps=hardware.host_rate_bps)
+        except AccelerationError as error:
+            return Between(None, is_from_costs=True, problem=str(error))
+        rounds = tuple(
+            Round(_coarse(one.s_per_gb), _coarse(one.delay_s), _coarse(one.grown_s_per_gb)) for one in found.rounds
+        )
+        rate = _coarse(found.rate_gbit_per_s)
+        return Between(Network(rate, rounds if len(near) == units else None), is_from_costs=True)
+
+
+def _coarse(figure: float) -> float:
+    if figure <= 0 or math.isinf(figure):
+        return figure
+    return float(10 ** (round(math.log10(figure) * _STEPS) / _STEPS))
 
 
 class OperatorDevices:

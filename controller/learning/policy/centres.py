@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.cluster.cost_map import UNREACHABLE_NS
-from controller.learning.policy.observing import operations_of
-from controller.learning.policy.scales import PAGE_BYTES, logarithmic, shared, timed
+from controller.learning.policy.observing import PAGE_BYTES, logarithmic, operations_of, shared, timed
 from controller.learning.values import Bools, Floats, Observation
 from controller.scheduling.dispatch.policies import Question
 from controller.scheduling.dispatch.values import CentresView, Longs

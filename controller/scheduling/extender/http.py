@@ -27,8 +27,7 @@ from litestar.params import FromPath
 from controller.common.errors import ControllerError
 from controller.common.http_server import CERTIFICATE
 from controller.scheduling.extender.messages import MalformedError
-from controller.scheduling.extender.metrics import Metrics
-from controller.scheduling.extender.service import ExtenderService
+from controller.scheduling.extender.service import ExtenderService, Metrics
 from controller.scheduling.extender.settings import ExtenderLimits
 from dataplane.rpc.access.names import alternative_names, common_name
 from dataplane.rpc.addresses import is_loopback

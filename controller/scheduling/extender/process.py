@@ -21,8 +21,7 @@ from controller.scheduling.extender.books import Books
 from controller.scheduling.extender.hardware import kinds_of
 from controller.scheduling.extender.http import Callers, application
 from controller.scheduling.extender.kube_api import KubernetesApi
-from controller.scheduling.extender.metrics import Metrics
-from controller.scheduling.extender.service import ExtenderService
+from controller.scheduling.extender.service import ExtenderService, Metrics
 from controller.scheduling.extender.settings import ExtenderSettings
 from controller.scheduling.framework.profiles import profiles_of
 from dataplane.clock import MonotonicClock

@@ -9,16 +9,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.common.errors import ControllerError, SchedulerError
 from controller.scheduling.costs import Costs
 from controller.scheduling.extender import messages, objects
-from controller.scheduling.extender.annotations import Wishes, wishes_of
+from controller.scheduling.extender.annotations import Wishes, is_meant, wishes_of
 from controller.scheduling.extender.books import Books
 from controller.scheduling.extender.deciding import filter_nodes, may_run, score_nodes, untolerated
 from controller.scheduling.extender.kube_api import KubernetesApi
@@ -32,12 +33,113 @@ from controller.scheduling.extender.messages import (
     MetaVictims,
     NodeListResult,
 )
-from controller.scheduling.extender.metrics import Metrics
 from controller.scheduling.extender.recent import Recent
 from controller.scheduling.extender.settings import ExtenderSettings
-from controller.scheduling.extender.unbound import Unbound
 from controller.scheduling.framework import PendingPod, Profile, Snapshot
 from dataplane.clock import Clock
+
+# Pods with a chosen node whose binding is not confirmed yet.
+#
+# A kube-scheduler binds asynchronously: when it asks about a pod, the previous one may be on its way to a node that we
+# have not been told. A pod that depends on where that one goes waits for it, for a short time.
+
+
+_FORGOTTEN_NS: Final = 2_000_000_000
+"""Time after which an unbound pod is dropped; kube-scheduler will ask about it again."""
+
+
+@dataclass(slots=True)
+class Unbound:
+    """Pods that passed a filter, until they are bound; `is_known` returns whether a uid is on a node by now."""
+
+    clock: Clock
+    is_known: Callable[[str], bool]
+    _pods: dict[str, tuple[objects.Pod, Wishes, int]] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, pod: objects.Pod, wishes: Wishes) -> None:
+        """Record that a node was found for a pod."""
+        self._forget_old()
+        self._pods[pod.metadata.uid] = pod, wishes, self.clock.now_ns() + _FORGOTTEN_NS
+
+    def discard(self, uid: str) -> None:
+        """Record that a pod was bound, or will not be."""
+        self._pods.pop(uid, None)
+        self.wake()
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def wake(self) -> None:
+        """Wake the waiters to check again."""
+        self._changed.set()
+
+    async def settled(self, pod: objects.Pod, wishes: Wishes, wait_s: float) -> bool:
+        """Wait until all pods that matter to a pod are on a node; return False if that takes longer than `wait_s`."""
+        if not wishes.peers:
+            return True
+        try:
+            async with asyncio.timeout(wait_s):
+                while self._matters(pod, wishes):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _matters(self, pod: objects.Pod, wishes: Wishes) -> bool:
+        """Return whether an unbound pod is a peer of the pod, or takes bandwidth itself."""
+        self._forget_old()
+        return any(
+            uid != pod.metadata.uid
+            and (any(need.min_bps for need in others.peers) or any(is_meant(need, other) for need in wishes.peers))
+            for uid, (other, others, _) in self._pods.items()
+        )
+
+    def _forget_old(self) -> None:
+        now_ns = self.clock.now_ns()
+        for uid in [uid for uid, (*_, until_ns) in self._pods.items() if until_ns <= now_ns or self.is_known(uid)]:
+            del self._pods[uid]
+
+
+class Metrics:
+    """Counters in their own registry, and gauges of the books; `age_s` is the time since a watch's last message."""
+
+    def __init__(self, books: Books, age_s: Callable[[str], float] | None = None) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "millrace_extender_requests", "Requests, by verb and outcome.", ["verb", "outcome"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "millrace_extender_seconds",
+            "From the whole body of a request to its answer.",
+            ["verb"],
+            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+            registry=self.registry,
+        )
+        self.refused_nodes = Counter(
+            "millrace_extender_refused_nodes", "Nodes that were refused, by policy.", ["policy"], registry=self.registry
+        )
+        self.strangers = Counter(
+            "millrace_extender_unauthorized", "Requests without a token that counts.", registry=self.registry
+        )
+        self.slow = Counter(
+            "millrace_extender_slow_clients", "Connections closed as the client was too slow.", registry=self.registry
+        )
+        known = Gauge("millrace_extender_known", "Nodes and pods that are known.", ["kind"], registry=self.registry)
+        known.labels("node").set_function(lambda: len(books.nodes))
+        known.labels("pod").set_function(lambda: len(books.pods))
+        problems = Gauge(
+            "millrace_extender_problems", "Nodes left out, pods not counted as they are.", registry=self.registry
+        )
+        problems.set_function(lambda: len(books.problems))
+        if age_s is not None:
+            age = Gauge(
+                "millrace_extender_watch_age_seconds", "Since a watch told something.", ["kind"], registry=self.registry
+            )
+            for kind in ("node", "pod"):
+                age.labels(kind).set_function(partial(age_s, kind))
+
 
 LOGGER: Final = logging.getLogger("millrace.extender")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.apiserver.client import ApiClient
 from controller.apiserver.registry.evictions import evict
@@ -27,8 +28,8 @@ from controller.scheduling.framework import Profile
 from controller.scheduling.serving import pod_lessons
 from controller.scheduling.serving.binding import Answers, Binder, Decided
 from controller.scheduling.serving.decisions import decision_name
+from controller.scheduling.serving.learning_metrics import learning_metrics
 from controller.scheduling.serving.lessons import Lessons
-from controller.scheduling.serving.metrics import Metrics
 from controller.scheduling.serving.outcomes import Knowledge, Outcome, outcome_of, spec_of
 from controller.scheduling.serving.pending import PendingQueue
 from controller.scheduling.serving.projects import follow_weights
@@ -37,6 +38,34 @@ from controller.scheduling.serving.room import eviction_of
 from controller.scheduling.serving.view import ClusterView, is_ready, is_waiting
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.clock import Clock
+
+
+class Metrics:
+    """Counters in their own registry; `now_ns` is the wall clock used in decisions."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self.now_ns = now_ns
+        self.registry = CollectorRegistry()
+        self.decisions = Counter(
+            "millrace_scheduler_decisions", "Pods decided about, by outcome.", ["outcome"], registry=self.registry
+        )
+        self.conflicts = Counter(
+            "millrace_scheduler_conflicts",
+            "Bindings that came too late: decided again.",
+            registry=self.registry,
+        )
+        self.failures = Counter(
+            "millrace_scheduler_failures", "Decisions that could not be made or written.", registry=self.registry
+        )
+        self.waiting = Gauge("millrace_scheduler_waiting", "Pods and groups that wait.", registry=self.registry)
+        self.seconds = Histogram(
+            "millrace_scheduler_decision_seconds",
+            "From the beginning of a decision until it is written.",
+            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+            registry=self.registry,
+        )
+        self.learning = learning_metrics(self.registry)
+
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS_PER_S: Final = 1_000_000_000

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,14 +21,69 @@ from controller.cluster.workloads.families import Batch, Layers, batch, layered_
 from controller.cluster.workloads.files import openb_nodes, openb_pods, spotri_graph, swf_jobs
 from controller.common.errors import SchedulerError
 from controller.scheduling.framework.profiles import Profile, ProfileSettings, profiles_of
-from controller.scheduling.simulation.export import check_name, write_trace
 from controller.scheduling.simulation.network import Spreading
 from controller.scheduling.simulation.queue import Order
 from controller.scheduling.simulation.settings import SimulationSettings
 from controller.scheduling.simulation.simulator import simulate
 from controller.scheduling.simulation.summary import Summary, summary_of
+from controller.scheduling.simulation.trace import TaskRecord, Trace
 from controller.scheduling.simulation.workload import GraphArrival, Workload
 from dataplane.topology.file import load_topology
+
+SUFFIXES: Final = (".csv", ".parquet", ".json")
+COLUMNS: Final = tuple(field.name for field in dataclasses.fields(TaskRecord))
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write one row per unit; raise SchedulerError for an unknown file extension or a failed write."""
+    check_name(path)
+    try:
+        if path.suffix == ".csv":
+            _write_csv(trace, path)
+        elif path.suffix == ".json":
+            path.write_text(json.dumps(list(_rows(trace)), indent=1) + "\n")
+        else:
+            _write_parquet(trace, path)
+    except OSError as error:
+        raise SchedulerError(f"{path}: {error.strerror or error}") from None
+
+
+def check_name(path: Path) -> None:
+    """Raise SchedulerError for a name without a known format."""
+    if path.suffix not in SUFFIXES:
+        raise SchedulerError(f"{path}: a trace is written to a file whose name ends in {', '.join(SUFFIXES)}")
+
+
+def _rows(trace: Trace) -> Iterator[dict[str, object]]:
+    for record in trace.records():
+        yield {name: getattr(record, name) for name in COLUMNS}
+
+
+def _write_csv(trace: Trace, path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in _rows(trace):
+            writer.writerow([" ".join(value) if isinstance(value, tuple) else value for value in row.values()])
+
+
+def _write_parquet(trace: Trace, path: Path) -> None:
+    import pyarrow as pa  # noqa: PLC0415 - slow to import and rarely needed
+    from pyarrow import parquet  # noqa: PLC0415
+
+    schema = pa.schema(
+        [
+            ("name", pa.string()),
+            ("state", pa.string()),
+            *((name, pa.int64()) for name in COLUMNS if name.endswith("_ns")),
+            ("kind", pa.string()),
+            ("nodes", pa.list_(pa.string())),
+            ("reason", pa.string()),
+        ]
+    )
+    rows = [{**row, "state": str(row["state"]), "nodes": list(row["nodes"])} for row in _rows(trace)]  # type: ignore[call-overload]
+    parquet.write_table(pa.Table.from_pylist(rows, schema), path)
+
 
 _NS_PER_S: Final = 1_000_000_000
 E = TypeVar("E", bound=StrEnum)

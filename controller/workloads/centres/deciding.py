@@ -15,9 +15,46 @@ from controller.apiserver.resources import Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import TaskPhase
 from controller.probing.values import ProbeTask
-from controller.workloads.centres.choosing import can_run, missing_kernels, pick
 from controller.workloads.centres.engines.base import JOB_ENDED, JobMark, JobPhase, JobState
 from controller.workloads.centres.programs import mark_of
+from dataplane.topology.values import DeviceKind
+
+
+def can_run(types: Sequence[UnitType], probe: ProbeTask | None, units: int = 1) -> tuple[str, ...]:
+    """Return the unit types that support every kernel of a probe and have enough units, sorted by name.
+
+    Tasks other than probes need no kernel.
+    """
+    kernels = set() if probe is None else set(probe.kernels)
+    devices = set() if probe is None else {use.device for use in probe.uses} - {DeviceKind.CPU}
+    return tuple(
+        sorted(
+            unit.name
+            for unit in types
+            if unit.count >= max(units, 1)
+            and kernels <= set(unit.operators)
+            and devices <= {need.kind for need in unit.unit.devices}
+        )
+    )
+
+
+def missing_kernels(types: Sequence[UnitType], probe: ProbeTask) -> tuple[str, ...]:
+    """Return the kernels of a probe that no unit type supports, sorted."""
+    return tuple(sorted(set(probe.kernels) - {kernel for unit in types for kernel in unit.operators}))
+
+
+def pick(types: Sequence[UnitType], able: Sequence[str], taken: Mapping[str, int], units: int) -> str | None:
+    """Return the type that the centre picks: of those with enough free units the one with most of them free.
+
+    Ties go to the smallest units, to keep large ones for tasks that need them; None if no type has enough.
+    """
+    free = {unit.name: unit.for_tasks - taken.get(unit.name, 0) for unit in types}
+    fitting = [unit for unit in types if unit.name in able and free[unit.name] >= units]
+    if not fitting:
+        return None
+    best = min(fitting, key=lambda unit: (-free[unit.name], unit.unit.cpu_milli, unit.unit.memory_bytes, unit.name))
+    return best.name
+
 
 _NS_PER_S: Final = 1_000_000_000
 

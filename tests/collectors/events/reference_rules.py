@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from collectors.events.observation import states_of
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.events.scopes import FIGURES, Reading, Scope, State, companions
+from collectors.events.watches import states_of
 from collectors.values import Event, Evidence, Phase, ReporterKey, ReporterState, Snapshot, Subject
 
 

@@ -16,8 +16,15 @@ from prometheus_client.core import CollectorRegistry, Metric
 from dataplane.clock import VirtualClock
 from dataplane.load import load_pb2
 from dataplane.load.metrics import load_families
-from dataplane.load.monitor import BEGIN_AFTER, END_AFTER, LONG_LAG_NS, Cause, LoadMonitor
-from dataplane.load.processor import ProcessorTimes, processor_times
+from dataplane.load.monitor import (
+    BEGIN_AFTER,
+    END_AFTER,
+    LONG_LAG_NS,
+    Cause,
+    LoadMonitor,
+    ProcessorTimes,
+    processor_times,
+)
 from dataplane.load.values import DaemonLoad, DropRate, Overload, QueueLoad, ThreadLoad
 from dataplane.rpc.values import Mirror
 from tests.waiting import wait_until

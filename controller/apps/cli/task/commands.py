@@ -1,15 +1,71 @@
-"""The commands of `millrace task`, one file each."""
+"""The commands of `millrace task`."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from controller.apps.cli.task.cancel import cancel
+from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.output import Format, FormatOption, utc
+from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.task.costs import costs
 from controller.apps.cli.task.list import list_
-from controller.apps.cli.task.show import show
 from controller.apps.cli.task.submit import submit
+from controller.apps.cli.task.waiting import phase_of
 from controller.apps.cli.task.why import why
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="TASK")], form: FormatOption = Format.TABLE, address: Address = None
+) -> None:
+    """Show a task: where it runs, since when, how long it was expected to take, what it cost."""
+    from controller.apiserver.resources import Task  # noqa: PLC0415
+    from controller.apiserver.resources.operator_devices import text_of  # noqa: PLC0415
+
+    with client_of(address) as client:
+        task = client.of(Task).get(name)
+    spec, status = task.spec, task.status
+    times = (
+        ("submitted", task.metadata.created_ns),
+        ("dispatched", status.dispatched_ns),
+        ("started", status.started_ns),
+        ("finished", status.finished_ns),
+        ("deadline", spec.deadline_ns),
+    )
+    rows = [
+        ("phase", phase_of(task)),
+        ("type", spec.task_type),
+        ("program", f"{spec.program.kind} {spec.program.entry}".strip()),
+        ("user", status.user or None),
+        ("centre", status.centre),
+        ("unit", status.unit),
+        ("units", status.units),
+        ("operators run on", text_of(status.operator_devices) if status.operator_devices else None),
+        ("could run on", ", ".join(status.could_run) or None),
+        *((what, None if at is None else utc(at)) for what, at in times),
+        ("expected, at most", None if status.expected_s is None else f"{status.expected_s:.4g} s"),
+        ("ran", None if status.run_time_s is None else f"{status.run_time_s:.4g} s"),
+        ("exit", status.exit_code),
+        ("cost", None if status.cost is None else f"{status.cost:.4g}"),
+        ("result", status.result),
+        ("dispatches", status.epoch or None),
+        ("operators", len(spec.operators) or None),
+        ("reasons", "; ".join(status.reasons) or None),
+    ]
+    show_rows(("what", "value"), (row for row in rows if row[1] is not None), form)
+
+
+def cancel(names: Annotated[list[str], typer.Argument(metavar="TASK...")], address: Address = None) -> None:
+    """Cancel tasks; one that runs is stopped by its centre first, and goes when that has given its units back."""
+    from controller.apiserver.resources import Task  # noqa: PLC0415
+
+    with client_of(address) as client:
+        for name in names:
+            found = client.of(Task).delete(name)
+            said = "is cancelled" if found.metadata.deleting_ns is None else "is being stopped"
+            typer.echo(f"task {name} {said}")
+
 
 task = typer.Typer(
     name="task", help="Run programs at compute centres: what goes where, when and why.", no_args_is_help=True

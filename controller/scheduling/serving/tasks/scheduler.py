@@ -13,19 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from controller.apiserver.client import ApiClient
-from controller.apiserver.resources import Task
+from controller.apiserver.resources import ProbeResult, Task
 from controller.apiserver.resources.base import Resource
 from controller.common.errors import ApiError, ControllerError, SchedulerError
+from controller.probing.evaluation import scored
 from controller.scheduling.costs import Costs
+from controller.scheduling.dispatch.prices import cost_of
 from controller.scheduling.dispatch.profiles import task_profiles_of
 from controller.scheduling.dispatch.settings import TaskSettings
 from controller.scheduling.serving.learning_metrics import LearningMetrics
 from controller.scheduling.serving.lessons import Lessons
 from controller.scheduling.serving.projects import follow_weights
-from controller.scheduling.serving.tasks.accounts import Accounts
 from controller.scheduling.serving.tasks.dispatching import Dispatching
 from controller.scheduling.serving.tasks.hours import Hours
 from controller.scheduling.serving.tasks.knowledge import Knowledge
@@ -33,10 +35,57 @@ from controller.scheduling.serving.tasks.lessons import TaskLessons, learners_of
 from controller.scheduling.serving.tasks.metrics import TaskMetrics
 from controller.scheduling.serving.tasks.probes import Probes
 from controller.scheduling.serving.tasks.silence import Silence
-from controller.scheduling.serving.tasks.view import KINDS, TasksView
-from controller.scheduling.serving.tasks.writing import Writer
+from controller.scheduling.serving.tasks.view import KINDS, TasksView, has_ended
+from controller.scheduling.serving.tasks.writing import Writer, few_at_once
 from dataplane.clock import Clock
 from dataplane.topology.file import load_topology
+
+_NS = 1_000_000_000
+_MOST = 256
+"""Writes per round; the rest follows in the next."""
+
+
+class Accounts:
+    """Writes each score and cost once."""
+
+    def __init__(self, view: TasksView, settings: TaskSettings, writer: Writer) -> None:
+        self._view, self._settings, self._writer = view, settings, writer
+
+    async def settle(self) -> None:
+        """Write missing scores of results, then the costs of ended tasks."""
+        unscored = [one for one in self._view.results.values() if not one.status.policy and one.status.runs]
+        await few_at_once(self._score(one) for one in unscored[:_MOST])
+        unpaid = [one for one in self._view.tasks.values() if has_ended(one) and one.status.cost is None]
+        ran = [one for one in unpaid if one.status.dispatched_ns and one.status.finished_ns and one.status.units]
+        await few_at_once(self._charge(one) for one in ran[:_MOST])
+
+    async def _score(self, result: ProbeResult) -> None:
+        status = scored(self._settings.scoring, result.status)
+        await self._writer.result_status(replace(result, status=status))
+
+    async def _charge(self, task: Task) -> None:
+        status = task.status
+        held_s = max((status.finished_ns or 0) - (status.started_ns or status.dispatched_ns or 0), 0) / _NS
+        seconds = held_s if status.run_time_s is None else min(status.run_time_s, held_s)
+        cost = cost_of(self._settings.prices, status.units or 0, seconds, self._score_at(task))
+        reasons = (*status.reasons, f"cost {cost.amount:.4g}: {cost.reason}")
+        await self._writer.status(task, cost=cost.amount, reasons=reasons)
+
+    def _score_at(self, task: Task) -> float | None:
+        """Return the newest score of the task's type where it ran, else the newest of any probe there.
+
+        A score comes from the type's own probe if possible: how good a centre is depends on the work.
+        """
+        name, place = self._view.type_of(task), (task.status.centre, task.status.unit)
+        there = [
+            one
+            for one in self._view.results.values()
+            if (one.spec.centre, one.status.unit or one.spec.unit) == place and one.status.score is not None
+        ]
+        own = [one for one in there if one.spec.task_type == name]
+        newest = max(own or there, key=lambda one: one.metadata.created_ns, default=None)
+        return None if newest is None else newest.status.score
+
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS_PER_S: Final = 1_000_000_000

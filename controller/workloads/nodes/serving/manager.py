@@ -24,11 +24,12 @@ from controller.apiserver.resources.node import NodeStatus
 from controller.apiserver.resources.pod import Phase
 from controller.common.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
 from controller.workloads.nodes.deciding.orders import Place
+from controller.workloads.nodes.deciding.values import Actual
+from controller.workloads.nodes.errors import reason_of
 from controller.workloads.nodes.lease import LeaseKeeper
 from controller.workloads.nodes.machine import Gauges, Machine, link_of
 from controller.workloads.nodes.runtimes.base import Runtime
 from controller.workloads.nodes.runtimes.errors import ContainerError
-from controller.workloads.nodes.serving.disks import DiskWatch
 from controller.workloads.nodes.serving.driver import Driver
 from controller.workloads.nodes.serving.images import ImageCollector, ImageTerms
 from controller.workloads.nodes.serving.reporting import PodReporter
@@ -38,6 +39,41 @@ from controller.workloads.nodes.settings import NodeSettings, OnStop
 from dataplane.cgroup_limits import remove_empty
 
 LOGGER: Final = logging.getLogger("millrace.node")
+_AT_ONCE: Final = 4
+
+
+class DiskWatch:
+    """Measures the layers of all running containers; separate from other figures, as a layer may have many files."""
+
+    def __init__(self, driver: Driver, runtime: Runtime, most_bytes: int) -> None:
+        self._driver, self._runtime, self._most_bytes = driver, runtime, most_bytes
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def look(self) -> None:
+        """Look once, and dismiss pods that have written more than they may."""
+        containers = [one for one in self._driver.view if one.runs]
+        written: dict[tuple[str, str, int], int] = {}
+        for one, nbytes in zip(containers, await asyncio.gather(*map(self._written, containers)), strict=True):
+            key = (one.pod, one.uid, one.epoch)
+            written[key] = written.get(key, 0) + nbytes
+        for (name, uid, epoch), nbytes in written.items():
+            pod = (self._driver.pods or {}).get(name)
+            if nbytes <= self._most_bytes or pod is None or (pod.metadata.uid, pod.status.epoch) != (uid, epoch):
+                continue
+            if self._driver.wanted_of(pod).going is None:
+                reason = f"has written {nbytes} bytes to its disk, {self._most_bytes} are the most on this node"
+                LOGGER.warning("pod %s: %s", name, reason)
+                self._driver.dismiss(pod, Phase.FAILED, reason)
+
+    async def _written(self, container: Actual) -> int:
+        async with self._slots:
+            try:
+                return await self._runtime.written(container.id)
+            except Exception as error:  # noqa: BLE001 - one container's; most often it has ended
+                LOGGER.debug("pod %s: its disk: %s", container.pod, reason_of(error))
+                return 0
+
+
 _NS_PER_S: Final = 1_000_000_000
 _LEAST_LOOK_S: Final = 0.05
 _MONITORS_S: Final = 1.0

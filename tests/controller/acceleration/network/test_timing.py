@@ -13,8 +13,15 @@ import pytest
 
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.acceleration.errors import AccelerationError
-from controller.acceleration.network.sharing import Crossings, fair_bps, finishing_s
-from controller.acceleration.network.timing import LEAST_FREE, TimedTree, timed, tree_over
+from controller.acceleration.network.timing import (
+    LEAST_FREE,
+    Crossings,
+    TimedTree,
+    fair_bps,
+    finishing_s,
+    timed,
+    tree_over,
+)
 from controller.acceleration.network.trees import Aggregators, Transfer, reduction_tree
 from controller.cluster.cost_map import Basis, CostMap, HostLinkState, Load
 from controller.common.errors import PathError

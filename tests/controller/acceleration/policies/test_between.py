@@ -12,8 +12,7 @@ import pytest
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.acceleration.network.hardware import Hardware
 from controller.acceleration.network.timing import timed, tree_over
-from controller.acceleration.policies.between import MOST_HOSTS, UnitNetworks
-from controller.acceleration.policies.tasks import OperatorDevices
+from controller.acceleration.policies.tasks import MOST_HOSTS, OperatorDevices, UnitNetworks
 from controller.cluster.cost_map import CostMap, Load
 from controller.scheduling.dispatch.policies import Question
 from controller.scheduling.dispatch.profiles import ACCELERATED, TaskProfile

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from controller.apps.cli import common
 from controller.apps.cli.app import app
-from controller.apps.cli.log import formatter_of
+from controller.apps.cli.common import formatter_of
 from controller.apps.cli.log_options import OPTIONS, LogFormat, LogLevel, LogOptions
 
 runner = CliRunner()

@@ -18,8 +18,7 @@ from controller.learning.environment.settings import PoolSettings
 from controller.learning.environment.values import Change, Node, System, Task, Workload
 from controller.learning.environment.view import PoolView
 from controller.learning.heuristics.heft import Heft, plan
-from controller.learning.heuristics.jobs import LeastFirst, OldestFirst, run_time
-from controller.learning.heuristics.named import job_rules, pool_rules
+from controller.learning.heuristics.named import LeastFirst, OldestFirst, job_rules, pool_rules, run_time
 from controller.learning.heuristics.pool import (
     DataLocal,
     EarliestFinish,

@@ -19,8 +19,7 @@ from controller.scheduling.extender import objects
 from controller.scheduling.extender.books import Books
 from controller.scheduling.extender.hardware import kinds_of
 from controller.scheduling.extender.kube_api import KubernetesApi
-from controller.scheduling.extender.metrics import Metrics
-from controller.scheduling.extender.service import ExtenderService
+from controller.scheduling.extender.service import ExtenderService, Metrics
 from controller.scheduling.extender.settings import ExtenderSettings, KubernetesSettings
 from controller.scheduling.framework.profiles import profiles_of
 from dataplane.clock import MonotonicClock

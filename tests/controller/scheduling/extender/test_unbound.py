@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.scheduling.extender import objects
 from controller.scheduling.extender.annotations import NOTHING
-from controller.scheduling.extender.unbound import Unbound
+from controller.scheduling.extender.service import Unbound
 from dataplane.clock import VirtualClock
 
 

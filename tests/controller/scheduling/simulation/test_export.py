@@ -13,7 +13,7 @@ from controller.cluster.hardware import WHOLE, Cluster, Request
 from controller.cluster.workloads.values import Task
 from controller.common.errors import SchedulerError
 from controller.scheduling.framework import Profile, ProfileSettings
-from controller.scheduling.simulation.export import write_trace
+from controller.scheduling.simulation.command import write_trace
 from controller.scheduling.simulation.simulator import simulate
 from controller.scheduling.simulation.trace import Trace
 from controller.scheduling.simulation.workload import Workload

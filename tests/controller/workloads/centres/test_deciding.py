@@ -10,7 +10,6 @@ from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
 from controller.probing.library import KernelLibrary
 from controller.probing.values import Implementation, KernelUse, Library, ProbeTask
-from controller.workloads.centres.choosing import can_run, pick
 from controller.workloads.centres.deciding import (
     Answer,
     Begin,
@@ -24,7 +23,9 @@ from controller.workloads.centres.deciding import (
     Step,
     Terms,
     View,
+    can_run,
     decide,
+    pick,
 )
 from controller.workloads.centres.engines.base import JobMark, JobPhase, JobState
 from controller.workloads.centres.programs import mark_of

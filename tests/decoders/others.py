@@ -44,7 +44,7 @@ from controller.probing.errors import ProbeError
 from controller.probing.running import reading, results
 from controller.probing.running.report import Outcome
 from controller.scheduling.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
-from controller.workloads.centres.engines.containers.parcels import files_in
+from controller.workloads.centres.engines.containers.engine import files_in
 from controller.workloads.centres.engines.jobs.keeping import Ended, read_record
 from controller.workloads.centres.engines.slurm.answers import jobs_in, nodes_in
 from controller.workloads.centres.errors import EngineError
@@ -221,7 +221,7 @@ OTHERS = (
         write=lambda lease: lease_file.encode(*lease),
     ),
     Decoder(
-        "controller.workloads.centres.engines.containers.parcels.files_in",
+        "controller.workloads.centres.engines.containers.engine.files_in",
         lambda data: files_in(data, 1 << 20),
         (_parcel(b'{"out": "YQ=="}'),),
         refuses=(EngineError,),

@@ -11,8 +11,7 @@ from controller.acceleration.calibration.calibration import Calibration
 from controller.acceleration.calibration.features import features_of
 from controller.acceleration.calibration.fitting import fit
 from controller.acceleration.calibration.measuring.choosing import Subject, subjects
-from controller.acceleration.calibration.measuring.rates import cpu_rates, gpu_rates
-from controller.acceleration.calibration.measuring.timing import Clock, seconds_of, undisturbed_s
+from controller.acceleration.calibration.measuring.rates import Clock, cpu_rates, gpu_rates, seconds_of, undisturbed_s
 from controller.acceleration.calibration.roofline import ARITHMETIC, bound_s
 from controller.acceleration.calibration.sizes import cached_bytes_of
 from controller.acceleration.calibration.values import Figure, Fit, Rates, Run

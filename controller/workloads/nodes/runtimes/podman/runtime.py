@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+import os
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from controller.workloads.nodes.runtimes.base import (
     Output,
     Terminal,
 )
+from controller.workloads.nodes.runtimes.devices import device_files, is_cdi
 from controller.workloads.nodes.runtimes.errors import (
     ContainerError,
     NoSuchContainerError,
@@ -30,16 +32,130 @@ from controller.workloads.nodes.runtimes.errors import (
 )
 from controller.workloads.nodes.runtimes.images.limits import ImageLimits
 from controller.workloads.nodes.runtimes.images.staging import ImageFiles, remove_unfinished
-from controller.workloads.nodes.runtimes.logs import read_log
+from controller.workloads.nodes.runtimes.logs import LOG_BYTES, read_log
 from controller.workloads.nodes.runtimes.podman.client import PodmanClient
-from controller.workloads.nodes.runtimes.podman.ends import EndWatch
 from controller.workloads.nodes.runtimes.podman.exec import start_exec
 from controller.workloads.nodes.runtimes.podman.images import PodmanImages
 from controller.workloads.nodes.runtimes.podman.memory import MemoryWatch
 from controller.workloads.nodes.runtimes.podman.service import PodmanService
-from controller.workloads.nodes.runtimes.podman.specification import specification_of
-from controller.workloads.nodes.runtimes.security import IMAGE_FOLDER, HostFolders
+from controller.workloads.nodes.runtimes.resources import resources_of
+from controller.workloads.nodes.runtimes.security import (
+    CAPABILITIES,
+    IMAGE_FOLDER,
+    HostFolders,
+    check_order,
+    rlimits_of,
+)
 from dataplane.cgroups import Usage, group_at, usage_in
+from dataplane.closing import Closing
+
+_ACTED_ON: Final = (
+    *("org.criu.", "org.systemd.", "run.oci.", "io.crun.", "module.wasm.", "io.podman.", "io.container.manager"),
+    *("io.kubernetes.", "io.katacontainers.", "dev.gvisor.", "cdi.k8s.io", "com.github.containers."),
+)
+"""Annotations that give options to runc, crun and others: files to read, properties of units, devices."""
+
+
+def specification_of(order: ContainerOrder, image_id: str, annotations: Iterable[str]) -> dict[str, Any]:
+    """Return the body of a request that creates a container of an image with these annotations."""
+    check_order(order)
+    acted_on = next((name for name in annotations if name.startswith(_ACTED_ON)), None)
+    if acted_on is not None:
+        raise OrderError(f"container {order.name}: its image has annotation {acted_on}, on which runtimes act")
+    if order.mounts:
+        # It takes paths, which somebody may swap between our check and its own.
+        raise OrderError(f"container {order.name}: podman mounts no folders of the machine, the runc runtime does")
+    devices = [*(file.path for file in device_files(order.devices)), *(name for name in order.devices if is_cdi(name))]
+    specification: dict[str, Any] = {
+        "name": order.name,
+        "image": image_id,
+        "labels": dict(order.labels),
+        # Podman would pass the image's own on to runc.
+        "annotations": dict.fromkeys(annotations, ""),
+        "env": dict(order.environment),
+        "cap_drop": ["ALL"],
+        "cap_add": list(CAPABILITIES),
+        "no_new_privileges": True,
+        "privileged": False,
+        "cgroupns": {"nsmode": "private"},
+        "ipcns": {"nsmode": "private"},
+        "image_volume_mode": "ignore",
+        "log_configuration": {"driver": "k8s-file", "size": LOG_BYTES},
+        "resource_limits": resources_of(order),
+        "r_limits": [{"type": name, "soft": limit, "hard": limit} for name, limit in rlimits_of(order)],
+        "devices": [{"path": device} for device in devices],
+        "netns": {"nsmode": "none"}
+        if order.network_namespace is None
+        else {"nsmode": "path", "value": str(order.network_namespace)},
+    }
+    if order.command:
+        specification["entrypoint"] = list(order.command)
+    if order.working_folder is not None:
+        specification["work_dir"] = order.working_folder
+    if order.hostname is not None:
+        specification["hostname"] = order.hostname
+    if order.cgroup_parent is not None:
+        specification["cgroup_parent"] = order.cgroup_parent
+    return specification
+
+
+# Ends of containers, from the kernel: watches each one's first process (pidfd_open(2)) while it runs.
+#
+# Podman's own stream of events is written by whichever podman looks at the container next, which may take a while, and
+# a follower can miss what is written just as it begins to follow the file.
+
+
+class EndWatch(Closing):
+    """Watches the first processes of containers, by the containers' ids; needs the running event loop."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[str, int] = {}
+        self._listeners: set[asyncio.Queue[str]] = set()
+
+    def has(self, container: str) -> bool:
+        """Return whether a container is watched."""
+        return container in self._descriptors
+
+    def add(self, container: str, process: int) -> None:
+        """Watch a running container; a process that is gone has ended now."""
+        if container in self._descriptors:
+            return
+        try:
+            descriptor = os.pidfd_open(process)
+        except ProcessLookupError:
+            self._tell(container)
+            return
+        self._descriptors[container] = descriptor
+        asyncio.get_running_loop().add_reader(descriptor, self._ended, container)
+
+    @contextmanager
+    def listening(self) -> Generator[asyncio.Queue[str]]:
+        """Yield a queue of the ids of ending containers; it is unbounded, as there are no more than containers."""
+        queue: asyncio.Queue[str] = asyncio.Queue()
+        self._listeners.add(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners.discard(queue)
+
+    def close(self) -> None:
+        """Stop watching."""
+        for container in list(self._descriptors):
+            self._forget(container)
+
+    def _ended(self, container: str) -> None:
+        self._forget(container)
+        self._tell(container)
+
+    def _tell(self, container: str) -> None:
+        for queue in self._listeners:
+            queue.put_nowait(container)
+
+    def _forget(self, container: str) -> None:
+        descriptor = self._descriptors.pop(container)
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+
 
 _S_NS: Final = 1_000_000_000
 _COPIES: Final = "image-copies"

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.workloads.centres.engines.containers.parcels import files_in
+from controller.workloads.centres.engines.containers.engine import files_in
 from controller.workloads.centres.engines.ray.client import Node as RayNode
+from controller.workloads.centres.engines.ray.engine import divided as ray_divided
+from controller.workloads.centres.engines.ray.engine import unit_types as ray_unit_types
 from controller.workloads.centres.engines.ray.settings import RaySettings, RayUnit
-from controller.workloads.centres.engines.ray.units import divided as ray_divided
-from controller.workloads.centres.engines.ray.units import unit_types as ray_unit_types
 from controller.workloads.centres.engines.slurm.answers import Node, jobs_in, nodes_in
 from controller.workloads.centres.engines.slurm.commands import usage_in
 from controller.workloads.centres.engines.slurm.settings import SlurmSettings, SlurmUnit

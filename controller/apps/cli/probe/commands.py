@@ -13,9 +13,8 @@ from controller.apps.cli.probe.build import build
 from controller.apps.cli.probe.hours import hours
 from controller.apps.cli.probe.kernels.commands import kernels
 from controller.apps.cli.probe.results import efficiency, results
-from controller.apps.cli.probe.run import run
+from controller.apps.cli.probe.run import Source, probe_of, run
 from controller.apps.cli.probe.send import send
-from controller.apps.cli.probe.source import Source, probe_of
 from controller.apps.cli.probe.trace import trace
 
 

@@ -206,7 +206,6 @@ class RayEngine(ClusterEngine[RayJob]):
         return folder.settled(_ended(job, folder.told, why))
 
     def _request(self, order: JobOrder, unit: RayUnit, name: str) -> dict[str, object]:
-        """Return the request to Ray."""
         command = keeper_command(str(self._settings.python), order.folder)
         extra = {UNIT_LABEL: order.unit, UNITS_LABEL: str(order.units)}
         return {

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path as Curve
 
+from controller.common.figures import check_ending, save
 from controller.probing.errors import ProbeError
 from controller.probing.text import counted, heading, sizes_line
 from controller.probing.values import KernelUse, Link, ProbeTask
@@ -97,7 +98,6 @@ _SPOT_IN: Final = 0.35
 _MARGIN_IN: Final = 0.3
 _TITLE_IN: Final = 0.62
 _LEAST_IN: Final = 7.0
-_DPI: Final = 110
 _FILLS: Final = ("#dbe9f6", "#e5f2df", "#fdeed8", "#efe3f3", "#fbe0e0", "#e6e6e6", "#d9f0ee", "#f6f3cf")
 _LETTERS: Final = 30
 """Most characters in a line of a box."""
@@ -107,15 +107,11 @@ Point = tuple[float, float]
 
 def draw(probe: ProbeTask, path: Path) -> None:
     """Write a probe task's graph to a .png or .svg file; raise ProbeError for another name, or if writing fails."""
-    if path.suffix not in {".png", ".svg"}:
-        raise ProbeError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time; names are not formulas.
-    with mpl.rc_context({"svg.hashsalt": "millrace", "text.parse_math": False}):
+    check_ending(path, ProbeError)
+    # Names are not formulas.
+    with mpl.rc_context({"text.parse_math": False}):
         canvas = _drawn(probe)
-        try:
-            canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise ProbeError(f"{path}: {error.strerror}") from error
+        save(canvas, path, ProbeError)
 
 
 def _drawn(probe: ProbeTask) -> Figure:

@@ -22,11 +22,11 @@ from matplotlib.ticker import LogLocator, NullLocator
 from collectors.values import LinkState, Snapshot
 from controller.apps.demo.labels import Line, Point, place_label, rectangle_at
 from controller.apps.demo.layout import Layout, layout_of
+from controller.common.figures import save_both
 from dataplane.topology.values import LinkKey, Topology
 
 _NS_PER_MS = 1e6
 _POINTS_PER_IN = 72
-_DPI = 110
 
 _THINNEST_IN = 0.9 / _POINTS_PER_IN
 _THICKEST_IN = 6.5 / _POINTS_PER_IN
@@ -59,18 +59,14 @@ def draw(topology: Topology, panels: Sequence[Panel], stem: Path, shaded: str | 
 
     `shaded` says in the key whose path is shaded, if any is.
     """
-    mpl.rcParams["svg.hashsalt"] = "millrace"
     layout = layout_of(topology)
     norm = _delay_scale(topology, panels)
     figure, cells = _grid(layout, len(panels))
     for axis, panel in zip(cells, panels, strict=False):
         _draw_panel(axis, topology, panel, layout, norm)
     _draw_key(cells[-1], norm, shaded)
-    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
     stem.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(png, dpi=_DPI, metadata={"Software": None})
-    figure.savefig(svg, metadata={"Date": None})
-    return png, svg
+    return save_both(figure, stem)
 
 
 def _grid(layout: Layout, panels: int) -> tuple[Figure, list[Axes]]:

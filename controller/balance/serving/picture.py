@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from controller.balance.errors import HistoryError
 from controller.balance.serving.history import ReportRow
 from controller.balance.values import Precision
+from controller.common.figures import check_ending, save
 
-_DPI: Final = 110
 _MOST_HOLDERS: Final = 10
 """As many as there are colours."""
 _DEAD_BAND: Final = 0.1
@@ -32,8 +32,7 @@ def draw_history(pool: str, rows: Sequence[ReportRow], file: Path, *, dead_band:
 
     Raise HistoryError for another suffix, if there is nothing to plot, or on a failed write.
     """
-    if file.suffix not in {".png", ".svg"}:
-        raise HistoryError(f"{file}: a picture's name ends in .png or .svg")
+    check_ending(file, HistoryError)
     if not rows:
         raise HistoryError(f"{file}: there is no report of pool {pool} to draw")
     holders = sorted({row.holder for row in rows})
@@ -57,10 +56,7 @@ def draw_history(pool: str, rows: Sequence[ReportRow], file: Path, *, dead_band:
     column[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
     column[-1].set_xlabel("UTC; grey: the dead band")
     canvas.suptitle(f"pool {pool}", fontsize=11)
-    try:
-        canvas.savefig(file, dpi=_DPI, metadata={"Date": None} if file.suffix == ".svg" else None)
-    except OSError as error:
-        raise HistoryError(f"{file}: {error.strerror or error}") from error
+    save(canvas, file, HistoryError)
 
 
 def _parts(rows: Sequence[ReportRow]) -> list[tuple[str, _Figure, bool]]:

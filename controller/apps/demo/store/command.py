@@ -9,7 +9,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -18,17 +17,16 @@ from controller.apps.demo.folder import make_folder
 from controller.apps.demo.store.scenario import COPIES, INTERVAL_NS, MS, NAMES, Phase, Read, StoreOutcome, StoreRun
 from controller.apps.demo.store.world import US
 from controller.common.console import plain_or_terminal
+from controller.common.figures import save_both
 from dataplane.errors import MillraceError
 from dataplane.topology.file import load_topology
 
-_DPI: Final = 110
 _SPAN_NS: Final = 5 * MS
 _SWITCH, _PRODUCER, _EDGE = "#2e8b57", "#c0392b", "#909090"
 
 
 def draw(outcome: StoreOutcome, stem: Path) -> tuple[Path, Path]:
     """Write `stem`.png and `stem`.svg; return both paths. The same run gives the same bytes."""
-    mpl.rcParams["svg.hashsalt"] = "millrace"
     figure = Figure(figsize=(11, 5.6), layout="constrained")
     shares, times = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.4))
     reads = [read for phase in outcome.phases for read in phase.reads]
@@ -42,10 +40,7 @@ def draw(outcome: StoreOutcome, stem: Path) -> tuple[Path, Path]:
     names = "; ".join(f"{number} {phase.name}" for number, phase in enumerate(outcome.phases, 1))
     lines = "\n".join(wrap(names, 130))
     shares.set_title(f"Reads of named content in {outcome.topology.name}\n{lines}", fontsize=9, loc="left", pad=18)
-    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
-    figure.savefig(png, dpi=_DPI, metadata={"Software": None})
-    figure.savefig(svg, metadata={"Date": None})
-    return png, svg
+    return save_both(figure, stem)
 
 
 def _draw_shares(axis: Axes, reads: Sequence[Read]) -> None:

@@ -28,8 +28,8 @@ from collectors.clocks.values import StampDifference
 from collectors.counters import Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
+from collectors.events.service import EventEngine
 from collectors.feed import feed_pb2
 from collectors.feed.snapshots import snapshot_message, snapshot_of
 from collectors.native.accumulator import NativeStore

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
+
+import numpy as np
 
 from controller.apiserver.registry.placements import State
 from controller.apiserver.resources import Node, Pod, PodGroup
@@ -14,11 +16,98 @@ from controller.cluster.cost_map import CostMap
 from controller.scheduling.containers.reservations import Reservation, with_reservations
 from controller.scheduling.fairness import PodShares, Weights
 from controller.scheduling.framework import Peer, PendingPod, Snapshot
+from controller.scheduling.framework.columns import Ids
 from controller.scheduling.framework.values import Mate
 from controller.scheduling.framework.workload import Workload
 from controller.scheduling.serving.assumptions import Assumption, Assumptions
 from controller.scheduling.serving.node_table import KnownNode, NodeTable, is_ready
-from controller.scheduling.serving.pod_counts import PodCounts
+
+_STARTING = (Phase.BOUND, Phase.STARTING)
+
+
+class PodCounts:
+    """Counts by node. `groups_on` and `starting_on` return them by row and reuse unchanged results."""
+
+    def __init__(self) -> None:
+        self._groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._members: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._starting: Counter[str] = Counter()
+        self._changed_groups: set[str] = set()
+        self._changed_nodes: set[str] = set()
+        self._groups_made: tuple[Mapping[str, int], dict[str, dict[int, int]]] | None = None
+        self._starting_made: tuple[Mapping[str, int], Ids] | None = None
+
+    def replace(self, before: Pod | None, now: Pod | None) -> None:
+        """Replace a pod's previous state with its current one."""
+        for pod, sign in ((before, -1), (now, 1)):
+            if pod is None:
+                continue
+            name, group, node = pod.metadata.name, pod.spec.group, pod.status.node
+            if group is not None:
+                self._member(group, name, is_there=sign > 0)
+            if node is None:
+                continue
+            if group is not None:
+                self._groups[group][node] += sign
+                self._changed_groups.add(group)
+            if pod.status.phase in _STARTING:
+                self._starting[node] += sign
+                self._changed_nodes.add(node)
+
+    def members(self, group: str) -> tuple[str, ...]:
+        """Return the names of a group's pods, in order."""
+        return tuple(sorted(self._members.get(group, ())))
+
+    def groups_on(self, numbers: Mapping[str, int]) -> Mapping[str, Mapping[int, int]]:
+        """Return the pod count of each node, by number, for each group; the same value until it changes.
+
+        Groups without a pod on any of these nodes are left out.
+        """
+        made, changed = self._groups_made, set(self._changed_groups)
+        self._changed_groups.clear()
+        if made is None or made[0] is not numbers:
+            found, changed = dict[str, dict[int, int]](), set(self._groups)
+        elif not changed:
+            return made[1]
+        else:
+            found = dict(made[1])
+        for group in changed:
+            counts = {numbers[node]: count for node, count in self._groups[group].items() if count and node in numbers}
+            if counts:
+                found[group] = counts
+            else:
+                found.pop(group, None)
+            if not any(self._groups[group].values()):
+                del self._groups[group]
+        self._groups_made = numbers, found
+        return found
+
+    def starting_on(self, numbers: Mapping[str, int]) -> Ids:
+        """Return each node's count of pods that have not started, by node number; the same array until it changes."""
+        made, changed = self._starting_made, set(self._changed_nodes)
+        self._changed_nodes.clear()
+        if made is None or made[0] is not numbers:
+            found, changed = np.zeros(len(numbers), np.int64), set(self._starting)
+        elif not changed:
+            return made[1]
+        else:
+            found = made[1].copy()
+        for node in changed:
+            if node in numbers:
+                found[numbers[node]] = self._starting[node]
+            if not self._starting[node]:
+                del self._starting[node]
+        self._starting_made = numbers, found
+        return found
+
+    def _member(self, group: str, name: str, *, is_there: bool) -> None:
+        if is_there:
+            self._members[group][name] = None
+            return
+        self._members[group].pop(name, None)
+        if not self._members[group]:
+            del self._members[group]
+
 
 __all__ = ["ClusterView", "is_ready", "is_waiting"]
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.events.change import Levels
-from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
+from collectors.events.service import EventEngine
 from collectors.values import Event, Phase
 from tests.collectors.events.reference_rules import ChangeDetector, LevelChange
 from tests.collectors.events.states import MS, snapshot

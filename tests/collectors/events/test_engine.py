@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.events.engine import EventEngine
 from collectors.events.rules import Rule
 from collectors.events.scopes import FIGURES, Scope
+from collectors.events.service import EventEngine
 from collectors.values import Event, Evidence, Phase, ReporterKey, Snapshot
 from dataplane.config import loads
 from dataplane.errors import ConfigError

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.events.scopes import Scope
+from collectors.events.service import EventEngine
 from collectors.values import FlowKey, PathState, ReporterState, Snapshot
 from dataplane.topology.values import LinkKey
 from tests.collectors.events.reference_rules import PlainEngine

@@ -2,26 +2,73 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.balance.driving import drive, levers
 from controller.apps.cli.balance.example import example
 from controller.apps.cli.balance.gains import gains
-from controller.apps.cli.balance.history import history
 from controller.apps.cli.balance.setting import report, set_pool
 from controller.apps.cli.balance.status import status
 from controller.apps.cli.balance.trying import try_controllers
 from controller.apps.cli.balance.tune import tune
 from controller.apps.cli.balance.whatif import whatif
 from controller.apps.cli.common import SettingsFile, log_to_stderr, ready
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
 
 if TYPE_CHECKING:
     from controller.balance.rules.learned import Learned
+    from controller.balance.serving.history import ChangeRow, ReportRow
     from controller.balance.values import LeverKind
+
+
+def history(  # noqa: PLR0917 - a command line's options
+    pool: Annotated[str, typer.Argument(help="The pool's name.")],
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The service's history; else that of `millrace up` in its default folder."),
+    ] = None,
+    holder: Annotated[str | None, typer.Option(help="Of this holder alone.")] = None,
+    last_s: Annotated[float, typer.Option("--last", "--last-s", parser=in_seconds(1), help="How far back.")] = 3600.0,
+    moves: Annotated[bool, typer.Option("--moves", help="What moved, instead of reports.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most so many rows, the newest.")] = 10_000,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw error, output and levers (.png or .svg).")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show error, output and levers of a pool's holders over time, or what moved; times are UTC."""
+    from controller.balance.serving.history import ChangeRow, ReportRow, read_history  # noqa: PLC0415
+
+    since_ns = time.time_ns() - round(last_s * 1e9)
+    with read_history(file or _default_file()) as kept:
+        kept.check(pool, holder)
+        found = kept.changes(pool, holder, since_ns, limit) if moves else kept.reports(pool, holder, since_ns, limit)
+        if picture is not None:
+            from controller.balance.serving.picture import draw_history  # noqa: PLC0415
+
+            draw_history(pool, kept.reports(pool, holder, since_ns, limit), picture)
+            typer.echo(f"wrote {picture}", err=True)
+            return
+    kind = ChangeRow if moves else ReportRow
+    columns = ["time" if field.name == "time_ns" else field.name for field in fields(kind)]
+    show(columns, (_cells(row) for row in found), form)
+
+
+def _cells(row: ReportRow | ChangeRow) -> Cells:
+    values = [getattr(row, field.name) for field in fields(row)]
+    return [utc(row.time_ns), *values[1:]]
+
+
+def _default_file() -> Path:
+    from controller.apps.up.state import default_state  # noqa: PLC0415
+
+    return default_state() / "balance.sqlite"
 
 
 _COLUMNS = ("interval", "precision_steps", "frequency_mhz", "sub_units")

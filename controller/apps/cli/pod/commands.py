@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +19,6 @@ from controller.apps.cli.output import Format, utc
 from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.pod.apply import apply
 from controller.apps.cli.pod.list import list_, phase_of
-from controller.apps.cli.pod.logs import Container, logs, put_out
-from controller.apps.cli.pod.schema import schema
 from controller.apps.cli.pod.top import top
 from controller.apps.cli.pod.waiting import Timeout, Wait
 from controller.apps.cli.pod.why import why
@@ -26,7 +26,52 @@ from controller.apps.cli.pod.why import why
 if TYPE_CHECKING:
     from controller.apiserver.client import SyncApiClient
     from controller.apiserver.resources import Pod
+    from controller.apiserver.sessions.frames import Frame
     from controller.apps.cli.pod.terminal import Input
+
+
+def schema() -> None:
+    """Print the JSON Schema of a script's documents, for editors."""
+    from controller.apiserver.manifests.schema import json_schema  # noqa: PLC0415
+
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+Container = Annotated[str | None, typer.Option("--container", "-c", help="One of several containers.")]
+
+
+def logs(
+    name: Annotated[str, typer.Argument(metavar="POD")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with it as it is written.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, max=1_000_000, help="Begin with the last so many lines.")
+    ] = None,
+    container: Container = None,
+    address: Address = None,
+) -> None:
+    """Show what a container of a pod has written: its output on stdout, its errors on stderr."""
+    with client_of(address) as client:
+        put_out(client.logs(name, container, follow=follow, tail=tail))
+
+
+def put_out(frames: Iterable[Frame]) -> int:
+    """Write frames to stdout and stderr as they come; return the exit status that ends them, raise ApiError."""
+    from controller.apiserver.sessions.frames import Stream, error_of, exit_code_of  # noqa: PLC0415
+    from controller.common.errors import ApiError, UnavailableError  # noqa: PLC0415
+
+    for frame in frames:
+        match frame.stream:
+            case Stream.STDOUT:
+                sys.stdout.buffer.write(frame.payload)
+                sys.stdout.flush()
+            case Stream.STDERR:
+                sys.stderr.buffer.write(frame.payload)
+                sys.stderr.flush()
+            case Stream.EXIT:
+                return exit_code_of(frame)
+            case Stream.ERROR:
+                raise ApiError(error_of(frame))
+    raise UnavailableError("it broke off: the connection to the API server has ended")
 
 
 _LAST_WORDS_S = 2.0

@@ -17,8 +17,10 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.dispatches import Completion
 from controller.apiserver.resources import ProbeResult, Task
 from controller.apiserver.resources.base import Resource
+from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import ApiError, ControllerError, SchedulerError
 from controller.probing.evaluation import scored
 from controller.scheduling.costs import Costs
@@ -34,11 +36,42 @@ from controller.scheduling.serving.tasks.knowledge import Knowledge
 from controller.scheduling.serving.tasks.lessons import TaskLessons, learners_of, utilisation_of
 from controller.scheduling.serving.tasks.metrics import TaskMetrics
 from controller.scheduling.serving.tasks.probes import Probes
-from controller.scheduling.serving.tasks.silence import Silence
 from controller.scheduling.serving.tasks.view import KINDS, TasksView, has_ended
 from controller.scheduling.serving.tasks.writing import Writer, few_at_once
 from dataplane.clock import Clock
 from dataplane.topology.file import load_topology
+
+
+class Silence:
+    """Takes tasks from silent centres, unless these have reported meanwhile: the server checks their last report."""
+
+    def __init__(self, view: TasksView, settings: TaskSettings, writer: Writer, metrics: TaskMetrics) -> None:
+        self._view, self._settings, self._writer, self._metrics = view, settings, writer, metrics
+
+    async def release(self, now_ns: int) -> None:
+        """Release the tasks of centres whose lease has expired, and of deleted centres."""
+        for name, tasks in self._view.held_by().items():
+            centre = self._view.centres.get(name)
+            if centre is not None and not self._view.is_silent(centre, now_ns):
+                continue
+            heartbeat_ns = None if centre is None else centre.status.heartbeat_ns or 0
+            await few_at_once(self._take(task, name, heartbeat_ns) for task in tasks)
+
+    async def _take(self, task: Task, centre: str, heartbeat_ns: int | None) -> None:
+        status, most = task.status, self._settings.retries + 1
+        again = status.epoch < most and not task.spec.is_probe
+        why = f"centre {centre} is gone" if heartbeat_ns is None else f"centre {centre} has fallen silent"
+        reason = why if again else f"{why}, and it was dispatched {status.epoch} times: it is not tried again"
+        item = Completion(
+            task=task.metadata.name,
+            epoch=status.epoch,
+            phase=TaskPhase.PENDING if again else TaskPhase.FAILED,
+            heartbeat_ns=heartbeat_ns,
+            reasons=(reason,),
+        )
+        if await self._writer.complete(item):
+            self._metrics.silent.inc()
+
 
 _NS = 1_000_000_000
 _MOST = 256

@@ -11,8 +11,8 @@ from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap, Load
 from controller.cluster.hardware import Cluster, Request
 from controller.scheduling.framework import Peer, PendingPod, Profile, ProfileSettings, Snapshot, explain, place_group
+from controller.scheduling.framework.groups import search_group, with_mates
 from controller.scheduling.framework.reservations import loads_of
-from controller.scheduling.framework.searching import search_group, with_mates
 from controller.scheduling.framework.values import Mate
 from dataplane.topology.families import from_text
 from tests.benchmarks.placing import network

@@ -63,7 +63,6 @@ class _Points:
     excess_ns: Numbers
 
     def some(self, which: Flags) -> _Points:
-        """Return some of them."""
         return _Points(self.time_ns[which], self.half_ns[which], self.odd[which], self.excess_ns[which])
 
     def above(self, half_ns: Integers, odd: Integers | int = 0) -> Numbers:

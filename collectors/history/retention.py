@@ -4,18 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from collectors.errors import HistoryError
 from collectors.history import files
-from collectors.history.ages import Ages
 from collectors.history.downsample import Halt, merge
 from collectors.history.files import HistoryFile
 from collectors.history.parquet import problem_of
 from collectors.history.schema import TABLES, Table
 from collectors.history.settings import HistorySettings
 from dataplane.clock import NS_PER_S
+
+
+class Ages:
+    """Ages of files by the times of their newest rows (UNIX seconds), at `now_s`.
+
+    Of the time between two successive ones, and between the newest and now, at most `gap_s` counts. `ahead_s` is how
+    far the clock is ahead of the newest if that is more, else 0.
+    """
+
+    def __init__(self, ends_s: Iterable[int], now_s: int, gap_s: int) -> None:
+        ends = sorted(set(ends_s), reverse=True)
+        since_s = max(now_s - ends[0], 0) if ends else 0
+        self.ahead_s = since_s if since_s > gap_s else 0
+        self._ages = dict.fromkeys(ends[:1], min(since_s, gap_s))
+        for later, earlier in pairwise(ends):
+            self._ages[earlier] = self._ages[later] + min(later - earlier, gap_s)
+
+    def age_s(self, end_s: int) -> int:
+        """Return the age of one of these times; 0 for any other, as of a file that has only just come."""
+        return self._ages.get(end_s, 0)
 
 
 def due_interval_ns(settings: HistorySettings, age_ns: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
@@ -12,18 +12,19 @@ from typing import Any, Final
 import pyarrow as pa
 
 from collectors.history import schema
-from collectors.history.job_rows import JobRows
 from collectors.history.schema import Table
 from collectors.history.settings import HistorySettings
 from collectors.statistics.sketch import Sketch
 from collectors.values import (
     LINK_FIGURES,
     ChildKey,
+    ChildState,
     ClockState,
     DropRecord,
     Event,
     FlowKey,
     JobKey,
+    JobState,
     LinkState,
     PathState,
     ReporterKey,
@@ -34,11 +35,76 @@ from collectors.values import (
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.drop_reasons import reason_name
 
+Row = tuple[Any, ...]
+
+
+class JobRows:
+    """Makes rows of snapshots' jobs; remembers what the totals were."""
+
+    def __init__(self) -> None:
+        self._jobs: Mapping[JobKey, JobState] = {}
+
+    def take(self, jobs: Mapping[JobKey, JobState]) -> tuple[list[Row], list[Row]]:
+        """Return a row for each job in a switch, and one for each of its children."""
+        before, self._jobs = self._jobs, jobs
+        states: list[Row] = []
+        children: list[Row] = []
+        for key, state in jobs.items():
+            last = before.get(key)
+            # A number that another job has now, or a job that was forgotten, begins at nothing.
+            if last is not None and (last.reported > state.reported or last.items > state.items):
+                last = None
+            states.append(_job(state, last))
+            children += _children(state, last)
+        return states, children
+
+
+def _job(state: JobState, last: JobState | None) -> Row:
+    return (
+        state.key.job,
+        state.name,
+        state.key.switch,
+        state.is_leaf,
+        state.epoch,
+        state.items - (last.items if last else 0),
+        state.items_per_s,
+        state.reported - (last.reported if last else 0),
+        state.repeated - (last.repeated if last else 0),
+        state.cells_used,
+        state.cells,
+        state.wait_mean_ns,
+        state.wait_p50_ns,
+        state.wait_p99_ns,
+        state.wait_max_ns,
+        state.age_ns,
+        state.samples,
+    )
+
+
+def _children(state: JobState, last: JobState | None) -> Iterator[Row]:
+    before = {child.key: child.last for child in last.children} if last else {}
+    for child in state.children:
+        yield (
+            state.key.job,
+            state.name,
+            state.key.switch,
+            child.key.number,
+            child.key.name,
+            child.last - before.get(child.key, 0),
+            child.last_share,
+            *_waits(child),
+            child.samples,
+        )
+
+
+def _waits(child: ChildState) -> tuple[int | None, int | None, int]:
+    return child.wait_mean_ns, child.wait_max_ns, child.wait_caused_ns
+
+
 _US_NS: Final = 1000
 LEFT_OUT: Final = "history paths left out"
 """The counter of flows that were not written because an interval had too many."""
 
-Row = tuple[Any, ...]
 _NO_FLOW: Final = (None,) * 7
 
 

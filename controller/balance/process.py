@@ -9,9 +9,8 @@ from typing import Final
 
 from controller.apiserver.client import ApiClient, find_place
 from controller.balance.errors import BalanceError
-from controller.balance.serving.driver import BalanceService
+from controller.balance.serving.driver import BalanceService, Metrics
 from controller.balance.serving.history import History
-from controller.balance.serving.metrics import Metrics
 from controller.balance.settings import BalanceSettings
 from dataplane.clock import MonotonicClock
 from dataplane.daemon import Daemon, Lifecycle

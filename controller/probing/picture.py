@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +14,81 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path as Curve
 
+from controller.common.figures import check_ending, save
 from controller.probing.errors import ProbeError
-from controller.probing.layering import Layers, Node, layers_of
 from controller.probing.text import counted, heading, sizes_line
-from controller.probing.values import KernelUse, ProbeTask
+from controller.probing.values import KernelUse, Link, ProbeTask
+
+# Layout of a probe task's picture: uses in columns by the longest data path, in rows ordered to reduce crossings.
+#
+# A link over several columns passes through spots reserved for it, so that it runs between boxes and not behind them
+# (Sugiyama, Tagawa and Toda, 1981: layers, dummy nodes, barycentres).
+
+
+_SWEEPS: Final = 6
+
+Node = str | tuple[str, str, int]
+"""A use, or the spot of a link (source, target) in a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Columns of uses and spots from left to right, each from top to bottom, and the path of each link."""
+
+    columns: tuple[tuple[Node, ...], ...]
+    ways: Mapping[Link, tuple[Node, ...]]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the longest column."""
+        return max(len(column) for column in self.columns)
+
+
+def layers_of(probe: ProbeTask) -> Layers:
+    """Return the columns of a probe task's uses; deterministic."""
+    column: dict[str, int] = {}
+    for name in probe.order:
+        column[name] = max((column[source] + 1 for source in probe.sources[name]), default=0)
+    columns: list[list[Node]] = [[] for _ in range(max(column.values()) + 1)]
+    for part in probe.parts:
+        for name in part:
+            columns[column[name]].append(name)
+    ways: dict[Link, tuple[Node, ...]] = {}
+    for link in probe.links:
+        between: list[Node] = [(link.src, link.dst, at) for at in range(column[link.src] + 1, column[link.dst])]
+        for at, spot in enumerate(between, column[link.src] + 1):
+            columns[at].append(spot)
+        ways[link] = (link.src, *between, link.dst)
+    before, after = _neighbours(ways.values())
+    for _ in range(_SWEEPS):
+        for at in range(1, len(columns)):
+            columns[at] = _sorted(columns[at], columns[at - 1], before)
+        for at in range(len(columns) - 2, -1, -1):
+            columns[at] = _sorted(columns[at], columns[at + 1], after)
+    return Layers(tuple(tuple(one) for one in columns), ways)
+
+
+def _neighbours(ways: Iterable[Sequence[Node]]) -> tuple[dict[Node, list[Node]], dict[Node, list[Node]]]:
+    before: dict[Node, list[Node]] = {}
+    after: dict[Node, list[Node]] = {}
+    for way in ways:
+        for first, second in pairwise(way):
+            before.setdefault(second, []).append(first)
+            after.setdefault(first, []).append(second)
+    return before, after
+
+
+def _sorted(column: list[Node], beside: list[Node], neighbours: Mapping[Node, list[Node]]) -> list[Node]:
+    """Return a column sorted by the mean positions of its neighbours; nodes without neighbours keep their positions."""
+    place = {node: at / max(1, len(beside) - 1) for at, node in enumerate(beside)}
+    own = {node: at / max(1, len(column) - 1) for at, node in enumerate(column)}
+
+    def mean(node: Node) -> float:
+        found = [place[one] for one in neighbours.get(node, ())]
+        return sum(found) / len(found) if found else own[node]
+
+    return sorted(column, key=mean)
+
 
 _BOX_IN: Final = (2.2, 0.84)
 _PITCH_IN: Final = (3.35, 1.2)
@@ -25,7 +98,6 @@ _SPOT_IN: Final = 0.35
 _MARGIN_IN: Final = 0.3
 _TITLE_IN: Final = 0.62
 _LEAST_IN: Final = 7.0
-_DPI: Final = 110
 _FILLS: Final = ("#dbe9f6", "#e5f2df", "#fdeed8", "#efe3f3", "#fbe0e0", "#e6e6e6", "#d9f0ee", "#f6f3cf")
 _LETTERS: Final = 30
 """Most characters in a line of a box."""
@@ -35,15 +107,11 @@ Point = tuple[float, float]
 
 def draw(probe: ProbeTask, path: Path) -> None:
     """Write a probe task's graph to a .png or .svg file; raise ProbeError for another name, or if writing fails."""
-    if path.suffix not in {".png", ".svg"}:
-        raise ProbeError(f"{path}: a picture's name ends in .png or .svg")
-    # The same picture each time; names are not formulas.
-    with mpl.rc_context({"svg.hashsalt": "millrace", "text.parse_math": False}):
+    check_ending(path, ProbeError)
+    # Names are not formulas.
+    with mpl.rc_context({"text.parse_math": False}):
         canvas = _drawn(probe)
-        try:
-            canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise ProbeError(f"{path}: {error.strerror}") from error
+        save(canvas, path, ProbeError)
 
 
 def _drawn(probe: ProbeTask) -> Figure:

@@ -62,7 +62,6 @@ class _StateReader:
         self.reader = ExpressionReader(scope)
 
     def state(self, raw: RawState) -> ParserState:
-        """Return the state."""
         operations = tuple(
             self._operation(call, f"{self.place}.parser_ops[{index}]") for index, call in enumerate(raw.parser_ops)
         )

@@ -36,7 +36,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, bind_layers
 
 from dataplane.scapy import int_telemetry  # noqa: F401 - truncated packets carry INT
-from dataplane.scapy.int_metadata import FLAG_NAMES, LAST, Part, instruction_fields, metadata_words
+from dataplane.scapy.int_telemetry import FLAG_NAMES, LAST, Part, instruction_fields, metadata_words
 
 REPORT_PORT = 32766
 TO_THE_END = 0xFF

@@ -37,7 +37,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from controller.network.paths.engineering.figures import Figures, figures
 from controller.network.paths.engineering.search import Problem, Search
 from controller.network.paths.engineering.settings import EngineeringSettings
 from controller.network.paths.engineering.splits import by_flows, ecmp, shortest
@@ -48,6 +47,7 @@ from dataplane.topology.families import fat_tree
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 from tests.benchmarks.routing.convergence import Convergence, Optimum, both, bounded_optimum, gap, whole_optimum
+from tests.reference.utilisations import Figures, figures
 from tests.reference.whole_program import solve
 from tests.reference.wide_area import wide_area_network
 

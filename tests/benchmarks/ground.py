@@ -28,12 +28,12 @@ from collectors.values import LinkState, Snapshot
 from controller.cluster.alto.service import AltoService
 from controller.cluster.cost_map import CostMap, CostModel
 from controller.cluster.cost_map.live import CostMapKeeper
-from controller.cluster.cost_map.reference import pair_figures
 from controller.network.intents import RouteSet
 from dataplane.rpc.messages import parse
 from dataplane.topology.families import from_text
 from tests.benchmarks import ground_simulation, ground_storage
 from tests.controller.cluster.cost_map.fabrics import link_state, route_set
+from tests.reference.pair_figures import pair_figures
 
 NAMES: Final = (
     "cost_map_ms_1000_hosts",

@@ -44,17 +44,17 @@ from controller.probing.errors import ProbeError
 from controller.probing.running import reading, results
 from controller.probing.running.report import Outcome
 from controller.scheduling.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
-from controller.workloads.centres.engines.containers.parcels import files_in
+from controller.workloads.centres.engines.containers.engine import files_in
 from controller.workloads.centres.engines.jobs.keeping import Ended, read_record
 from controller.workloads.centres.engines.slurm.answers import jobs_in, nodes_in
 from controller.workloads.centres.errors import EngineError
 from controller.workloads.nodes.guard import lease_file
 from dataplane.errors import WireError
-from dataplane.nic.flows.reference.flow_key import read_fields
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import parse
 from dataplane.topology.file import load_topology
 from tests.decoders.decoding import DEEP, DEEP_KEY, Decoder
+from tests.reference.flow_key import read_fields
 
 T = TypeVar("T")
 
@@ -176,7 +176,7 @@ OTHERS = (
         refuses=(WireError,),
         may_be_cut=True,
     ),
-    Decoder("dataplane.nic.flows.reference.flow_key.read_fields", read_fields, (_FRAME, _FRAME6), (), may_be_cut=True),
+    Decoder("tests.reference.flow_key.read_fields", read_fields, (_FRAME, _FRAME6), (), may_be_cut=True),
     Decoder(
         "controller.network.paths.service.messages.route_set_of",
         lambda data: route_set_of(parse(paths_pb2.RouteSet, data)),
@@ -221,7 +221,7 @@ OTHERS = (
         write=lambda lease: lease_file.encode(*lease),
     ),
     Decoder(
-        "controller.workloads.centres.engines.containers.parcels.files_in",
+        "controller.workloads.centres.engines.containers.engine.files_in",
         lambda data: files_in(data, 1 << 20),
         (_parcel(b'{"out": "YQ=="}'),),
         refuses=(EngineError,),

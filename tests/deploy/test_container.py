@@ -26,7 +26,7 @@ from controller.network.aggregation.service import metrics as jobs
 from controller.network.paths.service import metrics as paths
 from controller.network.status import metrics as status
 from controller.scheduling.serving.metrics import Metrics as SchedulerMetrics
-from controller.workloads.placement.metrics import Metrics as PlacementMetrics
+from controller.workloads.placement.driver import Metrics as PlacementMetrics
 from dataplane.config import load
 from dataplane.load.metrics import load_families
 from dataplane.load.values import DaemonLoad, DropRate, Overload, QueueLoad, ThreadLoad

@@ -24,7 +24,7 @@ from typing import Self
 from pyroute2 import IPRoute
 
 from collectors.reference.builder import PlainStateBuilder
-from controller.apps.demo.training.star import SWITCH, WAIT_S, Agent, star
+from controller.apps.demo.training.fabric import SWITCH, WAIT_S, Agent, star
 from controller.network.aggregation.jobs import RunningJob
 from controller.network.aggregation.settings import AggregationSettings
 from controller.network.aggregation.tables import AggregationTables

@@ -23,7 +23,7 @@ from collectors.feed.server import FeedSettings
 from collectors.process import CollectorProcessSettings
 from collectors.values import JobState
 from controller.apps.cli.feed import ask, snapshot_of
-from controller.apps.demo.training.star import star
+from controller.apps.demo.training.fabric import star
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings
 from controller.network.content.settings import StoreSettings

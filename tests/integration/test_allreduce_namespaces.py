@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 import pytest
 
-from controller.apps.demo.training.star import SWITCH, Agent
+from controller.apps.demo.training.fabric import SWITCH, Agent
 from dataplane.fabric.kernel import HOST_DEVICE, switch_device
 from tests.integration.allreduce_namespaces import AggregationFabric
 

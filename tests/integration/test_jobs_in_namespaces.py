@@ -9,7 +9,7 @@ from itertools import groupby
 
 import pytest
 
-from controller.apps.demo.training.star import SWITCH
+from controller.apps.demo.training.fabric import SWITCH
 from tests.integration.job_fabric import JOBS, JobFabric, until
 
 pytestmark = pytest.mark.root

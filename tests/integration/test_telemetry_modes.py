@@ -13,11 +13,10 @@ from collectors.counters import Count
 from collectors.settings import CollectorSettings
 from collectors.values import DelaySource, DropRecord, HopRecord, LinkState, RecordKind
 from controller.network.tables.telemetry.drop_watch import DropWatch
-from controller.network.tables.telemetry.flow_filter import FlowFilter
 from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.network.tables.telemetry.int_watch import Mode, Watch
 from controller.network.tables.telemetry.queue_watch import QueueWatch
-from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
+from controller.network.tables.telemetry.reporting import NO_REPORTING, FlowFilter, Reporting
 from controller.network.virtual import VirtualController
 from dataplane.clock import VirtualClock
 from dataplane.fabric.hosts import flow_between

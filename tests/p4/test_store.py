@@ -11,11 +11,11 @@ import pytest
 
 from dataplane.store.names import Segment
 from dataplane.store.reference.holder import FAR, LONGEST_FRESHNESS_MS, Cached, Cell, Recorded, Sender, receive
-from dataplane.store.reference.sketch import Sketch
 from dataplane.wire.store import Kind, Message
 from tests.p4.entries import DefaultAction
 from tests.p4.storing import HOSTS, PORTS, PRODUCER, Arrival, Named, expected, fabric_items, frame, seen, sender
 from tests.p4.targets import Target
+from tests.reference.sketch import Sketch
 
 STEPS = {"builtin": 200, "compiled": 800, "bmv2": 110}
 WRITERS = frozenset({int(HOSTS[0]), int(HOSTS[1])})

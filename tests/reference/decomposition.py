@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.network.paths.engineering.potential import Potential
 from controller.network.paths.engineering.program import Columns, Mixture, mixing
+from controller.network.paths.engineering.search import Potential
 from controller.network.paths.engineering.trees import cheapest_trees
 from controller.network.paths.engineering.values import FloatArray, SwitchGraph
 

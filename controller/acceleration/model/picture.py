@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from controller.acceleration.errors import AccelerationError
 from controller.acceleration.model.worked import DRAWN, Case, Form
 from controller.acceleration.values import TransferModel
+from controller.common.figures import save
 
 _T_S: Final = (0.001, 10.0)
 """Range of t of operators in practice."""
@@ -24,7 +25,6 @@ _STATED_RATIOS: Final = (0.5, 80.0)
 _RATIOS: Final = (0.02, 120.0)
 """The same axis for all figures, so that they compare; without the sum's transfers there is less to hide in."""
 _POINTS: Final = 120
-_DPI: Final = 110
 _SIDE_IN: Final = (5.0, 4.3)
 _GPU_COLOUR: Final = "#1b7a3d"
 _CPU_COLOUR: Final = "#3060a8"
@@ -55,14 +55,9 @@ def draw_each(folder: Path, transfer: TransferModel = TransferModel.SUM, *, fini
 
 
 def _save(canvas: Figure, path: Path) -> None:
-    if path.suffix not in {".png", ".svg"}:
-        raise AccelerationError(f"{path}: a picture's name ends in .png or .svg")
-    # Reproducible output, text kept as text, and no formulas to typeset.
-    with mpl.rc_context({"svg.hashsalt": "millrace", "svg.fonttype": "none", "text.parse_math": False}):
-        try:
-            canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise AccelerationError(f"{path}: {error.strerror}") from error
+    # Text kept as text, and no formulas to typeset.
+    with mpl.rc_context({"svg.fonttype": "none", "text.parse_math": False}):
+        save(canvas, path, AccelerationError)
 
 
 def _draw(axes: Axes, case: Case, transfer: TransferModel, *, finite: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from controller.acceleration.plans.explaining import explain
 from controller.acceleration.plans.mixing import mixed
 from controller.acceleration.plans.placing import place
-from controller.acceleration.plans.times import Stated
 from controller.acceleration.plans.values import (
     Explained,
     ExplainedOperator,
@@ -16,7 +15,7 @@ from controller.acceleration.plans.values import (
     Problem,
     Quantity,
 )
-from controller.acceleration.plans.works import Reading, plan_of
+from controller.acceleration.plans.works import Reading, Stated, plan_of
 
 __all__ = [
     "Explained",

@@ -16,13 +16,13 @@ from controller.acceleration.errors import AccelerationError
 from controller.acceleration.plans.text import plain
 from controller.acceleration.plans.values import Explained, ExplainedOperator
 from controller.acceleration.values import CPU
+from controller.common.figures import check_ending, save
 
 _BOX_IN: Final = (2.3, 0.8)
 _PITCH_IN: Final = (2.75, 1.45)
 _MARGIN_IN: Final = 0.35
 _TITLE_IN: Final = 0.95
 _LEAST_IN: Final = 7.0
-_DPI: Final = 110
 _FILLS: Final = ("#dbe9f6", "#d8efd3", "#fdeed8", "#efe3f3", "#fbe0e0", "#d9f0ee")
 _UNKNOWN: Final = "#e6e6e6"
 _LETTERS: Final = 34
@@ -34,15 +34,11 @@ Point = tuple[float, float]
 
 def draw(explained: Explained, path: Path) -> None:
     """Write a plan to a .png or .svg file; raise AccelerationError for another suffix or a failed write."""
-    if path.suffix not in {".png", ".svg"}:
-        raise AccelerationError(f"{path}: a picture's name ends in .png or .svg")
-    # Reproducible output; names are not formulas.
-    with mpl.rc_context({"svg.hashsalt": "millrace", "text.parse_math": False}):
+    check_ending(path, AccelerationError)
+    # Names are not formulas.
+    with mpl.rc_context({"text.parse_math": False}):
         canvas = _drawn(explained)
-        try:
-            canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise AccelerationError(f"{path}: {error.strerror}") from error
+        save(canvas, path, AccelerationError)
 
 
 def _drawn(explained: Explained) -> Figure:

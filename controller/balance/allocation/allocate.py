@@ -106,7 +106,6 @@ class _Table:
             self._push(losers, of, gains=False)
 
     def allocation(self) -> Allocation:
-        """Return the result."""
         worths = {one.holder: worth(one, self.now[one.holder] + 1) for one in self.claimants}
         first = sorted(self.claimants, key=lambda one: (worths[one.holder], one.holder), reverse=True)
         wanting = [worths[one.holder] for one in self.claimants if not one.is_fixed]

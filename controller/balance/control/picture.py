@@ -15,10 +15,10 @@ from controller.balance.control.identification import Fit, StepResponse
 from controller.balance.control.loops import TunedLoop
 from controller.balance.control.response import SETTLED
 from controller.balance.errors import BalanceError
+from controller.common import figures
 
 COLOURS: Final = {"P": "#777777", "PI": "#3060a8", "PD": "#b36a00", "PID": "#1b7a3d"}
 """Colours of the forms, in all pictures."""
-_DPI: Final = 110
 _SIDE_IN: Final = (6.2, 3.8)
 _WIDE: Final = 3.4
 _NARROW: Final = 1.1
@@ -37,14 +37,9 @@ def draw_tuning(path: Path, loops: Sequence[TunedLoop], recorded: tuple[StepResp
 
 def save(canvas: Figure, path: Path) -> None:
     """Write a picture, .png or .svg; raise BalanceError for another suffix or a failed write."""
-    if path.suffix not in {".png", ".svg"}:
-        raise BalanceError(f"{path}: a picture's name ends in .png or .svg")
-    # Reproducible output, text kept as text.
-    with mpl.rc_context({"svg.hashsalt": "millrace", "svg.fonttype": "none"}):
-        try:
-            canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise BalanceError(f"{path}: {error.strerror}") from error
+    # Text kept as text.
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        figures.save(canvas, path, BalanceError)
 
 
 def shade_settled(axes: Axes, settled: float = SETTLED) -> None:

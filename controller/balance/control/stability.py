@@ -1,4 +1,4 @@
-"""Stability of gains on a plant and its margins: roots and Jury's table of the closed loop.
+"""Stability of gains on a plant and its margins: roots of the closed loop.
 
 The margins are those of Astrom and Murray, Feedback Systems, chapter 10, for the sampled loop: the delay needs no
 approximation, as a sampled loop with a delay is a polynomial.
@@ -45,21 +45,6 @@ class Margin:
     phase_deg: float | None = None
     delay_samples: float | None = None
     distance: float | None = None
-
-
-def is_stable_by_jury(polynomial: Coefficients) -> bool:
-    """Return whether all roots of a real polynomial lie inside the unit circle, by Jury's table, not by roots.
-
-    Each row is the previous one without the part explained by its own mirror image; the loop is stable if the first
-    coefficient outweighs the last in each of them.
-    """
-    row = np.trim_zeros(np.asarray(polynomial, dtype=np.float64), "f")
-    while len(row) > 1:
-        share = row[-1] / row[0]
-        if not abs(share) < 1.0:
-            return False
-        row = (row - share * row[::-1])[:-1]
-    return len(row) == 1
 
 
 def radius_of(polynomial: Coefficients) -> float:

@@ -27,7 +27,6 @@ class _Device:
         self.handle = self.ask(self.api.nvmlDeviceGetHandleByPciBusId, address)
 
     def ask(self, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - as ctypes has it
-        """Return NVML's answer."""
         try:
             return call(*arguments)
         except self.api.NVMLError as error:

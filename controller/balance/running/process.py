@@ -19,9 +19,8 @@ from controller.balance.errors import LeverError
 from controller.balance.levers.pool import LEASE_SHARE, PoolUnits, Reporter
 from controller.balance.levers.settings import PoolLever
 from controller.balance.levers.values import Lever
-from controller.balance.running.alone import alone
 from controller.balance.running.board import Board
-from controller.balance.running.finding import Costs, Host, levers_of, source_of
+from controller.balance.running.finding import Costs, Host, alone, levers_of, source_of
 from controller.balance.running.guard import Guard, GuardOrder
 from controller.balance.running.loop import Loop, Tick
 from controller.balance.running.settings import BusSettings, RunSettings

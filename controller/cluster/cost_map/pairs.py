@@ -70,7 +70,6 @@ def refold_between(routing: Routing, links: LinkColumns, costs: PairColumns, row
 
 
 def _fold(routing: Routing, links: LinkColumns, costs: PairColumns, destinations: Iterable[int]) -> None:
-    """Write the costs to some destinations."""
     graph, figures, native = routing.model.graph, _figures(links, routing.model.inner), costs.native()
     run, switches = compiled(fold), len(routing.model.table.switches)
     for place in destinations:

@@ -18,12 +18,12 @@ from controller.cluster.cost_map.columns import AVAILABLE, DELAY, LOSS
 from controller.cluster.cost_map.cost_map import CostMap
 from controller.cluster.cost_map.values import PPB, UNLIMITED_BPS
 from controller.common.errors import PathError
+from controller.common.figures import check_ending, save
 
 _MOST_NAMES: Final = 48
 """With more hosts than this only switches are named."""
 _MOST_NUMBERS: Final = 24
 """With at most this many hosts each field shows its pair's figure."""
-_DPI: Final = 110
 _FEW_PERCENT: Final = 5.0
 """Percentage of pairs that may lie below the colour scale, whose lower end is at most a tenth of the maximum."""
 _BIT: Final = {"delay": DELAY, "bandwidth": AVAILABLE, "loss": LOSS}
@@ -40,12 +40,11 @@ class _Shown:
 
 
 def draw(costs: CostMap, figure: str, path: Path) -> None:
-    """Write a heat map of `delay`, `bandwidth` or `loss` to a .png or .svg file; raise PathError for another name.
+    """Write a heat map of `delay`, `bandwidth` or `loss` to a .png or .svg file; raise PathError where it cannot.
 
     The diagonal and unreachable pairs stay white.
     """
-    if path.suffix not in {".png", ".svg"}:
-        raise PathError(f"{path}: a picture's name ends in .png or .svg")
+    check_ending(path, PathError)
     order = np.argsort(costs.model.host_switch, kind="stable")
     shown = _figure(costs, figure)
     values = shown.values[np.ix_(order, order)]
@@ -63,7 +62,7 @@ def draw(costs: CostMap, figure: str, path: Path) -> None:
     axes.set_xlabel("to")
     axes.set_ylabel("from")
     _add_scale(canvas, axes, image, values, shown.label)
-    canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
+    save(canvas, path, PathError)
 
 
 def _figure(costs: CostMap, figure: str) -> _Shown:

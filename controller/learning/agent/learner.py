@@ -14,19 +14,138 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from controller.learning.agent.batches import Batch, Seen, batch_of
 from controller.learning.agent.buffer import Buffer
 from controller.learning.agent.inference.on_torch import has_fast_bfloat16
-from controller.learning.agent.losses import cost, quantile_cost
 from controller.learning.agent.network import load, network, weights_of
-from controller.learning.agent.optimisers import Optimiser
-from controller.learning.agent.settings import AgentSettings
+from controller.learning.agent.settings import AgentSettings, Loss, TrainingSettings
 from controller.learning.agent.weights import WeightSet
 from controller.learning.errors import LearningError
 from controller.learning.values import Experience
 
 Tensor = Any
+"""A tensor: torch's own types are not followed."""
+
+
+class Optimiser:
+    """Moves parameters by their gradients; what it remembers of each is told and taken back as bytes."""
+
+    def __init__(self, settings: TrainingSettings, parameters: list[Tensor]) -> None:
+        self._settings = settings
+        self.learning_rate = settings.learning_rate
+        self._parameters = parameters
+        self._momenta = self._zeros() if settings.optimiser == "adam" or settings.momentum else []
+        self._squares = self._zeros() if settings.optimiser == "adam" else []
+        self._steps = [torch.tensor(0.0) for _ in parameters] if settings.optimiser == "adam" else []
+
+    def step(self) -> None:
+        """Take one step, and forget the gradients."""
+        settings = self._settings
+        if settings.clip:
+            torch.nn.utils.clip_grad_norm_(self._parameters, settings.clip)
+        gradients = [one.grad for one in self._parameters]
+        with torch.no_grad():
+            if settings.optimiser == "adam":
+                self._adam(gradients)
+            else:
+                self._sgd(gradients)
+        for one in self._parameters:
+            one.grad = None
+
+    def state(self) -> tuple[bytes, ...]:
+        """Return what is remembered, float32."""
+        return tuple(one.cpu().numpy().tobytes() for one in self._remembered())
+
+    def restore(self, state: tuple[bytes, ...]) -> None:
+        """Remember what a checkpoint had; raise LearningError where it is of another optimiser or network."""
+        held = self._remembered()
+        sizes = [4 * one.numel() for one in held]
+        if [len(data) for data in state] != sizes:
+            raise LearningError(f"a state of {len(state)} parts is not that of {self._settings.optimiser} here")
+        for one, data in zip(held, state, strict=True):
+            one.copy_(torch.from_numpy(np.frombuffer(data, np.float32).copy()).reshape(one.shape))
+
+    def _sgd(self, gradients: list[Tensor]) -> None:
+        momenta = self._momenta or [None] * len(gradients)
+        sgd(
+            self._parameters,
+            gradients,
+            momenta,
+            foreach=False,
+            weight_decay=0.0,
+            momentum=self._settings.momentum,
+            lr=self.learning_rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+    def _adam(self, gradients: list[Tensor]) -> None:
+        adam(
+            self._parameters,
+            gradients,
+            self._momenta,
+            self._squares,
+            [],
+            self._steps,
+            foreach=False,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.learning_rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+
+    def _remembered(self) -> list[Tensor]:
+        return [*self._momenta, *self._squares, *self._steps]
+
+    def _zeros(self) -> list[Tensor]:
+        return [torch.zeros_like(one, requires_grad=False) for one in self._parameters]
+
+
+"""A tensor: torch's own types are not followed."""
+
+
+def criticality(error: Tensor, *, through: bool) -> Tensor:
+    """Return |p - h| * c, c = log(1 + exp(-|p - h|)), for each error: the specification's formula.
+
+    Its words have c as another ratio, of run times under the best schedule and the current one: the formula stands
+    here. c is a factor: no gradient goes through it. With `through` one does; then errors beyond 1.15 cost less the
+    greater they are, as |p - h| * c falls there, and training drives them further away.
+    """
+    size = error.abs()
+    factor = functional.softplus(-size)
+    return size * (factor if through else factor.detach())
+
+
+def cost(loss: Loss, error: Tensor) -> Tensor:
+    """Return what each error costs."""
+    if loss == "huber":
+        return functional.huber_loss(error, torch.zeros_like(error), reduction="none")
+    if loss == "squared":
+        return error.square()
+    return criticality(error, through=loss == "criticality-through")
+
+
+def quantile_cost(loss: Loss, predicted: Tensor, measured: Tensor) -> Tensor:
+    """Return what predicted quantiles [batch, q] of measured values [batch, m] cost, for each of the batch.
+
+    Each pair's error costs as `loss` says, weighted by the quantile where it is too low and by the rest where it is
+    too high (quantile regression: Dabney and others, 2018).
+    """
+    count = predicted.shape[1]
+    share = (torch.arange(count, device=predicted.device, dtype=predicted.dtype) + 0.5) / count
+    error = predicted[:, :, None] - measured[:, None, :]
+    weight = (share[None, :, None] - (error.detach() > 0).to(predicted.dtype)).abs()
+    return (weight * cost(loss, error)).mean(dim=2).sum(dim=1)
+
+
 """A tensor: torch's own types are not followed."""
 
 

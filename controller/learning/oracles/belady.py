@@ -82,9 +82,7 @@ class _Cache(Protocol):
         """Note that an object is used, and when next."""
         ...
 
-    def drop(self, number: int) -> None:
-        """Forget an object."""
-        ...
+    def drop(self, number: int) -> None: ...
 
     def victim(self, kept: set[int]) -> int | None:
         """Return what goes first, but nothing of `kept`; None where nothing can go."""

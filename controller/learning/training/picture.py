@@ -12,12 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from controller.common.figures import check_ending, save
 from controller.learning.errors import LearningError
 from controller.learning.training.figures import Figures
 from controller.learning.training.trials import Point
 from controller.learning.values import Floats
 
-_DPI: Final = 110
 _MUCH: Final = 20
 _OURS, _OTHERS, _MARK = "#c4511d", "#1f6fb4", "0.6"
 
@@ -28,7 +28,7 @@ def draw_curve(title: str, points: Sequence[Point], path: Path, *, unit: str, un
     Grey lines are ends of episodes. Responses and losses that differ much are on a logarithmic scale: at first both can
     be a hundred times what they are later.
     """
-    _refuse_ending(path)
+    check_ending(path, LearningError)
     canvas = Figure(figsize=(9, 7), layout="constrained")
     rewards, responses, losses = canvas.subplots(3, 1, sharex=True)
     decisions = [point.decisions for point in points]
@@ -67,7 +67,7 @@ def draw_comparison(
     Lines are from the least to the most of the seeds. Raises LearningError for another ending, or where the file
     cannot be written.
     """
-    _refuse_ending(path)
+    check_ending(path, LearningError)
     names = sorted(found, key=lambda name: float(np.mean([one.mean_response_ns for one in found[name]])))
     canvas = Figure(figsize=(11, 1.6 + 0.4 * len(names)), layout="constrained")
     responses, waits = canvas.subplots(1, 2, sharey=True)
@@ -85,7 +85,7 @@ def draw_attention(title: str, attention: Floats, path: Path) -> None:
     Rows look at columns; colours are multiples of an even share, from a half to twice at least.
     Raises LearningError for another ending, or where it cannot be written.
     """
-    _refuse_ending(path)
+    check_ending(path, LearningError)
     layers, heads, tokens, _ = attention.shape
     low, high = min(0.5, float(attention.min()) * tokens), max(2.0, float(attention.max()) * tokens)
     canvas = Figure(figsize=(2.6 * heads + 2, 2.8 * layers + 0.8), layout="constrained")
@@ -120,14 +120,6 @@ def _bars(axes: Axes, names: list[str], figures: list[list[float]], ours: frozen
     axes.grid(visible=True, axis="x", alpha=0.25)
 
 
-def _refuse_ending(path: Path) -> None:
-    if path.suffix not in {".png", ".svg"}:
-        raise LearningError(f"{path}: a picture's name ends in .png or .svg")
-
-
 def _write(canvas: Figure, title: str, path: Path) -> None:
     canvas.suptitle(title, fontsize=11)
-    try:
-        canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
-    except OSError as error:
-        raise LearningError(f"{path}: {error.strerror or error}") from error
+    save(canvas, path, LearningError)

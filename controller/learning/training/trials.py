@@ -37,7 +37,6 @@ class _Taken:
     near: bytearray = field(default_factory=bytearray)
 
     def add(self, action: int, *, asked: bool, near: Bools | None) -> None:
-        """Take note of one."""
         self.actions.append(action)
         self.asked.append(_ASKED_ALL * asked + _ASKED_NEAR * (near is not None))
         if near is not None:

@@ -40,6 +40,3 @@ class StoreSettings(Settings, frozen=True):
     """Interests in an interval below which no name is worth a copy."""
     copies: Annotated[int, msgspec.Meta(ge=0, le=CELLS)] = CELLS
     """Segments (of 1,024 bytes) that a switch has copies of, at most."""
-
-
-NO_STORE = StoreSettings()

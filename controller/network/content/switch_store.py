@@ -6,13 +6,13 @@ counted, `record` and `forget` what is wanted; each time `batches` is what is mi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Final
 
 from finsy import P4TableEntry
 
 from controller.common.errors import ControllerError
-from controller.network.content.cache_policy import HeldName, choose
 from controller.network.content.settings import StoreSettings
 from controller.network.reconcile import apply, chunks
 from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
@@ -36,6 +36,64 @@ from controller.network.tables.store import (
     writer_entity,
 )
 from dataplane.store.names import HotName, Segment
+
+ADVANTAGE: Final = 1.25
+"""Factor by which a name must be more popular than a held one to take its cell; keeps equals from alternating."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldName:
+    """A name that the switch holds, its cell, and its packets in the last interval."""
+
+    segment: Segment
+    cell: int
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """A name's new cell and its generation."""
+
+    segment: Segment
+    cell: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Changes to make; evictions precede insertions, which may reuse their cells."""
+
+    evicted: tuple[HeldName, ...] = ()
+    inserted: tuple[Insertion, ...] = ()
+
+
+def choose(held: Collection[HeldName], hot: Collection[HotName], *, cells: Sequence[int], generation: int) -> Choice:
+    """Return the insertions and evictions, the hottest names first into free cells, then in place of the least popular.
+
+    `cells` are those that copies may have; `generation` is the first unused one: each insertion takes one.
+    """
+    there = {one.segment for one in held}
+    wanted: dict[Segment, int] = {}
+    for one in hot:
+        if one.segment not in there:
+            wanted[one.segment] = max(one.requests, wanted.get(one.segment, 0))
+    taken = {one.cell for one in held}
+    free = [cell for cell in cells if cell not in taken]
+    coldest = sorted(held, key=lambda one: (one.packets, one.cell))
+    evicted, inserted = [], []
+    hottest = sorted(wanted.items(), key=lambda one: (-one[1], one[0].name, one[0].number))
+    for number, (segment, requests) in enumerate(hottest):
+        if number < len(free):
+            cell = free[number]
+        else:
+            rank = number - len(free)
+            if rank >= len(coldest) or requests <= ADVANTAGE * coldest[rank].packets:
+                break
+            evicted.append(coldest[rank])
+            cell = coldest[rank].cell
+        inserted.append(Insertion(segment, cell, generation + number))
+    return Choice(tuple(evicted), tuple(inserted))
+
 
 _FIRST_THRESHOLD = 16
 _FEW, _MANY = 64, 4096

@@ -21,11 +21,11 @@ from finsy.proto import p4r
 
 from controller.common.errors import SessionError
 from controller.network.p4runtime.client import SwitchClient
-from controller.network.p4runtime.message_cache import cache_of
 from controller.network.p4runtime.session import (
     ELECTION_ID,
     Bundling,
     OnLearned,
+    cache_of,
     counts_answer,
     counts_request,
     digests_request,

@@ -1,7 +1,7 @@
 """Extra source addresses allowed at a host's port: `switch_addresses`, `ipv4_sources`, `ipv6_sources`.
 
 The program is p4/ingress/source_addresses.p4; hosts' own addresses are in `port_roles`
-(controller/network/tables/ports.py).
+(controller/network/tables/base.py).
 """
 
 from __future__ import annotations

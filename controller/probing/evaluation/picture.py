@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
+from controller.common.figures import check_ending, save
 from controller.probing.errors import ProbeError
 from controller.probing.evaluation.efficiency import Threshold
 
-_DPI: Final = 110
 _COLOURS: Final = ("#1f6fb4", "#c4511d", "#2e8b57", "#7b4fa3", "#8a6d1d", "#b03060")
 MOST_CURVES: Final = len(_COLOURS)
 
@@ -24,8 +24,7 @@ def draw_efficiency(title: str, thresholds: Mapping[str, Threshold], path: Path)
     Bars are 95 % confidence intervals, a line is the fit, a band the threshold's 95 % interval. Raises ProbeError for
     another file type, for no curve or too many, or if the file cannot be written.
     """
-    if path.suffix not in {".png", ".svg"}:
-        raise ProbeError(f"{path}: a picture's name ends in .png or .svg")
+    check_ending(path, ProbeError)
     shown = {name: one for name, one in thresholds.items() if one.curve}
     if not 1 <= len(shown) <= MOST_CURVES:
         raise ProbeError(f"{path}: {len(shown)} curves to draw, not between 1 and {MOST_CURVES}")
@@ -35,10 +34,7 @@ def draw_efficiency(title: str, thresholds: Mapping[str, Threshold], path: Path)
         _draw(speed_ups, efficiencies, name, one, colour)
     _finish(speed_ups, efficiencies, shown)
     canvas.suptitle(title, fontsize=11)
-    try:
-        canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
-    except OSError as error:
-        raise ProbeError(f"{path}: {error.strerror or error}") from error
+    save(canvas, path, ProbeError)
 
 
 def _draw(speed_ups: Axes, efficiencies: Axes, name: str, threshold: Threshold, colour: str) -> None:

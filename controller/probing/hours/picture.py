@@ -12,10 +12,10 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from controller.common.figures import check_ending, save
 from controller.probing.errors import ProbeError
 from controller.probing.hours.values import HOUR_S, HOURS, GoodHours, HourState, PathSample, ProbeSample
 
-_DPI: Final = 110
 _COLOURS: Final = {
     HourState.GOOD: "#2e8b57",
     HourState.SLOW_NETWORK: "#c4511d",
@@ -32,8 +32,7 @@ def draw_hours(
 
     Raises ProbeError for another file type, without a run or telemetry to draw, or if the file cannot be written.
     """
-    if file.suffix not in {".png", ".svg"}:
-        raise ProbeError(f"{file}: a picture's name ends in .png or .svg")
+    check_ending(file, ProbeError)
     if not samples and not path:
         raise ProbeError(f"{file}: neither a run nor telemetry to draw")
     rows = [bool(samples), bool(path), True]
@@ -48,10 +47,7 @@ def draw_hours(
         axes[0].set_xlim(_span(samples, path))
     _draw_day(axes[-1], good)
     canvas.suptitle(title, fontsize=11)
-    try:
-        canvas.savefig(file, dpi=_DPI, metadata={"Date": None} if file.suffix == ".svg" else None)
-    except OSError as error:
-        raise ProbeError(f"{file}: {error.strerror or error}") from error
+    save(canvas, file, ProbeError)
 
 
 def _draw_runs(axes: Axes, samples: Sequence[ProbeSample], good: GoodHours) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from controller.probing.matching.choosing import THRESHOLD, match, match_operator
-from controller.probing.matching.similarity import Similarity, similarity
-from controller.probing.matching.trees import tree_similarity
+from controller.probing.matching.similarity import Similarity, similarity, tree_similarity
 
 __all__ = ["THRESHOLD", "Similarity", "match", "match_operator", "similarity", "tree_similarity"]

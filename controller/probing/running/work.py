@@ -20,9 +20,8 @@ import numpy as np
 
 from controller.probing.kernels import loading
 from controller.probing.kernels.base import Value
-from controller.probing.running.crew import Crew, Shared, is_shared
+from controller.probing.running.crew import Crew, Ready, Shared, is_shared
 from controller.probing.running.failing import FailedError
-from controller.probing.running.ready import Ready
 from controller.probing.running.report import MOST_FIGURES, MOST_TIMES, Order, Outcome, Repetition, folded
 from controller.probing.running.steady import Series, began, ended
 from controller.probing.running.warming.imports import saved_s

@@ -8,9 +8,8 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from controller.apiserver.client import ApiClient, find_place
-from controller.workloads.placement.driver import MainController
+from controller.workloads.placement.driver import MainController, Metrics
 from controller.workloads.placement.errors import PlacementError
-from controller.workloads.placement.metrics import Metrics
 from controller.workloads.placement.settings import PlacementSettings
 from dataplane.clock import MonotonicClock
 from dataplane.daemon import Daemon, Lifecycle

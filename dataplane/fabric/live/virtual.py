@@ -8,14 +8,14 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from dataplane.clock import MonotonicClock, VirtualClock
 from dataplane.errors import WireError
-from dataplane.fabric.live.inline import InlineExecutor
 from dataplane.fabric.live.pacing import TURN_NS, Pacer
 from dataplane.fabric.live.reports import ReportRelay
 from dataplane.fabric.live.settings import FabricSettings
@@ -30,6 +30,23 @@ from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.topology.values import CollectorAddress, Topology
 from dataplane.wire.packet import decode_udp_frame
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class InlineExecutor(Executor):
+    """Runs each call immediately, in the thread that submits it."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Return a future that is already done."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - the awaiter of the future gets it
+            future.set_exception(error)
+        return future
+
 
 LOGGER: Final = logging.getLogger("millrace.fabric")
 STATS_S: Final = 1.0

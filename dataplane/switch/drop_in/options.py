@@ -182,7 +182,6 @@ class _Say(argparse.Action):
         self._say = say
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print it."""
         sys.stdout.write(f"{self._say()}\n")
         parser.exit()
 

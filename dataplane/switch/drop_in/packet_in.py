@@ -108,6 +108,5 @@ class _Sender:
         self._target, self._port, self._end = target, port, end
 
     def send(self) -> None:
-        """Send a burst."""
         for frame in self._end.receive(_BURST):
             self._target.send(self._port, frame)

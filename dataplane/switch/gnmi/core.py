@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from finsy.proto import gnmi
@@ -22,8 +23,48 @@ from dataplane.switch.gnmi.paths import Path, read_path, shown, text_of, write_p
 from dataplane.switch.gnmi.schema import Kind, Leaf, PortView, Value
 from dataplane.switch.gnmi.subscriptions import Change, Send, Subscription, models_of
 from dataplane.switch.gnmi.values import ENCODINGS, check_encoding, write_subtree, write_value
-from dataplane.switch.gnmi.views import NO_COUNTERS, Dates, names_of
 from dataplane.switch.ports.states import HelloSettings, PortControl, PortCounters, PortState
+
+NO_COUNTERS: Final = PortCounters(0, 0, 0, 0, 0, {})
+
+
+def names_of(states: Mapping[int, PortState]) -> dict[int, str]:
+    """Return each port's interface name: its device's, with the port's number if two share a device."""
+    devices = Counter(state.device for state in states.values())
+    return {
+        port: state.device if state.device and devices[state.device] == 1 else f"{state.device}#{port}"
+        for port, state in states.items()
+    }
+
+
+class Dates:
+    """Converts times of a switch's clock to nanoseconds since 1970, the same time always to the same date.
+
+    The two clocks drift against each other: recomputed each time, a date would change although nothing happened.
+    Whatever is unchanged since the start has the date of the start.
+    """
+
+    def __init__(self, now_ns: Callable[[], int], epoch_ns: Callable[[], int]) -> None:
+        self._now_ns, self._epoch_ns = now_ns, epoch_ns
+        self._start_ns = now_ns()
+        self._known: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def date(self, port: int, what: str, time_ns: int) -> int:
+        """Return the date of a port's last event."""
+        known = self._known.get((port, what))
+        if known is None or known[0] != time_ns:
+            now_ns = self._now_ns()
+            known = (time_ns, max(time_ns, self._start_ns) + self._epoch_ns() - now_ns)
+            self._known[port, what] = known
+        return known[1]
+
+    def view(self, state: PortState, name: str, hellos: HelloSettings, counters: PortCounters) -> PortView:
+        """Return a port as the tree shows it."""
+        changed_ns = self.date(state.port, "port", state.since_ns)
+        hello_ns = 0 if state.hello is None else self.date(state.port, "hello", state.hello.since_ns)
+        settings = hellos if state.hello is None else state.hello.settings
+        return PortView(name, state, settings, changed_ns, hello_ns, counters)
+
 
 logger = logging.getLogger("millrace.switch")
 

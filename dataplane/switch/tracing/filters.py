@@ -167,7 +167,6 @@ class _Reader:
         self._next = 0
 
     def condition(self) -> Condition:
-        """Return the whole."""
         if not self._tokens:
             raise self._error("is empty", 1)
         found = self._either()

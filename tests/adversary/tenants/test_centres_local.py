@@ -21,8 +21,7 @@ from controller.workloads.centres.engines.base import JOB_ENDED, JobMark, JobOrd
 from controller.workloads.centres.engines.jobs.keeping import SANDBOXING
 from controller.workloads.centres.engines.jobs.places import make_folder, read_end, read_file, remove
 from controller.workloads.centres.engines.local.engine import LocalEngine
-from controller.workloads.centres.engines.local.isolation import Isolation, problem_of_sandboxes
-from controller.workloads.centres.engines.local.users import free_uid, uids_of
+from controller.workloads.centres.engines.local.isolation import Isolation, free_uid, problem_of_sandboxes, uids_of
 from controller.workloads.centres.errors import CentreError, EngineError
 from controller.workloads.centres.settings import ControlGroups, LocalSettings, UnitSettings
 from controller.workloads.centres.units import Found

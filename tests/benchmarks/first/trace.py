@@ -27,7 +27,7 @@ from dataplane.switch.pipeline import Dequeued, Frame
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState, TableEntry
 from dataplane.switch.tracing.explainer import Explainer
-from dataplane.switch.tracing.showing.export import trace_json
+from dataplane.switch.tracing.showing.show import trace_json
 from dataplane.switch.tracing.showing.text import trace_text
 from tests.benchmarks.traffic import forwarding
 

@@ -30,7 +30,7 @@ from controller.apiserver.resources.probe_result import ProbeRun
 from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.apiserver.tokens import TokenRequest
-from controller.apps.demo.training.star import SWITCH
+from controller.apps.demo.training.fabric import SWITCH
 from dataplane.cgroups import group_of
 from dataplane.config import document_of
 from dataplane.errors import MillraceError

@@ -15,7 +15,6 @@ from itertools import pairwise
 import networkx as nx
 
 from controller.network.virtual import VirtualController
-from controller.scheduling.simulation.plain_sharing import max_min_rates
 from controller.scheduling.simulation.units import ONE
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
@@ -25,6 +24,7 @@ from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.packet import decode_udp_frame, udp_frame
 from tests.benchmarks.simulating.cases import Transfer
 from tests.benchmarks.simulating.flows import PAYLOAD_BYTES
+from tests.reference.sharing import max_min_rates
 
 WINDOW = 6
 """Packets: more than a link and its delay hold here (3), and few beside those of a transfer (100 and more)."""

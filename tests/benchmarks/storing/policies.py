@@ -12,7 +12,7 @@ import numpy as np
 from controller.network.content.settings import StoreSettings
 from controller.network.content.switch_store import Generations, SwitchStore
 from dataplane.store.names import HotName, Segment
-from dataplane.store.reference.sketch import Sketch
+from tests.reference.sketch import Sketch
 
 _PRODUCER = 1
 _MULTIPLIER = 0x9E3779B97F4A7C15F39CC0605CEDC835

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collectors.devices.energy import power_w, read_energy
 from collectors.devices.root import Root
+from collectors.devices.sampling import power_w, read_energy
 from collectors.devices.values import EnergySample
 from tests.collectors.devices.machines import RAPL, SERVER
 from tests.recorded import write_tree

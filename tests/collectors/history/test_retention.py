@@ -11,10 +11,9 @@ from unittest.mock import Mock
 import pytest
 
 from collectors.history import downsample
-from collectors.history.ages import Ages
 from collectors.history.downsample import Halt
 from collectors.history.files import HistoryFile, listing, name_of
-from collectors.history.retention import HistoryKeeper, due_interval_ns, due_merges
+from collectors.history.retention import Ages, HistoryKeeper, due_interval_ns, due_merges
 from collectors.history.settings import HistorySettings, Tier
 from collectors.history.writer import HistoryWriter
 from tests.collectors.history.samples import NOON_S, S_NS, asked, link, links_at, maker

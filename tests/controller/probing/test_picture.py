@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from controller.probing import text
 from controller.probing.errors import ProbeError
-from controller.probing.layering import Node, layers_of
-from controller.probing.picture import draw
+from controller.probing.picture import Node, draw, layers_of
 from controller.probing.values import Implementation, KernelUse, Library, Link, ProbeTask, sizes_of
 from dataplane.topology.values import DeviceKind
 

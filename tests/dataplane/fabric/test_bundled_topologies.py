@@ -13,8 +13,8 @@ from dataplane.errors import ConfigError
 from dataplane.topology import file as topology_file
 from dataplane.topology.families import fat_tree, leaf_spine
 from dataplane.topology.file import bundled_topologies, dumps, load_topology, loads, topologies_folder
-from dataplane.topology.geo import propagation_delay_ns
 from dataplane.topology.values import DeviceKind, LinkKey, Topology
+from tests.reference.geo import propagation_delay_ns
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 

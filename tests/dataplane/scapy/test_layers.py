@@ -19,8 +19,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from dataplane.errors import WireError
-from dataplane.scapy.int_metadata import INSTRUCTIONS, metadata_words
-from dataplane.scapy.int_telemetry import INTMD, INTMX, INTHop, INTShim
+from dataplane.scapy.int_telemetry import INSTRUCTIONS, INTMD, INTMX, INTHop, INTShim, metadata_words
 from dataplane.scapy.telemetry_report import REPORT_PORT, IndividualReport, TelemetryReport
 from dataplane.wire import int_metadata, report
 from dataplane.wire.inner import decode_ipv4

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from dataplane.store.names import HotName, Segment, digest
-from dataplane.store.reference.sketch import Sketch
+from tests.reference.sketch import Sketch
 
 NAME = digest("/model/layer1")
 SEGMENT = Segment(NAME)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.topology.geo import great_circle_km, propagation_delay_ns, route_km
 from dataplane.topology.values import GeoLocation
+from tests.reference.geo import great_circle_km, propagation_delay_ns, route_km
 
 EQUATOR = GeoLocation(0.0, 0.0)
 KM_PER_DEGREE = 6371.0 * 3.141592653589793 / 180

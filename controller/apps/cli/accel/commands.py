@@ -2,14 +2,87 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from controller.apps.cli.accel.explain import explain
-from controller.apps.cli.accel.figures import figures
 from controller.apps.cli.accel.measure import measure
 from controller.apps.cli.accel.network import network
 from controller.apps.cli.accel.run import run
 from controller.apps.cli.accel.worker import worker
+from controller.apps.cli.output import Cells, Format, FormatOption, show
+
+if TYPE_CHECKING:
+    from controller.acceleration.model.worked import Case
+    from controller.acceleration.values import TransferModel
+
+
+_COLUMNS = ("figure", "network", "compressed", "class", "ratio", "operator", "t", "gives", "text", "runs on")
+
+
+def figures(
+    transfer: Annotated[str, typer.Option(metavar="sum|per-path", help="How transfers are counted.")] = "sum",
+    finite: Annotated[
+        bool, typer.Option("--finite-sum", help="The sum over the rounds that there are, not its limit.")
+    ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the six figures side by side (.png or .svg).")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Draw each figure: figure-2a.svg to figure-2f.svg.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show the ratio of CPU to GPU time in the eight worked cases, of which six are figures, and draw these."""
+    from controller.acceleration.model.worked import CASES  # noqa: PLC0415
+    from controller.acceleration.values import TransferModel  # noqa: PLC0415
+
+    if transfer not in set(TransferModel):
+        raise typer.BadParameter(f"--transfer {transfer}: it is {' or '.join(TransferModel)}")
+    model = TransferModel(transfer)
+    is_stated = model is TransferModel.SUM and not finite
+    remarks = [case.remark if is_stated else "" for case in CASES]
+    rows = [_cells(case, model, finite=finite) for case in CASES]
+    if form is Format.TABLE:
+        show(_COLUMNS, rows, form)
+        for case, remark in zip(CASES, remarks, strict=True):
+            if remark:
+                typer.echo(f"{case.figure}: {remark}")
+    else:
+        show((*_COLUMNS, "remark"), [(*row, remark) for row, remark in zip(rows, remarks, strict=True)], form)
+    _draw(picture, folder, model, finite=finite)
+
+
+def _draw(picture: Path | None, folder: Path | None, transfer: TransferModel, *, finite: bool) -> None:
+    if picture is None and folder is None:
+        return
+    from controller.acceleration.model.picture import draw_each, draw_figures  # noqa: PLC0415
+
+    if picture is not None:
+        draw_figures(picture, transfer, finite=finite)
+        typer.echo(f"wrote {picture}", err=True)
+    if folder is not None:
+        for path in draw_each(folder, transfer, finite=finite):
+            typer.echo(f"wrote {path}", err=True)
+
+
+def _cells(case: Case, transfer: TransferModel, *, finite: bool) -> Cells:
+    ratio = case.ratio(transfer, finite=finite)
+    return (
+        case.figure or "-",
+        case.network_name,
+        "yes" if case.accelerator.compression else "no",
+        str(case.growth),
+        str(case.form(transfer, finite=finite)),
+        case.operator,
+        float(case.t),
+        round(float(ratio), 4),
+        case.stated,
+        "gpu" if ratio > 1 else "cpu",
+    )
+
 
 accel = typer.Typer(
     name="accel",

@@ -2,26 +2,258 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from collectors.values import PathState, ReporterState
+from collectors.values import ChildState, Event, JobKey, JobState, PathState, ReporterState
+from controller.apps.cli.amounts import in_milliseconds
 from controller.apps.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.apps.cli.load import load_rows, warn_overloads
-from controller.apps.cli.output import Format, FormatOption, show, show_values
-from controller.apps.cli.telemetry.events import events, rules
-from controller.apps.cli.telemetry.jobs import jobs
+from controller.apps.cli.output import Cells, Format, FormatOption, flat, line_of, show, show_values, utc
 from controller.apps.cli.telemetry.links import links, top
-from controller.apps.cli.telemetry.probe import probe
 from controller.apps.cli.telemetry.replay import replay
 from controller.apps.cli.units import milliseconds, percent, seconds
+from controller.common.errors import ControllerError
+from dataplane.clock import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from collectors.events.rules import Rule
+    from collectors.feed.client import FeedClient
     from collectors.history.query import Answer
+
+
+_JOBS = ("job", "epoch", "at", "items/s", "cells", "p50 ms", "p99 ms", "max ms", "sent again", "waits for", "age s")
+_CHILDREN = ("job", "at", "child", "last %", "mean ms", "max ms", "costs ms", "last")
+
+
+def jobs(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Show the contributors of this job: number or name.")
+    ] = None,
+    feed: Feed = FEED,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List jobs of in-network aggregation, or the workers of one job that its items wait for, and for how long."""
+    states = list(ask(feed, snapshot_of).jobs.values())
+    if job is None:
+        _show_jobs(states, form)
+    else:
+        _show_children(_of(states, job), form)
+
+
+def _of(states: list[JobState], wanted: str) -> list[JobState]:
+    found = [state for state in states if wanted in (str(state.key.job), state.name)]
+    if not found:
+        known = ", ".join(dict.fromkeys(_name(state) for state in states)) or "none"
+        raise ControllerError(f"job {wanted}: no switch has reported items of it recently; known jobs: {known}")
+    return found
+
+
+def _show_jobs(states: list[JobState], form: Format) -> None:
+    if form is Format.TABLE:
+        by_key = {state.key: state for state in states}
+        show(_JOBS, (_job_cells(state, by_key) for state in states), form)
+        return
+    rows = [flat(replace(state, children=())) for state in states]
+    columns = [name for name in (rows[0] if rows else ("job", "switch")) if name != "children"]
+    show(columns, ([row[name] for name in columns] for row in rows), form)
+
+
+def _show_children(states: list[JobState], form: Format) -> None:
+    children = [(state, child) for state in states for child in state.children]
+    if form is Format.TABLE:
+        show(_CHILDREN, (_child_cells(state, child) for state, child in children), form)
+        return
+    # The job's name, and then the child's own, which has a column of the same name.
+    rows = [{**flat(child), "child": child.key.name, "name": state.name} for state, child in children]
+    show(list(rows[0]), (list(row.values()) for row in rows), form)
+
+
+def _name(state: JobState) -> str:
+    return str(state.key.job) if state.name is None else f"{state.key.job} {state.name}"
+
+
+def _job_cells(state: JobState, jobs: Mapping[JobKey, JobState]) -> Cells:
+    return (
+        _name(state),
+        state.epoch,
+        state.key.switch,
+        None if state.items_per_s is None else f"{state.items_per_s:.0f}",
+        state.cells_used if state.cells is None else f"{state.cells_used} of {state.cells}",
+        *(f"{wait_ns / 1e6:.3f}" for wait_ns in (state.wait_p50_ns, state.wait_p99_ns, state.wait_max_ns)),
+        state.repeated,
+        _awaited(state, jobs),
+        f"{state.age_ns / NS_PER_S:.1f}",
+    )
+
+
+def _awaited(state: JobState, jobs: Mapping[JobKey, JobState]) -> str | None:
+    """Return whom a job waits for most, and of how many items; of a rack also whom that waits for."""
+    slowest = next(iter(state.children), None)
+    if slowest is None:
+        return None
+    rack = jobs.get(JobKey(state.key.job, slowest.key.name))
+    inside = "" if rack is None or not rack.children else f" ({rack.children[0].key.name})"
+    return f"{slowest.key.name}{inside} {100 * slowest.last_share:.0f} %"
+
+
+def _child_cells(state: JobState, child: ChildState) -> Cells:
+    waits = (child.wait_mean_ns, child.wait_max_ns, child.wait_caused_ns)
+    return (
+        _name(state),
+        child.key.switch,
+        child.key.name,
+        f"{100 * child.last_share:.1f}",
+        *(None if wait_ns is None else f"{wait_ns / 1e6:.3f}" for wait_ns in waits),
+        child.last,
+    )
+
+
+_COLUMNS = ("time", "phase", "rule", "subject", "figure", "value", "threshold")
+
+
+def events(
+    feed: Feed = FEED,
+    form: FormatOption = Format.TABLE,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-F", help="Continue with new events, a line each, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """List the events that the collector keeps, raised and cleared by rules, oldest first; times are UTC."""
+    if not follow:
+        began_ns, found = ask(feed, _kept)
+        show(_columns(form), (_cells(event, began_ns, form) for event in found), form)
+        return
+    with suppress(KeyboardInterrupt):
+        ask(feed, lambda client: _follow(client, form), patience_s=None)
+
+
+def rules(
+    feed: Feed = FEED,
+    form: FormatOption = Format.TABLE,
+    replacement: Annotated[
+        Path | None,
+        typer.Option("--set", metavar="FILE", help="Replace all rules by the `rules` of a YAML or TOML file."),
+    ] = None,
+) -> None:
+    """List the rules in force, or replace all of them while the collector runs."""
+    if replacement is not None:
+        _replace(feed, replacement)
+    found = ask(feed, lambda client: client.rules())
+    if form is Format.TABLE:
+        columns = ("rule", "scope", "figure", "raised", "cleared", "hold s", "of")
+        show(columns, map(_rule_cells, found), form)
+    else:
+        rows = [msgspec.to_builtins(msgspec.structs.asdict(rule)) for rule in found]
+        show(list(rows[0]) if rows else ["name"], [list(row.values()) for row in rows], form)
+
+
+def _replace(feed: str, file: Path) -> None:
+    from collectors.events.rules import RuleSettings  # noqa: PLC0415
+    from dataplane.config import load  # noqa: PLC0415
+
+    wanted = load(file, RuleSettings).rules
+    ask(feed, lambda client: client.set_rules(wanted))
+
+
+async def _epoch_ns(client: FeedClient) -> int:
+    """Return the UNIX time at which the collector's clock was zero."""
+    return time.time_ns() - (await client.status()).taken_ns
+
+
+async def _kept(client: FeedClient) -> tuple[int, tuple[Event, ...]]:
+    return await _epoch_ns(client), await anext(client.events(0))
+
+
+async def _follow(client: FeedClient, form: Format) -> None:
+    began_ns = await _epoch_ns(client)
+    if form is Format.CSV:
+        typer.echo(line_of((), _columns(form), form))
+    async for batch in client.events(0):
+        for event in batch:
+            typer.echo(line_of(_columns(form), _cells(event, began_ns, form), form))
+
+
+def _columns(form: Format) -> tuple[str, ...]:
+    return _COLUMNS if form is Format.TABLE else (*_COLUMNS, "evidence")
+
+
+def _cells(event: Event, began_ns: int, form: Format) -> Cells:
+    about = (event.phase, event.rule, event.subject, event.figure, event.value, event.threshold)
+    cells = (utc(event.time_ns + began_ns), *about)
+    if form is Format.TABLE:
+        return cells
+    evidence = [
+        {"time": utc(row.time_ns + began_ns), "figure": row.figure, "value": row.value} for row in event.evidence
+    ]
+    return (*cells, evidence)
+
+
+def _rule_cells(rule: Rule) -> Cells:
+    return (
+        rule.name,
+        rule.scope,
+        rule.figure + (" per second" if rule.per_second else ""),
+        _condition(rule),
+        rule.clear,
+        f"{rule.hold_ns / NS_PER_S:g}",
+        rule.match or "all",
+    )
+
+
+def _condition(rule: Rule) -> str:
+    if rule.above is not None:
+        return f"above {rule.above:g}"
+    if rule.below is not None:
+        return f"below {rule.below:g}"
+    return "level changes"
+
+
+def probe(
+    topology_spec: Annotated[str, typer.Option("--topology", metavar="FILE", help="A file, a name, or a family.")],
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Send this host's probes from its machine; default: print the plan."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="UDP destination port, as in the watch rule.")] = 9,
+    interval_ms: Annotated[
+        int,
+        typer.Option("--interval", "--interval-ms", parser=in_milliseconds(1), help="Between probes to a host."),
+    ] = 10,
+) -> None:
+    """Probe every link in both directions until Ctrl-C, so that links without traffic are measured."""
+    from controller.network.telemetry_probing.plan import plan_probes  # noqa: PLC0415
+    from controller.network.telemetry_probing.sender import ProbeSender, ProbeSettings  # noqa: PLC0415
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
+
+    topology = load_topology(topology_spec)
+    plan = plan_probes(topology)
+    if host is None:
+        for src, dst in plan.pairs:
+            typer.echo(f"{src} {dst}")
+        for link in plan.uncovered:
+            typer.echo(f"no base path crosses {link}", err=True)
+        return
+    if host not in topology.host:
+        raise ControllerError(f"topology {topology.name} has no host {host!r}")
+    targets = [topology.host[dst].ipv4 for src, dst in plan.pairs if src == host]
+    settings = ProbeSettings(udp_port=port, interval_ns=interval_ms * NS_PER_MS)
+    hosts = "host" if len(targets) == 1 else "hosts"
+    typer.echo(f"millrace telemetry probe: to {len(targets)} other {hosts}, every {interval_ms} ms", err=True)
+    if targets:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(ProbeSender(topology.host[host].ipv4, targets, settings).run())
+
 
 telemetry = typer.Typer(name="telemetry", help="Query a running collector, or its history.", no_args_is_help=True)
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from controller.apps.demo.packet.parts import Part
+from controller.common.figures import save_both
 
-_DPI: Final = 110
 _COLUMN_IN: Final = 1.95
 _BOX_IN: Final = 1.8
 _LINE_IN: Final = 0.125
@@ -63,7 +62,6 @@ class Column:
 
 def draw(heading: str, columns: Sequence[Column], stem: Path) -> tuple[Path, Path]:
     """Write `stem`.png and `stem`.svg; return both paths."""
-    mpl.rcParams["svg.hashsalt"] = "millrace"
     rows = list(_rows(columns))
     heights = [_TITLE_IN + max(sum(map(_height, _boxes(column))) for column in row) for row in rows]
     width = max(map(len, rows)) * _COLUMN_IN + 2 * _MARGIN_IN
@@ -83,10 +81,7 @@ def draw(heading: str, columns: Sequence[Column], stem: Path) -> tuple[Path, Pat
         for place, column in enumerate(row):
             _draw_column(axis, column, _MARGIN_IN + place * _COLUMN_IN, top)
         top -= row_height + _MARGIN_IN
-    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
-    figure.savefig(png, dpi=_DPI, metadata={"Software": None})
-    figure.savefig(svg, metadata={"Date": None})
-    return png, svg
+    return save_both(figure, stem)
 
 
 def _rows(columns: Sequence[Column]) -> Iterator[Sequence[Column]]:

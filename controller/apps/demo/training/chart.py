@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from controller.apps.demo.training.scenario import TrainingOutcome
+from controller.common.figures import save_both
 
-_DPI: Final = 110
 _OURS, _GLOO, _EDGE = "#2e6da4", "#c0392b", "#909090"
 
 
 def draw(outcome: TrainingOutcome, stem: Path) -> tuple[Path, Path]:
     """Write `stem`.png and `stem`.svg; return both paths."""
-    mpl.rcParams["svg.hashsalt"] = "millrace"
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     axis = figure.add_subplot()
     steps = range(len(outcome.losses))
@@ -36,7 +33,4 @@ def draw(outcome: TrainingOutcome, stem: Path) -> tuple[Path, Path]:
     axis.set_ylabel("loss, mean of workers")
     axis.legend(loc="lower left", fontsize=8)
     axis.set_title(f"{outcome.workers} workers, of which {outcome.killed} is killed, then the switch", fontsize=10)
-    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
-    figure.savefig(png, dpi=_DPI, metadata={"Software": None})
-    figure.savefig(svg, metadata={"Date": None})
-    return png, svg
+    return save_both(figure, stem)

@@ -1,1 +1,1 @@
-"""Kernels of the cost map; the reference implementation is `controller.cluster.cost_map.reference`."""
+"""Kernels of the cost map; the reference implementation is `tests.reference.pair_figures`."""

@@ -1,1 +1,1 @@
-"""Kernels of the pool; the plain twin is `controller.learning.environment.plain`."""
+"""Kernels of the pool; the plain twin is `tests.reference.pool`."""

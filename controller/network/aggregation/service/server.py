@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from ipaddress import IPv4Address
 from typing import Final, Protocol
 
@@ -27,14 +27,16 @@ from controller.network.aggregation.service.job_state import (
     Create,
     End,
     InstalledJob,
+    JobState,
     Join,
     Move,
     Notify,
+    Phase,
     Remove,
+    WorkerState,
 )
-from controller.network.aggregation.service.messages import JOB, JobRow, check_end, check_removal
+from controller.network.aggregation.service.messages import JOB, JobRow, MemberRow, check_end, check_removal
 from controller.network.aggregation.service.rendezvous import Rendezvous
-from controller.network.aggregation.service.rows import row_of
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.intents import Worker
 from controller.network.tables.aggregation import switches_of
@@ -52,6 +54,34 @@ from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.values import Topology
+
+
+def row_of(job: JobState, now_ns: int, switches_of: Callable[[int], tuple[str, ...]]) -> JobRow:
+    """Return a job's row; `switches_of` returns the switches of a job's number."""
+    installed, is_over = job.installed, job.phase is Phase.ENDED
+    working = "waiting" if installed is None else "working"
+    members = [_member(worker, working, now_ns) for worker in job.remaining.values()]
+    members += [_member(job.members[host], "leaving", now_ns) for host in job.leaving]
+    members += [_member(worker, "joining", now_ns) for worker in job.joiners.values()]
+    return JobRow(
+        job.name,
+        None if installed is None else installed.number,
+        job.phase.value,
+        job.size if installed is not None else job.hello.workers,
+        () if is_over else tuple(sorted(members, key=lambda member: member.host)),
+        None if installed is None else installed.epoch,
+        job.window,
+        job.capacity,
+        () if installed is None or is_over else switches_of(installed.number),
+        job.reason,
+        now_ns - job.ended_ns if is_over else None,
+    )
+
+
+def _member(worker: WorkerState, state: str, now_ns: int) -> MemberRow:
+    is_lost = worker.disconnected_ns is not None
+    return MemberRow(worker.hello.host, "disconnected" if is_lost else state, now_ns - worker.heard_ns)
+
 
 LOGGER = logging.getLogger("millrace.jobs")
 

@@ -18,8 +18,8 @@ from controller.network.algorithms.costs import FORBIDDEN
 from controller.network.algorithms.link_table import Flags, Longs
 from controller.network.algorithms.trees import DestinationTrees
 from controller.network.intents import WeightedRoute
-from controller.network.paths.balancing.footprints import Footprints
 from controller.network.paths.balancing.forwarding import Forwarding
+from controller.network.paths.balancing.group_traffic import Footprints
 from controller.network.paths.balancing.rebalance import Change, Rebalancing
 from controller.network.paths.balancing.values import GroupKey, LinkWeights, MeasuredFlow, NextHops, Rebalance, show
 from controller.network.paths.deciding.beliefs import Beliefs

@@ -3,18 +3,94 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import permutations
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from controller.network.paths.balancing.footprints import Footprints
 from controller.network.paths.balancing.forwarding import Forwarding
 from controller.network.paths.balancing.values import GroupKey, LinkWeights, MeasuredFlow
-from controller.network.paths.balancing.weight_options import Weights
-from controller.network.paths.deciding.graph import Rows
+from controller.network.paths.deciding.graph import Network, Rows
+from controller.network.paths.engineering.weights import largest_remainder
+from controller.network.paths.telemetry_load import TelemetryLoad
+from controller.network.tables.routing import MAX_GROUP_SIZE
+
+Weights = tuple[int, ...]
+
+
+def weight_options(wanted: Sequence[float], *, by_ratio: bool, limit: int) -> list[Weights]:
+    """Return up to `limit` ways of giving each of a group's next hops a weight of 0 or more, in order of preference.
+
+    `wanted` are shares, not all 0. Weights of one ratio but different sums spread the hash values differently;
+    `by_ratio` counts them as one, for traffic whose values are unknown.
+    """
+    total = sum(wanted)
+    shares = [share / total for share in wanted]
+    found = dict.fromkeys(_all_pairs() if len(wanted) == 2 else _near(shares))
+    if by_ratio:
+        found = dict.fromkeys(_reduced(weights) for weights in found)
+    return sorted(found, key=lambda weights: (_distance(weights, shares), sum(weights), weights))[:limit]
+
+
+def _all_pairs() -> Iterator[Weights]:
+    for total in range(1, MAX_GROUP_SIZE + 1):
+        yield from ((weight, total - weight) for weight in range(total + 1))
+
+
+def _near(shares: Sequence[float]) -> Iterator[Weights]:
+    """Yield for every sum the weights nearest to shares, and those that differ from them by one unit."""
+    for total in range(1, MAX_GROUP_SIZE + 1):
+        nearest = largest_remainder(shares, total)
+        yield tuple(nearest)
+        for giver, taker in permutations(range(len(shares)), 2):
+            if nearest[giver]:
+                other = list(nearest)
+                other[giver] -= 1
+                other[taker] += 1
+                yield tuple(other)
+
+
+def _reduced(weights: Weights) -> Weights:
+    common = math.gcd(*weights)
+    return tuple(weight // common for weight in weights)
+
+
+def _distance(weights: Weights, shares: Iterable[float]) -> float:
+    total = sum(weights)
+    return round(max(abs(weight / total - share) for weight, share in zip(weights, shares, strict=True)), 6)
+
+
+Footprint = tuple[tuple[int, float, float], ...]
+"""(row, share of the flow's rate, additional bits per packet)."""
+
+
+class Footprints:
+    """Looks up what paths cost; kept for one round."""
+
+    def __init__(self, network: Network, watch: TelemetryLoad | None) -> None:
+        self._network, self._watch = network, watch
+        self.of = lru_cache(maxsize=65_536)(self._of)
+
+    def _of(self, rows: Rows) -> Footprint:
+        watch, table = self._watch, self._network.table
+        if watch is None or not rows:
+            return tuple((row, 1.0, 0.0) for row in rows)
+        bits = {row: 8 * watch.carried_bytes(hop) for hop, row in enumerate(rows, 1)}
+        switches = (int(table.tail[rows[0]]), *(int(table.head[row]) for row in rows))
+        for switch, nbytes in watch.reports(switches):
+            for row in self._network.report_rows(switch):
+                bits[row] = bits.get(row, 0.0) + 8 * nbytes
+        return tuple((row, float(row in rows), more) for row, more in bits.items())
+
+    def loads(self, flow: MeasuredFlow, need_bps: float, rows: Rows) -> list[tuple[int, float]]:
+        """Return the loads that a flow of a given need puts on links, in bit/s, when it takes a path."""
+        pps = flow.packets_per_s
+        return [(row, share * need_bps + bits * pps) for row, share, bits in self.of(rows)]
+
 
 Floats = npt.NDArray[np.float64]
 

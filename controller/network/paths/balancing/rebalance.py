@@ -16,11 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.network.algorithms.link_table import Longs
-from controller.network.paths.balancing.footprints import Footprints
 from controller.network.paths.balancing.forwarding import Forwarding
-from controller.network.paths.balancing.group_traffic import FlowPlacement, GroupTraffic
+from controller.network.paths.balancing.group_traffic import (
+    FlowPlacement,
+    Footprints,
+    GroupTraffic,
+    Weights,
+    weight_options,
+)
 from controller.network.paths.balancing.values import GroupKey, LinkWeights, MeasuredFlow
-from controller.network.paths.balancing.weight_options import Weights, weight_options
 from controller.network.paths.deciding.graph import Rows
 from controller.network.paths.settings import BalanceSettings
 

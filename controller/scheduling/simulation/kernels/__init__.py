@@ -1,1 +1,1 @@
-"""Kernels of the simulation; the plain twin is `controller.scheduling.simulation.plain_sharing`."""
+"""Kernels of the simulation; the plain twin is `tests.reference.sharing`."""

@@ -18,7 +18,6 @@ from controller.workloads.placement.view import View
 from dataplane.clock import NS_PER_S
 
 _ENDED: Final = (GroupPhase.FAILED, GroupPhase.FINISHED)
-_POD_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
 _MOST_REASONS: Final = 8
 
 

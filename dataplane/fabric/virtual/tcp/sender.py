@@ -412,7 +412,6 @@ class Sender:
             self.control = self.control.acked(heard)
 
     def _recover(self, now_ns: int) -> None:
-        """Begin loss recovery."""
         self.repair, self._repaired_at = Repair.RECOVERY, self.next
         self.statistics.recoveries += 1
         self._must_repeat = True

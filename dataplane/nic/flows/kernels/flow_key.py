@@ -1,6 +1,6 @@
 """Turns a frame of any length into the key that flow rules match (dataplane/nic/flows/fields.py), and its flow's hash.
 
-dataplane/nic/flows/reference/flow_key.py is the same in plain Python. No byte at or past `length` is read. Sources:
+tests/reference/flow_key.py is the same in plain Python. No byte at or past `length` is read. Sources:
 IEEE 802.1Q, clause 9.6; RFC 791, 3.1; RFC 8200, 3 and 4; RFC 4302, 2.2; RFC 9293, 3.1.
 """
 

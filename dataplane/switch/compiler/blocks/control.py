@@ -61,7 +61,6 @@ class _Control:
         builder.cbranch(stays, following, leaving)
 
     def emit(self) -> None:
-        """Emit all nodes."""
         for name, node in self.nodes.items():
             self._enter(name)
             following = self._following(name, node)

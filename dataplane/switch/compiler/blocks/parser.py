@@ -94,7 +94,6 @@ class _Parser:
         routine.faults[Reason.STACK_OUT_OF_BOUNDS] = self._error_block("StackOutOfBounds")
 
     def emit(self) -> None:
-        """Emit all states."""
         builder = self.routine.builder
         builder.store(u64(0), self.cursor)
         builder.store(u32(self.errors["NoError"]), self.error)

@@ -58,7 +58,6 @@ class _Assembler:
         self.aligned = True
 
     def run(self) -> tuple[ir.Value, ir.Value]:
-        """Emit everything."""
         builder = self.routine.builder
         builder.store(word(0), self.cursor)
         for group in self.groups:

@@ -9,8 +9,7 @@ import pytest
 
 from controller.acceleration.calibration import DEFAULT, CalibrationError, load, save
 from controller.acceleration.calibration.measuring.choosing import subjects
-from controller.acceleration.calibration.measuring.measure import fit_of, runs_of
-from controller.acceleration.calibration.measuring.timing import seconds_of
+from controller.acceleration.calibration.measuring.measure import fit_of, runs_of, seconds_of
 from controller.probing.kernels.loading import Checked, prepare
 from controller.probing.values import Implementation, Library
 from dataplane.topology.values import DeviceKind

@@ -21,7 +21,7 @@ from controller.acceleration.network.trees import Aggregators
 from controller.acceleration.plans import explain, plan_of
 from controller.acceleration.plans.works import Reading
 from controller.acceleration.values import Accelerator
-from controller.apps.cli.accel.between import between_of
+from controller.apps.cli.accel.run import between_of
 from controller.cluster.cost_map import Basis as PathBasis
 from controller.cluster.cost_map import CostMap
 from controller.cluster.estimates import Basis, Estimate

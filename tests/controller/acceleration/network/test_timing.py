@@ -13,9 +13,15 @@ import pytest
 
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.acceleration.errors import AccelerationError
-from controller.acceleration.network import reference
-from controller.acceleration.network.sharing import Crossings, fair_bps, finishing_s
-from controller.acceleration.network.timing import LEAST_FREE, TimedTree, timed, tree_over
+from controller.acceleration.network.timing import (
+    LEAST_FREE,
+    Crossings,
+    TimedTree,
+    fair_bps,
+    finishing_s,
+    timed,
+    tree_over,
+)
 from controller.acceleration.network.trees import Aggregators, Transfer, reduction_tree
 from controller.cluster.cost_map import Basis, CostMap, HostLinkState, Load
 from controller.common.errors import PathError
@@ -23,6 +29,7 @@ from dataplane.topology.families import from_text
 from dataplane.topology.file import loads
 from dataplane.topology.values import LinkKey, Topology
 from tests.controller.cluster.cost_map.fabrics import FABRICS, fabric, host_links, snapshot
+from tests.reference import link_times as reference
 
 GBIT = 1_000_000_000
 ONE_RACK = "leaf-spine:spines=1,leaves=1,hosts=4,rate=1 Gbit/s,delay=1 us"

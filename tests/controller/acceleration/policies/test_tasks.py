@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from controller.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save
 from controller.acceleration.model import Works, times
 from controller.acceleration.plans import plan_of
+from controller.acceleration.policies.choosing import MeasuredTimes
 from controller.acceleration.policies.tasks import OperatorDevices
-from controller.acceleration.policies.times import MeasuredTimes
 from controller.acceleration.values import Machines, Network
 from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.apiserver.resources.operator_graphs import operators_of

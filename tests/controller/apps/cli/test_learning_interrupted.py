@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
-from controller.apps.cli.learning.stopping import Interrupted, stopping
+from controller.apps.cli.learning.train import Interrupted, stopping
 
 SETTINGS = """
 agent:

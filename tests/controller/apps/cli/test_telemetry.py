@@ -31,7 +31,7 @@ from controller.apps.cli import output
 from controller.apps.cli.app import app
 from controller.apps.cli.feed import ask
 from controller.apps.cli.output import Format
-from controller.apps.cli.telemetry.jobs import _awaited
+from controller.apps.cli.telemetry.commands import _awaited
 from controller.common.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
@@ -219,7 +219,7 @@ def test_events_as_they_come(feed: str, form: Format, wanted: str, monkeypatch: 
         if "slow" in line:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("controller.apps.cli.telemetry.events.typer.echo", say_once)
+    monkeypatch.setattr("controller.apps.cli.telemetry.commands.typer.echo", say_once)
     run("events", "--feed", feed, "--follow", "--format", form)
     assert wanted in said[-1]
     assert len(said) == (2 if form is Format.CSV else 1)

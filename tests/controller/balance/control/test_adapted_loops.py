@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.balance.control.controller import Controller, ControlSettings, Scheme
-from controller.balance.control.fuzzy.adaptation import FuzzySettings
-from controller.balance.control.fuzzy.inference import Method
+from controller.balance.control.fuzzy.adaptation import FuzzySettings, Method
 from controller.balance.control.linear import LinearPlant
 from controller.balance.control.pid import AntiWindup, Blocked, PidSettings
 from controller.balance.control.tuning import FirstOrder, tuned

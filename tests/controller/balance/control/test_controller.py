@@ -17,8 +17,7 @@ from controller.balance.control.controller import (
     worst_margin,
 )
 from controller.balance.control.expert import ExpertRule
-from controller.balance.control.fuzzy.adaptation import FuzzySettings
-from controller.balance.control.fuzzy.inference import Method
+from controller.balance.control.fuzzy.adaptation import FuzzySettings, Method
 from controller.balance.control.linear import LinearPlant
 from controller.balance.control.pid import PidSettings
 from controller.balance.control.stability import margin_of

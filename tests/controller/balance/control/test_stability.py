@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.balance.control.linear import LinearPlant, closed_loop, errors_in_loop
+from controller.balance.control.linear import Coefficients, LinearPlant, closed_loop, errors_in_loop
 from controller.balance.control.pid import AntiWindup, PidSettings
-from controller.balance.control.stability import is_stable_by_jury, margin_of, radii_of, radius_of, refuse_unstable
+from controller.balance.control.stability import margin_of, radii_of, radius_of, refuse_unstable
 from controller.balance.errors import GainsError
 from controller.balance.values import Form, Gains
 
@@ -48,6 +48,21 @@ def test_phase_and_delay_margin_by_hand() -> None:
     assert margin.phase_deg == pytest.approx(60.0)
     assert margin.delay_samples == pytest.approx(1.0)
     assert margin.distance == pytest.approx(0.5, abs=1e-6)  # at half a turn, where it is -1/2
+
+
+def is_stable_by_jury(polynomial: Coefficients) -> bool:
+    """Return whether all roots of a real polynomial lie inside the unit circle, by Jury's table, not by roots.
+
+    Each row is the previous one without the part explained by its own mirror image; the loop is stable if the first
+    coefficient outweighs the last in each of them.
+    """
+    row = np.trim_zeros(np.asarray(polynomial, dtype=np.float64), "f")
+    while len(row) > 1:
+        share = row[-1] / row[0]
+        if not abs(share) < 1.0:
+            return False
+        row = (row - share * row[::-1])[:-1]
+    return len(row) == 1
 
 
 @given(GAINS, PLANTS)

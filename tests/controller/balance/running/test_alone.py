@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from controller.balance.errors import LeverError
-from controller.balance.running.alone import alone
+from controller.balance.running.finding import alone
 
 OTHER = """
 import sys
 from pathlib import Path
-from controller.balance.running.alone import alone
+from controller.balance.running.finding import alone
 with alone("gpus", "u0", "unix:/run/api.sock", Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

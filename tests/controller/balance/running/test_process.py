@@ -12,7 +12,7 @@ from pyroute2 import IPRoute
 
 from controller.balance.errors import LeverError
 from controller.balance.rules.history import read_history
-from controller.balance.running.alone import alone
+from controller.balance.running.finding import alone
 from controller.balance.running.loop import Tick
 from controller.balance.running.process import drive
 from controller.balance.running.settings import RunSettings

@@ -16,12 +16,12 @@ from collectors.feed import links_pb2
 from collectors.feed.snapshots import read_links, write_links
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.cluster.cost_map import UNLIMITED_BPS, Basis, CostMap, CostModel, HostLinkState, Load
-from controller.cluster.cost_map.reference import pair_figures
 from controller.cluster.cost_map.values import PPB
 from controller.common.errors import PathError
 from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from dataplane.topology.values import LinkKey
 from tests.controller.cluster.cost_map.fabrics import FABRICS, fabric, host_links, link_state, route_set, snapshot
+from tests.reference.pair_figures import pair_figures
 
 IDLE = Snapshot(0, {}, {}, {})
 MODELS = {name: CostModel(fabric(name)) for name in FABRICS}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.learning.agent.inference.folding import Affine
-from controller.learning.agent.inference.halved import HalvedAffine
+from controller.learning.agent.inference.on_numpy import HalvedAffine
 from controller.learning.agent.inference.packing import BLOCK, in_pairs
 from controller.learning.values import Floats
 

@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from controller.learning.environment.plain import PlainPool
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.settings import Gain, Placing, PoolSettings
 from controller.learning.environment.values import (
@@ -26,6 +25,7 @@ from controller.learning.environment.values import (
 )
 from controller.learning.environment.view import Forecast, PoolView, Refusal
 from controller.learning.values import Observation, Step
+from tests.reference.pool import PlainPool
 
 GBPS = 1_000_000_000
 # 1000 bytes from the pool: 8000 ns over the network, 1000 ns of delay, 100 ns of its medium; then 10 + 1000 ns locally.

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.learning.environment.plain import PlainPool
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.settings import Placing, PoolSettings
 from controller.learning.environment.values import (
@@ -21,6 +20,7 @@ from controller.learning.environment.values import (
 )
 from controller.learning.errors import LearningError
 from tests.controller.learning.environment.pools import PLAIN, cpu, node, reads, system, two_and_pool
+from tests.reference.pool import PlainPool
 
 
 @pytest.mark.parametrize(

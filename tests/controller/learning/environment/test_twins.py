@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.learning.environment.plain import PlainPool
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.view import Refusal
 from controller.learning.errors import LearningError
 from controller.learning.values import Observation, Step
 from tests.controller.learning.environment.pools import drawn_settings, drawn_system, drawn_workload
+from tests.reference.pool import PlainPool
 
 
 def _told(step: Step) -> tuple[object, ...]:

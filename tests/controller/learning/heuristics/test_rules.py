@@ -13,15 +13,12 @@ from controller.cluster.hardware import Request
 from controller.cluster.workloads.values import Edge, TaskGraph
 from controller.cluster.workloads.values import Task as GraphTask
 from controller.learning.environment.model import Model
-from controller.learning.environment.plain import PlainPool
-from controller.learning.environment.plain_figures import logarithmic
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.settings import PoolSettings
 from controller.learning.environment.values import Change, Node, System, Task, Workload
 from controller.learning.environment.view import PoolView
 from controller.learning.heuristics.heft import Heft, plan
-from controller.learning.heuristics.jobs import LeastFirst, OldestFirst, run_time
-from controller.learning.heuristics.named import job_rules, pool_rules
+from controller.learning.heuristics.named import LeastFirst, OldestFirst, job_rules, pool_rules, run_time
 from controller.learning.heuristics.pool import (
     DataLocal,
     EarliestFinish,
@@ -38,6 +35,8 @@ from controller.learning.inputs.values import Jobs, PoolInput
 from controller.learning.values import Chooser, Observation
 from dataplane.topology.values import DeviceKind
 from tests.controller.learning.environment.pools import around_data
+from tests.reference.pool import PlainPool
+from tests.reference.pool_figures import logarithmic
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
 S = 1_000_000_000

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from controller.cluster.workloads.errors import WorkloadError
-from controller.learning.environment.plain import PlainPool
 from controller.learning.environment.values import ANY_ENGINE, EngineKind
 from controller.learning.errors import LearningError
 from controller.learning.inputs.blocks import BlockSettings, block_input, spread_ns
@@ -18,6 +17,7 @@ from controller.learning.inputs.graphs import GraphSettings, graph_input
 from controller.learning.inputs.jobs import JobSettings, read_jobs
 from controller.learning.inputs.values import Jobs, PoolInput
 from controller.learning.values import Observation
+from tests.reference.pool import PlainPool
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
 S = 1_000_000_000

@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 
-from controller.learning.environment.plain import PlainPool
 from controller.learning.environment.values import System, Task, Workload
 from controller.learning.errors import LearningError
 from controller.learning.oracles.belady import judge
 from tests.controller.learning.environment.pools import around_data
+from tests.reference.pool import PlainPool
 
 
 def system(fast_bytes: int, nodes: int = 1) -> System:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from controller.learning.environment.kernels.playing import PRICE_ONE, Play
-from controller.learning.environment.plain import PlainPool
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.values import EngineKind, Task, Workload
 from controller.learning.errors import LearningError
@@ -16,6 +15,7 @@ from controller.learning.inputs.systems import PoolSystem
 from controller.learning.inputs.values import Graphs, PoolInput
 from controller.learning.oracles.improving import Found, Plays, improve
 from dataplane.native import pointer_to
+from tests.reference.pool import PlainPool
 
 US = 20_000
 """Operations that a CPU's core does in a microsecond."""

@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.network.algorithms import reference
 from controller.network.algorithms.costs import FORBIDDEN, Costs, delay_of, link_cost
 from controller.network.algorithms.k_shortest import k_shortest
 from controller.network.algorithms.link_table import LinkTable
 from controller.network.algorithms.search import FoundPath, PathSearch
 from tests.controller.network.algorithms.graphs import digraph, fabric, tables
+from tests.reference import path_search as reference
 
 A_COST = st.one_of(st.just(FORBIDDEN), st.integers(0, 6).map(link_cost))
 

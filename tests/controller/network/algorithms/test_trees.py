@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.network.algorithms import reference
 from controller.network.algorithms.costs import FORBIDDEN, UNREACHABLE, delay_of, hops_of, link_cost
 from controller.network.algorithms.link_table import LinkTable
 from controller.network.algorithms.trees import DestinationTrees
 from tests.controller.network.algorithms.graphs import digraph, fabric, tables
+from tests.reference import path_search as reference
 
 A_COST = st.one_of(st.just(FORBIDDEN), st.integers(0, 6).map(link_cost), st.integers(0, 1 << 31).map(link_cost))
 

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.network.algorithms import reference
 from controller.network.algorithms.link_table import LinkTable
 from controller.network.algorithms.width_trees import WidthTrees
 from tests.controller.network.algorithms.graphs import fabric, tables
+from tests.reference import path_search as reference
 
 
 @given(table=tables(), data=st.data(), repair_share=st.sampled_from([0.0, 1.0]))

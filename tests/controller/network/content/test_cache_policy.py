@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.network.content.cache_policy import ADVANTAGE, HeldName, Insertion, choose
+from controller.network.content.switch_store import ADVANTAGE, HeldName, Insertion, choose
 from dataplane.store.names import HotName, Segment
 
 COUNTS = st.dictionaries(st.integers(0, 30), st.integers(0, 100), max_size=8)

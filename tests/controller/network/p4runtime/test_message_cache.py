@@ -7,8 +7,7 @@ from finsy import P4Schema
 from finsy.p4entity import decode_entity
 from finsy.proto import p4r
 
-from controller.network.p4runtime.message_cache import MessageCache
-from controller.network.p4runtime.session import fabric_program, load_schema
+from controller.network.p4runtime.session import MessageCache, fabric_program, load_schema
 from controller.network.tables.entities import Entities, EntityKey, Kind, Update, Verb, key_of
 from dataplane.topology.families import leaf_spine
 from tests.controller.network.base_tables import base_entities

@@ -14,8 +14,7 @@ from controller.network.paths.core import PathServerCore
 from controller.network.paths.deciding.decide import Assignment, Part
 from controller.network.paths.deciding.graph import Network, Path
 from controller.network.paths.deciding.located import LocatedFlows
-from controller.network.paths.measured_rate import MeasuredRate
-from controller.network.paths.seen_flows import SeenFlows, SeenRows, is_probe
+from controller.network.paths.seen_flows import MeasuredRate, SeenFlows, SeenRows, is_probe
 from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from controller.network.tables.path_choice import flow_hash
 

@@ -9,7 +9,7 @@ import pytest
 
 from collectors.values import FlowKey, PathState
 from controller.network.paths.deciding.decide import Assignment
-from controller.network.paths.measured_rate import MeasuredRate
+from controller.network.paths.seen_flows import MeasuredRate
 
 MS = 1_000_000
 FLOW = FlowKey(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 17, 1, 2)

@@ -16,7 +16,7 @@ from collectors.statistics.rate import FRAMING_BYTES, RateMeter
 from collectors.values import DelaySource, FlowKey, LinkState, PathState
 from controller.network.algorithms.link_table import LinkTable
 from controller.network.paths.deciding.beliefs import Beliefs
-from controller.network.paths.measured_rate import MeasuredRate
+from controller.network.paths.seen_flows import MeasuredRate
 from controller.network.paths.settings import DecideSettings
 from dataplane.topology.families import ring
 from dataplane.topology.values import LinkKey

@@ -14,8 +14,8 @@ from controller.network.content.settings import StoreSettings
 from controller.network.features import Features
 from controller.network.p4runtime.session import check_schema, fabric_program, load_schema
 from controller.network.process import features_of, load_settings
+from controller.network.tables.base import port_entities
 from controller.network.tables.entities import index
-from controller.network.tables.ports import port_entities
 from controller.network.tables.sources import MAX_NETWORKS, SWITCH_TABLE, RoutedNetworks, source_entities
 from dataplane.topology.addressing import SWITCH_ADDRESSES, switch_ipv4
 from dataplane.topology.families import leaf_spine

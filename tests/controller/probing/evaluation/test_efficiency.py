@@ -10,7 +10,7 @@ import pytest
 
 from controller.probing.errors import ProbeError
 from controller.probing.evaluation import Threshold, Verdict, threshold_of, units_for
-from controller.probing.evaluation.curves import curve_of
+from controller.probing.evaluation.efficiency import curve_of
 from controller.probing.evaluation.picture import draw_efficiency
 
 DOUBLED = (1, 2, 4, 8, 16, 32, 64)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from controller.probing.hours.forecasters import every_forecaster
-from controller.probing.hours.forecasters.periods import period_of
+from controller.probing.hours.forecasters.periodic import period_of
 from controller.probing.hours.forecasting import Competition, forecast
 from controller.probing.hours.values import Sample
 

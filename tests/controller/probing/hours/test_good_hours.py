@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from controller.probing.hours import Cause, HourState, PathSample, ProbeSample, good_hours, good_windows
-from controller.probing.hours.changes import changes_in
+from controller.probing.hours.good import changes_in
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.probing.running import work
-from controller.probing.running.ready import Ready
+from controller.probing.running.crew import Ready
 from controller.probing.running.steady import Series
 from controller.probing.values import Implementation, KernelUse, Library, Link, ProbeTask, sizes_of
 from dataplane.topology.values import DeviceKind

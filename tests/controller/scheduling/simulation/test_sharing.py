@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.common.errors import SchedulerError
-from controller.scheduling.simulation.plain_sharing import PlainSharing
 from controller.scheduling.simulation.sharing import FairSharing, Finish, Hop, Sharing
 from controller.scheduling.simulation.units import MOST_BPS, ONE
+from tests.reference.sharing import PlainSharing
 
 Make = Callable[[list[int]], FairSharing]
 TWINS = [pytest.param(Sharing, id="kernel"), pytest.param(PlainSharing, id="plain")]

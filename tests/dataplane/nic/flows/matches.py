@@ -10,9 +10,9 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 from dataplane.nic.flows.fields import FIELDS, Kind
-from dataplane.nic.flows.reference.flow_key import FieldValue, read_fields
 from dataplane.nic.flows.rules import Action, Drop, FlowRule, Masked, MatchValue, Range, ToConsumers
 from tests.dataplane.nic.flows.frames import IPV4, IPV6
+from tests.reference.flow_key import FieldValue, read_fields
 
 ADDRESSES = tuple(map(ip_address, IPV4 + IPV6))
 ACTIONS: tuple[Action, ...] = (Drop(), ToConsumers("reports"), ToConsumers("others"))

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from dataplane.errors import ClassifierError
 from dataplane.nic.flows.classifier import FlowClassifier, RuleCount
-from dataplane.nic.flows.reference.classifying import find_rule, matches
 from dataplane.nic.flows.rules import Drop, FlowRule, Range, ToConsumers
 from dataplane.nic.structures import ActionKind
 from dataplane.wire.packet import udp_frame
 from tests.dataplane.nic.flows.frames import frames
 from tests.dataplane.nic.flows.matches import Seen, rules, seen_in
 from tests.examples import examples
+from tests.reference.classifying import find_rule, matches
 
 GROUPS = {"reports": 3, "others": 4}
 NAMES = [f"rule-{number}" for number in range(12)]

@@ -18,8 +18,8 @@ from scapy.packet import Packet
 from dataplane.native import kernel_library
 from dataplane.nic.flows.fields import KEY_WORDS
 from dataplane.nic.flows.kernels.flow_key import read_key
-from dataplane.nic.flows.reference.flow_key import key_words, read_fields
 from tests.dataplane.nic.flows.frames import frames, whole_frames
+from tests.reference.flow_key import key_words, read_fields
 
 PAGE = mmap.PAGESIZE
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")

@@ -11,12 +11,12 @@ from finsy.proto import gnmi
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataplane.switch.gnmi.core import NO_COUNTERS
 from dataplane.switch.gnmi.errors import GnmiError
 from dataplane.switch.gnmi.leaves import LEAVES
 from dataplane.switch.gnmi.matching import Selection, select
 from dataplane.switch.gnmi.paths import Path, Step, read_path, text_of, write_path
 from dataplane.switch.gnmi.schema import PortView
-from dataplane.switch.gnmi.views import NO_COUNTERS
 from dataplane.switch.ports.states import HelloSettings, PortState
 
 STATE = "interfaces/interface/state"

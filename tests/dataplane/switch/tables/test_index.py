@@ -12,7 +12,7 @@ from dataplane.program.objects import ActionCall, KeyField, MatchKind
 from dataplane.switch.tables import TableEntry
 from dataplane.switch.tables.index import ExactIndex, Index, MaskIndex, PrefixIndex, index_for
 from dataplane.switch.tables.match import FieldMatch, Match, all_ones, check_match, prefix_mask
-from dataplane.switch.tables.reference.index import LinearIndex
+from tests.reference.match_index import LinearIndex
 
 Keys = tuple[KeyField, ...]
 Factory = Callable[[Keys], Index]

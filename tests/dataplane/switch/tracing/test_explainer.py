@@ -17,7 +17,7 @@ from dataplane.switch.tables import CloneSession, ForwardingState, Replica, Tabl
 from dataplane.switch.tracing import steps
 from dataplane.switch.tracing.explainer import MOST_PASSAGES, Explainer
 from dataplane.switch.tracing.shadow import ShadowState
-from dataplane.switch.tracing.showing.export import trace_json
+from dataplane.switch.tracing.showing.show import trace_json
 from dataplane.switch.tracing.showing.text import trace_text
 from dataplane.switch.tracing.steps import Dropped, PacketTrace, Ran, TableApplied
 from tests.dataplane.switch.interpreter.harness import own_program

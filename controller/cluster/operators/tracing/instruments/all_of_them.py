@@ -5,6 +5,9 @@ from __future__ import annotations
 import builtins
 import importlib
 import importlib.util
+import multiprocessing.process
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,11 +18,31 @@ from typing import Any
 from controller.cluster.operators.tracing.instruments import scipy_modules
 from controller.cluster.operators.tracing.instruments.calls import unprofiled
 from controller.cluster.operators.tracing.instruments.own_functions import OwnFunctions
-from controller.cluster.operators.tracing.instruments.processes import replace_starts
 from controller.cluster.operators.tracing.instruments.replacing import Replacements
 from controller.cluster.operators.tracing.instruments.sources import replace_sources
 from controller.cluster.operators.tracing.places import is_user_code
 from controller.cluster.operators.tracing.recording import Recorder
+
+
+def replace_starts(replacements: Replacements, recorder: Recorder) -> None:
+    """Report every start of a process as a problem."""
+    for owner, name in (
+        (os, "fork"),
+        (os, "forkpty"),
+        (os, "posix_spawn"),
+        (subprocess.Popen, "__init__"),
+        (multiprocessing.process.BaseProcess, "start"),
+    ):
+        replacements.replace(owner, name, _told(getattr(owner, name), recorder))
+
+
+def _told(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+    @wraps(original)
+    def told(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the original
+        recorder.problem("it started other processes: what they do is not in the graph")
+        return original(*args, **kwargs)
+
+    return told
 
 
 @contextmanager

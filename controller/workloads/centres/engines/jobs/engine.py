@@ -104,7 +104,6 @@ class ClusterEngine(ABC, Generic[Told]):
         return job
 
     def _forget(self, job: str) -> None:
-        """Drop a job."""
         folder = self._known.pop(job, None)
         if folder is not None:
             folder.forget()

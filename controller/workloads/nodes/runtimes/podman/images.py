@@ -224,7 +224,6 @@ class PodmanImages:
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:
-    """Yield a file's bytes in pieces."""
     with file.open("rb") as opened:
         while piece := await asyncio.to_thread(opened.read, _PIECE_BYTES):
             yield piece

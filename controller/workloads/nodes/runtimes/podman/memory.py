@@ -113,7 +113,6 @@ class _Watch(Closing):
             self._told.clear()
 
     def close(self) -> None:
-        """Close the descriptor."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             asyncio.get_running_loop().remove_reader(descriptor)

@@ -15,15 +15,12 @@ from asyncio.subprocess import DEVNULL
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from controller.workloads.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
 from controller.workloads.nodes.runtimes.logs import LOG_BYTES
 from controller.workloads.nodes.runtimes.processes import child_environment, one_line
 from dataplane.local.deadline import local_timeout
 from dataplane.local.programs import kill_group
-
-_ANSWER_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)

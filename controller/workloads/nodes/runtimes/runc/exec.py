@@ -129,7 +129,6 @@ class _TerminalEnd:
         self.reader = StreamReader()
 
     async def open(self) -> None:
-        """Begin to read."""
         loop = asyncio.get_running_loop()
         reading = os.fdopen(os.dup(self._descriptor), "rb", buffering=0)
         writing = os.fdopen(os.dup(self._descriptor), "wb", buffering=0)

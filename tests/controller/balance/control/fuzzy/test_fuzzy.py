@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.balance.control.fuzzy.adaptation import FuzzySettings, adapted
-from controller.balance.control.fuzzy.inference import Method, infer
-from controller.balance.control.fuzzy.tables import KD, KI, KP, Tables, rules_of
-from controller.balance.control.fuzzy.words import PEAKS, SPACING, WORDS, memberships
+from controller.balance.control.fuzzy.adaptation import FuzzySettings, Method, adapted, infer
+from controller.balance.control.fuzzy.tables import KD, KI, KP, PEAKS, SPACING, WORDS, Tables, memberships, rules_of
 from controller.balance.errors import GainsError
 from controller.balance.values import Gains
 from dataplane.config import loads

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from controller.network.algorithms.link_table import Longs
-from controller.network.paths.balancing.footprints import Footprints
 from controller.network.paths.balancing.forwarding import Forwarding
+from controller.network.paths.balancing.group_traffic import Footprints
 from controller.network.paths.balancing.rebalance import Change, Rebalancing
 from controller.network.paths.balancing.values import GroupKey, LinkWeights, MeasuredFlow
 from controller.network.paths.deciding.graph import Network

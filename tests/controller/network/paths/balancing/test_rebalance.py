@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from controller.network.base_paths import next_hops
 from controller.network.intents import WeightedRoute
+from controller.network.paths.balancing.group_traffic import weight_options
 from controller.network.paths.balancing.rebalance import Change
 from controller.network.paths.balancing.values import MeasuredFlow
-from controller.network.paths.balancing.weight_options import weight_options
 from controller.network.paths.deciding.graph import Network
 from controller.network.paths.settings import BalanceSettings
 from controller.network.tables.routing import MAX_GROUP_SIZE

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from controller.common.errors import PathError
-from controller.network.paths.engineering.figures import figures
 from controller.network.paths.engineering.splits import by_flows, ecmp, shortest
 from controller.network.paths.engineering.trees import cheapest_trees
 from controller.network.paths.engineering.values import FloatArray, Splits, SwitchGraph
@@ -21,6 +20,7 @@ from controller.network.paths.engineering.weights import rounded
 from dataplane.topology.demands import gravity
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import LinkKey, Topology
+from tests.reference.utilisations import figures
 from tests.reference.whole_program import solve
 
 

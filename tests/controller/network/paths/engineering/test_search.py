@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.network.paths.engineering.potential import Potential
-from controller.network.paths.engineering.search import Problem, Search
+from controller.network.paths.engineering.search import Potential, Problem, Search
 from controller.network.paths.engineering.splits import ecmp, shortest
 from controller.network.paths.engineering.values import FloatArray, SwitchGraph
 from controller.network.paths.engineering.weights import quantise

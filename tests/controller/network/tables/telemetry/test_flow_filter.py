@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from finsy import P4TableAction, P4TableEntry
 
-from controller.network.tables.telemetry.flow_filter import FlowFilter
-from controller.network.tables.telemetry.reporting import Reporting
+from controller.network.tables.telemetry.reporting import FlowFilter, Reporting
 from dataplane.topology.values import Topology
 from tests.controller.network.base_tables import base_entities
 

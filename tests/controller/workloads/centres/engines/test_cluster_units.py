@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.workloads.centres.engines.containers.parcels import files_in
+from controller.workloads.centres.engines.containers.engine import files_in
 from controller.workloads.centres.engines.ray.client import Node as RayNode
+from controller.workloads.centres.engines.ray.engine import divided as ray_divided
+from controller.workloads.centres.engines.ray.engine import unit_types as ray_unit_types
 from controller.workloads.centres.engines.ray.settings import RaySettings, RayUnit
-from controller.workloads.centres.engines.ray.units import divided as ray_divided
-from controller.workloads.centres.engines.ray.units import unit_types as ray_unit_types
 from controller.workloads.centres.engines.slurm.answers import Node, jobs_in, nodes_in
 from controller.workloads.centres.engines.slurm.commands import usage_in
+from controller.workloads.centres.engines.slurm.engine import divided, generic_resources, unit_types
 from controller.workloads.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
-from controller.workloads.centres.engines.slurm.units import divided, generic_resources, unit_types
 from controller.workloads.centres.errors import EngineError
 
 NODE = Node(name="n1", state="idle", cpus=8, idle_cpus=8, real_memory=8000, alloc_memory=0, partitions=("batch",))

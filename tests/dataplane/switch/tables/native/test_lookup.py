@@ -17,8 +17,8 @@ from dataplane.switch.tables.native import lookup_kernel
 from dataplane.switch.tables.native.exact import lookup_exact
 from dataplane.switch.tables.native.mask import lookup_mask
 from dataplane.switch.tables.native.trie import lookup_trie
-from dataplane.switch.tables.reference.index import LinearIndex
 from tests.dataplane.switch.tables.native.harness import NativeBench, one_table, send
+from tests.reference.match_index import LinearIndex
 
 Keys = tuple[KeyField, ...]
 EXACT = KeyField("port", MatchKind.EXACT, 3)

@@ -20,13 +20,13 @@ from controller.learning.environment.model import (
     Model,
     price,
 )
-from controller.learning.environment.plain_figures import logarithmic, serving_ns, share, transfer_ns
-from controller.learning.environment.plain_state import EngineState, Move, NodeState, Plan
 from controller.learning.environment.rewarding import reward
 from controller.learning.environment.settings import PoolSettings
 from controller.learning.environment.values import Memory, System, Workload
 from controller.learning.environment.view import Forecast, Refusal, no_time, nothing_runs, wrong_action
 from controller.learning.values import Observation, Step
+from tests.reference.pool_figures import logarithmic, serving_ns, share, transfer_ns
+from tests.reference.pool_state import EngineState, Move, NodeState, Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from dataplane.nic.flows.reference.flow_key import FieldValue, read_fields
 from dataplane.nic.flows.rules import Exact, FlowRule, Masked, MatchValue, Range
+from tests.reference.flow_key import FieldValue, read_fields
 
 
 def matches(rule: FlowRule, fields: Mapping[str, FieldValue]) -> bool:

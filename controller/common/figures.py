@@ -1,0 +1,39 @@
+"""Files of matplotlib figures: .png or .svg, the same bytes for the same figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from controller.common.errors import ControllerError
+
+_DPI: Final = 110
+
+
+def check_ending(path: Path, error: type[ControllerError]) -> None:
+    """Raise `error` unless a figure's file ends in .png or .svg."""
+    if path.suffix not in {".png", ".svg"}:
+        raise error(f"{path}: a picture's name ends in .png or .svg")
+
+
+def save(figure: Figure, path: Path, error: type[ControllerError]) -> None:
+    """Write a figure; raise `error`, which names the file, for another ending or a failed write."""
+    check_ending(path, error)
+    try:
+        # By the salt an SVG's identifiers are the same each time.
+        with mpl.rc_context({"svg.hashsalt": "millrace"}):
+            figure.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
+    except OSError as problem:
+        raise error(f"{path}: {problem.strerror or problem}") from problem
+
+
+def save_both(figure: Figure, stem: Path) -> tuple[Path, Path]:
+    """Write a figure as .png and .svg beside each other; return both paths. Raises OSError."""
+    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
+    with mpl.rc_context({"svg.hashsalt": "millrace"}):
+        figure.savefig(png, dpi=_DPI, metadata={"Software": None})
+        figure.savefig(svg, metadata={"Date": None})
+    return png, svg

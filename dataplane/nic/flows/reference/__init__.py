@@ -1,1 +1,0 @@
-"""The flow classifier in plain Python: the reference for the kernels."""

@@ -1,1 +1,0 @@
-"""Tables in plain Python, correct by inspection: the reference for the indices."""

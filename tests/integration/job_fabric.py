@@ -113,7 +113,7 @@ class JobFabric:
         log = stack.enter_context((folder / "collector.log").open("w+", encoding="utf-8"))
         assert self.topology.collector is not None
         start = partial(self.fabric.run_in, self.topology.collector.host)
-        arguments = ("collector", "-s", str(folder / "collector.yaml"))
+        arguments = ("collector", "serve", "-s", str(folder / "collector.yaml"))
         self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log, start=start)))
         until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
 
@@ -132,7 +132,7 @@ class JobFabric:
         )
         (folder / "controller.yaml").write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
-        arguments = ("controller", "-s", str(folder / "controller.yaml"))
+        arguments = ("controller", "serve", "-s", str(folder / "controller.yaml"))
         self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log)))
         path, count = folder / "controller.log", len(settings.switches)
         until(lambda: path.read_text(encoding="utf-8").count("reconciled, ") >= count, "switches that are reconciled")

@@ -263,7 +263,7 @@ def fabric_of(file: Path, folder: Path) -> Iterator[KernelFabric]:
         )
         path, log = folder / "controller.yaml", folder / "controller.log"
         path.write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
-        command = [sys.executable, "-m", "controller.apps.cli", "controller", "-s", str(path)]
+        command = [sys.executable, "-m", "controller.apps.cli", "controller", "serve", "-s", str(path)]
         with log.open("w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:

@@ -105,7 +105,7 @@ def daemons() -> Iterator[tuple[Path, Daemon, Daemon]]:
         for file, text in (("pair", TOPOLOGY), ("collector", COLLECTOR.format(folder=folder))):
             (folder / f"{file}.yaml").write_text(text, encoding="utf-8")
         (folder / "paths.yaml").write_text(PATHS.format(folder=folder), encoding="utf-8")
-        collector = Daemon("collector", "-s", f"{folder}/collector.yaml")
+        collector = Daemon("collector", "serve", "-s", f"{folder}/collector.yaml")
         try:
             until(lambda: any("ready" in line for line in collector.lines))
             paths = Daemon("paths", "serve", "-s", f"{folder}/paths.yaml")

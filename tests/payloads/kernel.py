@@ -74,7 +74,7 @@ class Bed:
         """Have a new daemon bring a program, and telemetry as it comes."""
         self.stop()
         self._change(aggregation=None if program == FABRIC else AggregationSettings(), watches=(Watch(),))
-        command = [sys.executable, "-m", "controller.apps.cli", "controller", "-s", str(self._file)]
+        command = [sys.executable, "-m", "controller.apps.cli", "controller", "serve", "-s", str(self._file)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(_ROOT)}

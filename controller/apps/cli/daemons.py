@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Final
+
 import typer
 
 from controller.apps.cli.common import SettingsFile, run_daemon
 
 switch_command = typer.Typer()
+collector = typer.Typer(name="collector", help="Run the collector of telemetry reports.", no_args_is_help=True)
+controller = typer.Typer(
+    name="controller", help="Run the controller, which writes the switches' tables.", no_args_is_help=True
+)
+
+BareSettings = Annotated[Path | None, typer.Option("--settings", "-s", hidden=True)]
+_BARE: Final = "millrace: `millrace {0}` is deprecated: use `millrace {0} serve`"
 
 
 @switch_command.command(
@@ -14,7 +24,10 @@ switch_command = typer.Typer()
     add_help_option=False,
 )
 def switch(context: typer.Context) -> None:
-    """Run a switch: a compiled P4 program between network devices, with P4Runtime; `show ADDRESS`: look into one."""
+    """Run a switch: a compiled P4 program between network devices, with P4Runtime; `show ADDRESS`: look into one.
+
+    `serve` before the arguments may be left out, so that the command takes the place of simple_switch_grpc.
+    """
     if context.args[:1] == ["show"]:
         from controller.apps.cli.state.switch import switch_show  # noqa: PLC0415
 
@@ -24,17 +37,35 @@ def switch(context: typer.Context) -> None:
         return
     from dataplane.switch import process  # noqa: PLC0415
 
-    raise typer.Exit(process.main(context.args))
+    raise typer.Exit(process.main(context.args[1:] if context.args[:1] == ["serve"] else context.args))
 
 
-def collector(settings: SettingsFile) -> None:
+@collector.callback(invoke_without_command=True)
+def collector_bare(context: typer.Context, settings: BareSettings = None) -> None:
+    """Run the collector by the form of the command before 0.3, without `serve`."""
+    if settings is not None and context.invoked_subcommand is None:
+        typer.echo(_BARE.format("collector"), err=True)
+        collector_serve(settings)
+
+
+@collector.command("serve")
+def collector_serve(settings: SettingsFile) -> None:
     """Run the collector: receive telemetry reports by UDP, serve the state of the network."""
     from collectors import process  # noqa: PLC0415
 
     run_daemon(process.DAEMON, settings)
 
 
-def controller(settings: SettingsFile) -> None:
+@controller.callback(invoke_without_command=True)
+def controller_bare(context: typer.Context, settings: BareSettings = None) -> None:
+    """Run the controller by the form of the command before 0.3, without `serve`."""
+    if settings is not None and context.invoked_subcommand is None:
+        typer.echo(_BARE.format("controller"), err=True)
+        controller_serve(settings)
+
+
+@controller.command("serve")
+def controller_serve(settings: SettingsFile) -> None:
     """Run the controller daemon: reconcile the tables of all switches over P4Runtime."""
     from controller.network import process  # noqa: PLC0415
 

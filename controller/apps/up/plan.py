@@ -185,7 +185,7 @@ class _Maker:
         addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
         if section.metrics is not None:
             addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
-        return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True, asks=("fabric",))
+        return DaemonPlan("collector", ("collector", "serve"), settings, addresses, reloads=True, asks=("fabric",))
 
     def _relays(self) -> tuple[str, ...] | None:
         """Return whose reports are believed of any switch: of what listens on loopback, the fabric that relays them."""
@@ -239,7 +239,7 @@ class _Maker:
         if section.jobs is not None:
             addresses["jobs"] = section.jobs.listen
         asks = ("fabric", "collector", "paths")
-        return DaemonPlan("controller", ("controller",), settings, addresses, reloads=True, asks=asks)
+        return DaemonPlan("controller", ("controller", "serve"), settings, addresses, reloads=True, asks=asks)
 
     def api(self) -> DaemonPlan:
         section = self.settings.api

@@ -63,7 +63,7 @@ def converge(topology: str, limit_s: float = _LIMIT_S, log: Path | None = None) 
             f'topology = "{topology}"\nswitches = "{switches.switches}"\nlisten = "unix:{folder}/status"\n'
         )
         with (log or folder / "log").open("w", encoding="utf-8") as output:
-            command = [str(_MILLRACE), "controller", "--settings", str(folder / "c.toml")]
+            command = [str(_MILLRACE), "controller", "serve", "--settings", str(folder / "c.toml")]
             begin_s = time.monotonic()
             with subprocess.Popen(command, stdout=output, stderr=output) as process:
                 try:

@@ -101,7 +101,7 @@ def _store_in_a_fabric(place: Place) -> None:
     for node in json.loads(place.call("millrace fabric list page --format json")):
         if node["kind"] == "switch":
             (place.folder / f"{node['node']}.sock").symlink_to(node["address"].removeprefix("unix:"))
-    place.start("millrace controller --settings fabric-controller.yaml", "ready")
+    place.start("millrace controller serve --settings fabric-controller.yaml", "ready")
     on_h8 = "millrace fabric exec h8 millrace store serve producer.db --address 10.0.6.2 --anyone"
     place.start(on_h8, "ready")
     place.write("reader.py", _READER)
@@ -110,7 +110,7 @@ def _store_in_a_fabric(place: Place) -> None:
 
 def _collector_of_the_page(place: Place) -> None:
     """A collector by the page's collector.yaml."""
-    place.start("millrace collector --settings collector.yaml", "collector: ready")
+    place.start("millrace collector serve --settings collector.yaml", "collector: ready")
 
 
 def _switch(place: Place) -> None:

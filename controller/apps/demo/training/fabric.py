@@ -186,7 +186,7 @@ class TrainingFabric:
             retry=RetrySettings(longest_wait_ns=200 * NS_PER_MS),
         )
         settings.write_text(yaml.safe_dump(document_of(wanted)), encoding="utf-8")
-        command = [sys.executable, "-m", "controller.apps.cli", "controller", "--settings", str(settings)]
+        command = [sys.executable, "-m", "controller.apps.cli", "controller", "serve", "--settings", str(settings)]
         with log.open("wb") as words:
             self.fabric.run_in("h1", command, stdout=words, stderr=words, env=_environment())
         self.fabric.wait_ready(self.patience_s)

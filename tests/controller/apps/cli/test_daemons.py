@@ -35,7 +35,7 @@ SWITCHES = "".join(
     for name in ("atla", "atlam5", "chin", "dnvr", "hstn", "ipls", "kscy", "losa", "nycm", "snva", "sttl", "wash")
 )
 CONTROLLER = f"topology: abilene\nswitches:\n{SWITCHES}"
-SETTINGS = {"collector": COLLECTOR, "paths serve": PATHS, "controller": CONTROLLER}
+SETTINGS = {"collector serve": COLLECTOR, "paths serve": PATHS, "controller serve": CONTROLLER}
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def the_line(out: str, said: str) -> str:
 
 
 def test_a_file_that_is_not_there_is_a_line_of_a_process(folder: Path) -> None:
-    process = start(folder, "collector", "-s", "none.yaml")
+    process = start(folder, "collector", "serve", "-s", "none.yaml")
     assert the_line(*process.communicate(timeout=LIMIT_S)) == "none.yaml: No such file or directory"
     assert process.returncode == 1
 
@@ -102,32 +102,42 @@ def test_settings_files_that_are_wrong(folder: Path, refused: Callable[..., str]
 @pytest.mark.parametrize(
     ("command", "old", "new", "problem"),
     [
-        ("collector", "127.0.0.1", "no.such.host.invalid", "cannot receive reports on UDP no.such.host.invalid"),
-        ("collector", "unix:feed", "unix:no/feed", "there is no folder no"),
-        ("collector", "unix:feed", "unix:" + "x" * 120, "the path has 120 bytes"),
-        ("collector", "unix:feed", "127.0.0.1", "is neither unix:PATH nor HOST:PORT"),
+        ("collector serve", "127.0.0.1", "no.such.host.invalid", "cannot receive reports on UDP no.such.host.invalid"),
+        ("collector serve", "unix:feed", "unix:no/feed", "there is no folder no"),
+        ("collector serve", "unix:feed", "unix:" + "x" * 120, "the path has 120 bytes"),
+        ("collector serve", "unix:feed", "127.0.0.1", "is neither unix:PATH nor HOST:PORT"),
         ("paths serve", "unix:paths", "unix:no/paths", "cannot serve routes at unix:no/paths: there is no folder no"),
         ("paths serve", "unix:feed", "feed", "collector at 'feed': is neither"),
         ("paths serve", "listen", "flows: [{src: x, dst: y}]\nlisten", "flows: topology abilene has no host 'x'"),
         ("paths serve", "listen", "records: {database: no/x.db}\nlisten", "no/x.db: cannot open"),
-        ("controller", "  wash: unix:none\n", "", "there is no address for switch wash"),
-        ("controller", "wash: unix:none", "wash: none", "switches.wash: 'none' is neither"),
-        ("controller", "switches:", "watches: [{src: x}]\nswitches:", "watches: there is no host 'x'"),
+        ("controller serve", "  wash: unix:none\n", "", "there is no address for switch wash"),
+        ("controller serve", "wash: unix:none", "wash: none", "switches.wash: 'none' is neither"),
+        ("controller serve", "switches:", "watches: [{src: x}]\nswitches:", "watches: there is no host 'x'"),
         (
-            "controller",
+            "controller serve",
             "switches:",
             "reporting: {drops: [{src: x}]}\nswitches:",
             "drop watches: there is no host 'x' in topology abilene",
         ),
-        ("controller", "switches:", "jobs: {listen: x}\nswitches:", "cannot serve jobs at x: is neither unix:PATH nor"),
-        ("controller", "switches:", "p4info: none\nswitches:", "none: there is no such file"),
         (
-            "controller",
+            "controller serve",
+            "switches:",
+            "jobs: {listen: x}\nswitches:",
+            "cannot serve jobs at x: is neither unix:PATH nor",
+        ),
+        ("controller serve", "switches:", "p4info: none\nswitches:", "none: there is no such file"),
+        (
+            "controller serve",
             "switches:",
             "tls: {ca: none}\nswitches:",
             "none: tls: cannot read the authority's certificate",
         ),
-        ("controller", "switches:", "tls: {ca: x, certificate: y}\nswitches:", "tls: certificate and private_key"),
+        (
+            "controller serve",
+            "switches:",
+            "tls: {ca: x, certificate: y}\nswitches:",
+            "tls: certificate and private_key",
+        ),
     ],
 )
 def test_settings_that_cannot_be(
@@ -144,15 +154,16 @@ def test_a_port_in_use(folder: Path, refused: Callable[..., str]) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         (folder / "s.yaml").write_text(COLLECTOR.replace("udp_port: 0", f"udp_port: {port}"), encoding="utf-8")
-        said = refused("collector", "-s", "s.yaml")
+        said = refused("collector", "serve", "-s", "s.yaml")
     assert said == f"cannot receive reports on UDP 127.0.0.1 port {port}: Address already in use"
 
 
 @pytest.mark.parametrize("command", SETTINGS)
 def test_sigterm_ends_it_although_nobody_it_needs_is_there(folder: Path, command: str) -> None:
     """And SIGHUP does not; the collector's settings are TOML."""
-    file = "s.toml" if command == "collector" else "s.yaml"
-    (folder / file).write_text(COLLECTOR_IN_TOML if command == "collector" else SETTINGS[command], encoding="utf-8")
+    file = "s.toml" if command == "collector serve" else "s.yaml"
+    text = COLLECTOR_IN_TOML if command == "collector serve" else SETTINGS[command]
+    (folder / file).write_text(text, encoding="utf-8")
     process = start(folder, *command.split(), "-s", file)
     assert process.stderr is not None
     try:
@@ -166,3 +177,11 @@ def test_sigterm_ends_it_although_nobody_it_needs_is_there(folder: Path, command
         process.kill()
     assert process.returncode == 0
     assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize("command", ["collector", "controller"])
+def test_the_form_without_serve_still_runs(folder: Path, command: str) -> None:
+    process = start(folder, command, "-s", "none.yaml")
+    deprecated = f"millrace: `millrace {command}` is deprecated: use `millrace {command} serve`"
+    out, said = process.communicate(timeout=LIMIT_S)
+    assert (out, said.splitlines()) == ("", [deprecated, "millrace: none.yaml: No such file or directory"])

@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from controller.scheduling.simulation.export import write_trace
 from pyarrow import parquet
 
 from controller.cluster.hardware import WHOLE, Cluster, Request
 from controller.cluster.workloads.values import Task
 from controller.common.errors import SchedulerError
 from controller.scheduling.pods import PodProfile, PodProfileSettings
+from controller.scheduling.simulation.export import write_trace
 from controller.scheduling.simulation.simulator import simulate
 from controller.scheduling.simulation.trace import Trace
 from controller.scheduling.simulation.workload import Workload

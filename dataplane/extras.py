@@ -4,36 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
-_ONLY_IN: Final = {
+EXTRA_OF: Final = {
     "aetcd": "etcd",
-    "cryptography": "tls",
+    "duckdb": "history",
     "gymnasium": "gym",
+    "httpx": "schedulers",
+    "jwt": "schedulers",
+    "litestar": "schedulers",
+    "matplotlib": "demo",
     "mininet": "mininet",
+    "networkx": "demo",
     "opentelemetry": "otel",
+    "pyarrow": "history",
     "pynvml": "nvml",
     "scapy": "scapy",
+    "scipy": "schedulers",
     "thrift": "thrift",
-    "torch": "torch",
+    "torch": "train",
+    "uvicorn": "schedulers",
 }
-"""Packages by import name, with the only extra that exists for them."""
-
-_IN_LARGER: Final = frozenset(
-    {
-        *("duckdb", "finsy", "httpx", "jwt", "litestar", "matplotlib", "networkx", "prometheus_client"),
-        *("pyarrow", "rich", "scipy", "typer", "uvicorn"),
-    }
-)
-"""Packages that come with the extras of whole parts; `demo` has all of them."""
+"""Optional packages by import name, each with the smallest extra that provides it."""
 
 
-def missing(who: str, error: ModuleNotFoundError, extra: str = "demo") -> str | None:
-    """Return a line that says what `who` needs and how to install it; None if no extra provides it.
-
-    `extra` is named for packages that several extras provide.
-    """
+def missing(who: str, error: ModuleNotFoundError) -> str | None:
+    """Return a line that says what `who` needs and how to install it; None if no extra provides it."""
     package = (error.name or "").partition(".")[0]
-    if package in _IN_LARGER:
-        return f"{who} needs {package}: pip install 'millrace-net[{extra}]'"
-    if package in _ONLY_IN:
-        return f"{who} needs {package}: pip install 'millrace-net[{_ONLY_IN[package]}]'"
-    return None
+    if package not in EXTRA_OF:
+        return None
+    return f"{who} needs {package}: pip install 'millrace-net[{EXTRA_OF[package]}]'"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from collectors.clocks.cables import Cables, Offsets
+from collectors.clocks.network import solve
 from collectors.clocks.values import NO_GROUP, CorrectionColumns, Corrections, Edges, FlightColumns, Readings
 from collectors.settings import ClockSettings
 from collectors.statistics.columns import UNKNOWN, Integers, Numbers
@@ -33,7 +34,6 @@ class ClockEstimator:
         ends, cables = self._wiring(topology)
         self._tails, self._heads = np.array(ends, np.intp).reshape(-1, 2).T
         self._there, self._back, delays = np.array(cables, np.int64).reshape(-1, 3).T
-        self._solve = _solver() if cables else None
         self._cables = Cables(self._there, self._back, delays, self._settings)
         self._interval_ns = max(self._settings.interval_ns, _CABLE_NS * len(cables))
         self._newest = FlightColumns.none(len(self._places))
@@ -71,14 +71,14 @@ class ClockEstimator:
     def update(self, now_ns: int, seen: FlightColumns) -> Corrections:
         """Take the least difference of each directed link since the last update; return the corrections from now on."""
         self._next_ns = now_ns + self._interval_ns
-        if self._solve is None:
+        if not len(self._there):
             return self._corrections
         self._newest = seen.over(self._newest)
         self._cables.observe(seen)
         offsets = self._cables.offsets(now_ns)
         tails, heads = (nodes[self._there[offsets.places]] for nodes in (self._tails, self._heads))
         edges = Edges(tails, heads, offsets.offset_ns, offsets.drift_ppb, offsets.uncertainty_ns)
-        readings = self._solve(edges, len(self._ids))
+        readings = solve(edges, len(self._ids))
         self._readings, self._states = readings, None
         self._corrections = Corrections(self._places, self._corrected(now_ns, readings, offsets))
         return self._corrections
@@ -128,9 +128,3 @@ class ClockEstimator:
             own[places] = offsets.uncertainty_ns + np.abs(sign * offsets.offset_ns - apart_ns[places])
         nearer: Numbers = np.rint(np.minimum(own, around))
         return nearer
-
-
-def _solver() -> Callable[[Edges, int], Readings]:
-    from collectors.clocks.network import solve  # noqa: PLC0415 - scipy takes long to import
-
-    return solve

@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
 
 from collectors.clocks.values import NO_GROUP, Edges, Readings
 from collectors.statistics.columns import Integers, Numbers, Places
@@ -22,14 +20,12 @@ _PRECISION: Final = 1e-9
 def solve(edges: Edges, nodes: int) -> Readings:
     """Return every node's reading."""
     tails, heads = np.append(edges.tails, edges.heads), np.append(edges.heads, edges.tails)
-    lengths = np.append(edges.uncertainty_ns, edges.uncertainty_ns)
-    graph = csr_array((lengths, (tails, heads)), shape=(nodes, nodes))
-    _, label = connected_components(graph, directed=False)
-    part = label.astype(np.intp)
-    _, roots = np.unique(part, return_index=True)
-    doubt, before, _ = dijkstra(graph, indices=roots, min_only=True, return_predecessors=True)
-    before_each: Places = np.where(before < 0, np.arange(nodes), before).astype(np.intp)
-    offset_ns, drift = _along(before_each, edges, nodes)
+    by_head = np.argsort(heads, kind="stable")
+    tails, heads = tails[by_head], heads[by_head]
+    lengths = np.append(edges.uncertainty_ns, edges.uncertainty_ns)[by_head]
+    roots, part = np.unique(_least_connected(tails, heads, nodes), return_inverse=True)
+    doubt, before = _shortest_paths(tails, heads, lengths, roots, nodes)
+    offset_ns, drift = _along(before, edges, nodes)
     # The tree's readings stand for what is whole, so that floats only hold what is small.
     left_ns = (edges.offset_ns - (offset_ns[edges.heads] - offset_ns[edges.tails])).astype(np.float64)
     left_ppb = edges.drift_ppb - (drift[edges.heads] - drift[edges.tails])
@@ -42,6 +38,46 @@ def solve(edges: Edges, nodes: int) -> Readings:
         drift + moved_ppb,
         doubt + np.abs(moved_ns),
     )
+
+
+def _least_connected(tails: Places, heads: Places, nodes: int) -> Places:
+    """Return the smallest node that each node is connected to; edges are in the order of their heads."""
+    least: Places = np.arange(nodes)
+    if not len(heads):
+        return least
+    reached, starts = np.unique(heads, return_index=True)
+    while True:
+        nearer = least.copy()
+        nearer[reached] = np.minimum(least[reached], np.minimum.reduceat(least[tails], starts))
+        nearer = nearer[nearer]  # the least of the least: rings take few rounds as well
+        if (nearer == least).all():
+            return least
+        least = nearer
+
+
+def _shortest_paths(
+    tails: Places, heads: Places, lengths: Numbers, roots: Places, nodes: int
+) -> tuple[Numbers, Places]:
+    """Return each node's distance to its root, and the node before it on the way; a root is its own.
+
+    Edges are in the order of their heads, and relaxed together (Bellman and Ford), in as many rounds as the longest
+    path has edges: few in a fabric. Of equally short edges the first in order counts.
+    """
+    distance: Numbers = np.full(nodes, np.inf)
+    distance[roots] = 0.0
+    before: Places = np.arange(nodes)
+    if not len(heads):
+        return distance, before
+    reached, starts = np.unique(heads, return_index=True)
+    while True:
+        through = distance[tails] + lengths
+        shortest = distance.copy()
+        shortest[reached] = np.minimum(distance[reached], np.minimum.reduceat(through, starts))
+        (better,) = np.nonzero((through == shortest[heads]) & (through < distance[heads]))
+        if not len(better):
+            return distance, before
+        before[heads[better[::-1]]] = tails[better[::-1]]
+        distance = shortest
 
 
 def _along(before: Places, edges: Edges, nodes: int) -> tuple[Integers, Numbers]:
@@ -71,11 +107,11 @@ class _Laplacian:
         degrees = self._gathered(edges.tails, self._weights) + self._gathered(edges.heads, self._weights)
         # A node without an edge has nothing to fit.
         self._diagonal: Numbers = np.where(degrees > 0, degrees, 1.0)
-        everywhere = np.arange(nodes)
-        values = np.concatenate([self._diagonal, -self._weights, -self._weights])
-        rows = np.concatenate([everywhere, self._tails, self._heads])
-        columns = np.concatenate([everywhere, self._heads, self._tails])
-        self._matrix = csr_array((values, (rows, columns)), shape=(nodes, nodes))
+        rows, columns = np.append(edges.tails, edges.heads), np.append(edges.heads, edges.tails)
+        order = np.argsort(rows, kind="stable")  # neighbours in memory are added up faster
+        self._columns = columns[order]
+        self._reached, self._starts = np.unique(rows[order], return_index=True)
+        self._values: Numbers = np.append(self._weights, self._weights)[order]
 
     def fit(self, differences: Numbers) -> Numbers:
         """Return numbers of nodes, any one of each part free, whose differences along the edges fit best."""
@@ -90,7 +126,7 @@ class _Laplacian:
         for _ in range(4 * self._nodes):
             if (np.abs(residual) <= enough).all():
                 break
-            pushed = self._matrix @ step
+            pushed = self._times(step)
             length = size / float(step @ pushed)
             found = found + length * step
             residual = residual - length * pushed
@@ -98,6 +134,13 @@ class _Laplacian:
             size, before = float(residual @ scaled), size
             step = scaled + size / before * step
         return found
+
+    def _times(self, numbers: Numbers) -> Numbers:
+        """Return the matrix times a vector."""
+        product = self._diagonal * numbers
+        if len(self._starts):
+            product[self._reached] -= np.add.reduceat(self._values * numbers[self._columns], self._starts)
+        return product
 
     def _gathered(self, places: Places, numbers: Numbers) -> Numbers:
         return np.bincount(places, numbers, self._nodes).astype(np.float64)

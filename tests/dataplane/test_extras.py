@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from dataplane.extras import _IN_LARGER, _ONLY_IN, missing
+from dataplane.extras import EXTRA_OF, missing
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -60,8 +60,10 @@ def run_without(hidden: set[str], code: str) -> subprocess.CompletedProcess[str]
 
 
 def test_each_package_is_in_the_extra_that_is_named_for_it() -> None:
-    assert {name: name in extra(of) for name, of in _ONLY_IN.items()} == dict.fromkeys(_ONLY_IN, True)
-    assert extra("demo") - {"cryptography"} == _IN_LARGER
+    assert {name: name in extra(of) for name, of in EXTRA_OF.items()} == dict.fromkeys(EXTRA_OF, True)
+    own = {name: extra(name) for name in EXTRA_OF.values()}
+    assert {name: of for name, of in EXTRA_OF.items() if any(name in own[o] and own[o] < own[of] for o in own)} == {}
+    assert {"train", "schedulers", "all"} <= PROJECT["optional-dependencies"].keys()
 
 
 def imported(text: str) -> set[str]:
@@ -72,7 +74,7 @@ def imported(text: str) -> set[str]:
 def test_each_package_that_is_imported_anywhere_is_in_the_base_or_in_an_extra() -> None:
     names = [Requirement(line).name for line in PROJECT["dependencies"]]
     base = {module for name in names for module in IMPORTED_AS.get(name, {name})}
-    known = {*base, *_IN_LARGER, *_ONLY_IN, *OWN, *BROUGHT, *sys.stdlib_module_names}
+    known = {*base, *EXTRA_OF, *OWN, *BROUGHT, *sys.stdlib_module_names}
     files = [path for package in ("dataplane", "collectors", "controller") for path in (ROOT / package).rglob("*.py")]
     others = {name: path for path in files for name in imported(path.read_text(encoding="utf-8")) - known}
     assert others == {}
@@ -81,17 +83,16 @@ def test_each_package_that_is_imported_anywhere_is_in_the_base_or_in_an_extra() 
 def test_a_worker_imports_what_every_part_needs() -> None:
     pytest.importorskip("torch")
     done = run_without(
-        {*_IN_LARGER, *_ONLY_IN} - {"torch", "pynvml"},
+        {*EXTRA_OF} - {"torch", "pynvml"},
         "import dataplane.allreduce.torch, dataplane.allreduce.client, dataplane.allreduce.next_hop",
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_switch_collector_and_controller_import_what_their_extras_bring() -> None:
-    for part, module in (("collector", "collectors.process"), ("controller", "controller.network.process")):
-        hidden = {*_IN_LARGER, *_ONLY_IN} - extra(part)
-        done = run_without(hidden, f"import controller.apps.cli.app, {module}")
-        assert done.returncode == 0, done.stderr
+def test_the_base_runs_switch_collector_controller_and_paths() -> None:
+    modules = "collectors.process, controller.network.process, controller.network.paths.service.process"
+    done = run_without({*EXTRA_OF}, f"import controller.apps.cli.app, dataplane.switch.process, {modules}")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -99,11 +100,10 @@ def test_switch_collector_and_controller_import_what_their_extras_bring() -> Non
     [
         ({"matplotlib"}, ["demo"], "millrace demo needs matplotlib: pip install 'millrace-net[demo]'"),
         (
-            {"typer", "rich"},
-            ["--log-level", "info", "collector", "x.yaml"],
-            "millrace collector needs typer: pip install 'millrace-net[collector]'",
+            {"httpx"},
+            ["--log-level", "info", "get", "nodes"],
+            "millrace get needs httpx: pip install 'millrace-net[schedulers]'",
         ),
-        ({"typer"}, [], "millrace needs typer: pip install 'millrace-net[demo]'"),
     ],
 )
 def test_a_command_without_its_extra_is_one_line(hidden: set[str], arguments: list[str], line: str) -> None:

@@ -26,7 +26,7 @@ def test_the_base_takes_a_worker_and_says_what_a_command_needs(wheel: Path, tmp_
     worker = "import dataplane.allreduce.client, dataplane.allreduce.membership, dataplane.allreduce.next_hop"
     assert run(programs / "python", "-c", worker, at=tmp_path).stderr == ""
     done = run(programs / "millrace", "demo", at=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "millrace demo needs typer: pip install 'millrace-net[demo]'\n")
+    assert (done.returncode, done.stderr) == (1, "millrace demo needs matplotlib: pip install 'millrace-net[demo]'\n")
     packages = site_packages(tmp_path / "base")
     assert site_megabytes(tmp_path / "base") < BASE_MB
     assert [

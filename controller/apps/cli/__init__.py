@@ -16,9 +16,6 @@ from dataplane.version import VERSION
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors raised when an output has no room left."""
 
-_SMALLER: Final = {"collector": "collector", "controller": "controller", "switch": "controller"}
-"""Commands that need less than the whole command line, and the extra that has it."""
-
 _WITH_VALUE: Final = {"--log-format", "--log-level"}
 """Options before a command that take a word."""
 
@@ -85,7 +82,7 @@ def _line(error: Exception) -> str:
 
         pairs = zip(["", *sys.argv[1:]], sys.argv[1:], strict=False)
         command = next((word for before, word in pairs if word[:1] != "-" and before not in _WITH_VALUE), "")
-        line = missing(f"millrace {command}".strip(), error, _SMALLER.get(command, "demo"))
+        line = missing(f"millrace {command}".strip(), error)
         if line is not None:
             return line
     return f"millrace: {error}"

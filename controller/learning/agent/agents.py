@@ -187,7 +187,7 @@ def training_of(checkpoint: Checkpoint, where: Where) -> Training:
         weights = checkpoint.weights()
         return NoTraining(Published(weights, prepare(weights)))
     if not has_torch:
-        raise LearningError("training needs PyTorch, which is not installed: pip install 'millrace-net[torch]'")
+        raise LearningError("training needs PyTorch, which is not installed: pip install 'millrace-net[train]'")
     if where == "process":
         from controller.learning.agent.training.process import ProcessTraining  # noqa: PLC0415 - few need it
 

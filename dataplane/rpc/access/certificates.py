@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from dataplane.errors import AccessError, ConfigError
-from dataplane.extras import missing
 from dataplane.given import SECRET_BYTES, read_given
 
 WARN_BEFORE: Final = timedelta(days=14)
@@ -35,10 +34,8 @@ class Validity:
 
 def validity_of(file: Path) -> Validity:
     """Return the period in which all certificates of a PEM file are valid; raise ConfigError."""
-    try:
-        from cryptography import x509  # noqa: PLC0415 - takes a while to load, and is an extra
-    except ModuleNotFoundError as error:
-        raise ConfigError(missing("reading it", error) or str(error), file=str(file), key="tls") from error
+    from cryptography import x509  # noqa: PLC0415 - takes a while to load
+
     try:
         found = x509.load_pem_x509_certificates(read_given(file, SECRET_BYTES))
     except OSError as error:

@@ -30,7 +30,7 @@ class TrainingOptions:
 def run(options: TrainingOptions) -> TrainingOutcome:
     """Run the demo and show it; raise a MillraceError of one line where it cannot: without root, or PyTorch."""
     if importlib.util.find_spec("torch") is None:
-        raise MillraceError("the demo of a training needs torch: pip install 'millrace-net[torch]'")
+        raise MillraceError("the demo of a training needs torch: pip install 'millrace-net[train]'")
     from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
 
     require_root()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import MappingProxyType
 
 import numpy as np
@@ -18,6 +19,7 @@ from controller.network.paths.engineering.settings import EngineeringSettings
 from controller.network.paths.engineering.splits import ecmp
 from controller.network.paths.engineering.values import Demands, FloatArray, Splits, SwitchGraph
 from dataplane.clock import NS_PER_S, Clock, VirtualClock
+from dataplane.extras import EXTRA_OF
 from dataplane.topology.values import LinkKey, Topology
 
 TURN_NS = 200_000_000
@@ -51,6 +53,8 @@ class TrafficEngineer:
         weighted: Sequence[WeightedRoute] = (),
         clock: Clock | None = None,
     ) -> None:
+        if find_spec("scipy") is None:  # an extra: better said now than in the first round
+            raise PathError(f"traffic engineering needs scipy: pip install 'millrace-net[{EXTRA_OF['scipy']}]'")
         self.topology, self.settings = topology, settings
         self.weighted = tuple(weighted)
         self.failed_rounds = 0

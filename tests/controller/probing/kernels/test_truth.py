@@ -167,7 +167,7 @@ def test_without_torch_a_kernel_of_it_is_one_line(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ProbeKernelError) as caught:
         prepare(kernel, SMALL["conv2d"], 1, library=Library.TORCH)
     assert str(caught.value) == (
-        "kernel conv2d.1 needs torch, which is not installed: pip install 'millrace-net[torch]'"
+        "kernel conv2d.1 needs torch, which is not installed: pip install 'millrace-net[train]'"
     )
 
 

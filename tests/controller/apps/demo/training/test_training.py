@@ -62,7 +62,7 @@ def test_without_root_or_torch_it_is_one_line(tmp_path: Path, monkeypatch: pytes
         here.setattr(importlib.util, "find_spec", lambda _: None)
         done = CliRunner().invoke(app, command)
         assert isinstance(done.exception, MillraceError)
-        assert str(done.exception) == "the demo of a training needs torch: pip install 'millrace-net[torch]'"
+        assert str(done.exception) == "the demo of a training needs torch: pip install 'millrace-net[train]'"
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
     with monkeypatch.context() as here:

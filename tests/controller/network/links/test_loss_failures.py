@@ -111,7 +111,7 @@ def test_one_datagram_of_forged_drops_moves_no_flow(core: Core) -> None:
 
 
 @every_core
-def test_one_forged_drop_datagram_in_two_rounds_moves_no_flow(core: Core) -> None:
+def test_forged_drop_datagrams_in_two_rounds_move_no_flow(core: Core) -> None:
     world = World(core)
     world.rounds(5)
     for _ in range(2):

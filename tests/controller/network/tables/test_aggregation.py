@@ -104,7 +104,7 @@ def test_a_leaf_adds_up_for_those_who_are_plugged_in_there(topology: Topology, h
     assert (parent_of(TREE, "h2"), parent_of(TREE, "h5")) == ("leaf1", "spine1")
 
 
-def test_leaving_member_changes_one_entry_per_switch(topology: Topology, hops: NextHops) -> None:
+def test_leaving_member_updates_jobs_and_loses_its_entries(topology: Topology, hops: NextHops) -> None:
     before = job_entities(topology, hops, PLACED, ALL)
     after = job_entities(topology, hops, PLACED, Members(4, ALL.workers - {"h2"}))
     updates = [update for batch in diff(after["leaf1"], before["leaf1"]) for update in batch]

@@ -69,7 +69,7 @@ def imported(text: str) -> set[str]:
     return {first or second for first, second in _IMPORT.findall(text)}
 
 
-def test_each_package_that_is_imported_anywhere_is_in_the_base_or_in_an_extra() -> None:
+def test_every_imported_package_is_in_the_base_or_an_extra() -> None:
     names = [Requirement(line).name for line in PROJECT["dependencies"]]
     base = {module for name in names for module in IMPORTED_AS.get(name, {name})}
     known = {*base, *_IN_LARGER, *_ONLY_IN, *OWN, *BROUGHT, *sys.stdlib_module_names}
@@ -87,7 +87,7 @@ def test_a_worker_imports_what_every_part_needs() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_switch_collector_and_controller_import_what_their_extras_bring() -> None:
+def test_collector_and_controller_import_with_their_extras_alone() -> None:
     for part, module in (("collector", "collectors.process"), ("controller", "controller.network.process")):
         hidden = {*_IN_LARGER, *_ONLY_IN} - extra(part)
         done = run_without(hidden, f"import controller.apps.cli.app, {module}")

@@ -29,7 +29,7 @@ def test_nothing_forged_counts(calm: Outcome) -> None:
         assert getattr(besieged, field.name) == getattr(calm, field.name), field.name
 
 
-def test_past_the_edge_the_same_datagrams_show_and_sums_and_content_hold_by_themselves(calm: Outcome) -> None:
+def test_datagrams_past_the_edge_show_and_leave_sums_intact(calm: Outcome) -> None:
     world = World()
     world.open_edge()
     besieged = world.play(FORGED, DURATION_NS)

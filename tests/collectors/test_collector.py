@@ -76,7 +76,7 @@ def test_hop_by_hop_reports_are_numbered_from_the_source() -> None:
     assert next(iter(bench.collector.snapshot().paths.values())).switches == ("s1", "s2", "s3")
 
 
-def test_unknown_sources_are_numbered_by_the_highest_hop_count_heard() -> None:
+def test_unknown_sources_are_indexed_by_the_highest_hop_count() -> None:
     bench = Bench()
     reporter = Reporter("192.0.2.1")
     first, second, third = reporter.hop_by_hop(long_way(), payload=b"one")

@@ -39,7 +39,7 @@ def test_contested_numbers_are_told_once_when_there_are_many(core: Core) -> None
 
 
 @every_core
-def test_reports_from_the_wrong_source_are_told_with_the_right_one(core: Core) -> None:
+def test_reports_from_a_wrong_source_name_the_right_one(core: Core) -> None:
     topology, told = build_topology(), list[str]()
     collector = Collector(topology, VirtualClock(), CollectorSettings(core=core))
     watch = ContestWatch(collector, topology, told.append)

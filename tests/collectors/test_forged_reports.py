@@ -169,7 +169,7 @@ def test_many_stamps_ahead_do_not_outweigh_those_that_are_right(core: Core, give
 @every_core
 @every_way
 @pytest.mark.parametrize("ahead_ms", [600, 1000, 2900, -1000, 90_000])
-def test_forged_stamps_that_come_before_all_others_make_no_sample_late(core: Core, give: Give, ahead_ms: int) -> None:
+def test_early_forged_stamps_make_no_sample_late(core: Core, give: Give, ahead_ms: int) -> None:
     """The first says how the clock stands, and one every 400 ms keeps that alive: it made all genuine ones late."""
     bench, calm = Bench(core, give), Bench(core, give)
     for one in (bench, calm):
@@ -229,7 +229,7 @@ def test_two_stamps_ahead_in_a_pause_do_not_set_the_clock(core: Core, give: Give
 
 @every_core
 @every_way
-def test_stamps_ahead_that_do_not_agree_set_no_clock_in_a_pause_either(core: Core, give: Give) -> None:
+def test_disagreeing_stamps_set_no_clock_during_a_pause(core: Core, give: Give) -> None:
     bench = Bench(core, give)
     bench.report(60)
     for number in range(10):
@@ -242,7 +242,7 @@ def test_stamps_ahead_that_do_not_agree_set_no_clock_in_a_pause_either(core: Cor
 @every_core
 @every_way
 @pytest.mark.parametrize("set_ms", [-5000, 700, 3000])
-def test_a_clock_that_was_set_is_followed_once_several_reports_agree(core: Core, give: Give, set_ms: int) -> None:
+def test_set_clock_is_followed_once_several_reports_agree(core: Core, give: Give, set_ms: int) -> None:
     bench = Bench(core, give)
     bench.clock.advance_to(10_000 * MS)
     bench.report(60)
@@ -256,7 +256,7 @@ def test_a_clock_that_was_set_is_followed_once_several_reports_agree(core: Core,
 
 @settings(max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, 2**22 - 1), st.integers(0, 29)), max_size=30), st.integers(0, 2**22 - 1))
-def test_whatever_numbers_are_forged_no_measurement_is_thrown_away(forged: list[tuple[int, int]], first: int) -> None:
+def test_forged_numbers_discard_no_measurement(forged: list[tuple[int, int]], first: int) -> None:
     for core in Core:
         bench = Bench(core, receive_together)
         for number in range(30):

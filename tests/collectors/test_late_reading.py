@@ -79,9 +79,7 @@ def test_what_waited_is_as_old_as_the_kernel_says(late: Socket) -> None:
 
 
 @pytest.mark.parametrize(("step_ns", "age_ns"), [(3600 * S, 2 * S), (-3600 * S, 0)])
-def test_whoever_sets_the_machines_time_makes_nothing_older_than_what_was_read_before(
-    late: Socket, step_ns: int, age_ns: int
-) -> None:
+def test_wall_clock_step_never_predates_the_previous_read(late: Socket, step_ns: int, age_ns: int) -> None:
     late.read()
     late.send(10)
     late.stand_still(2 * S)

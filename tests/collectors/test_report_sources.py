@@ -140,7 +140,7 @@ def test_a_switch_cannot_speak_in_another_ones_name(core: Core, give: Give) -> N
 
 @every_core
 @every_way
-def test_a_node_that_the_topology_lacks_has_no_account_and_no_record(core: Core, give: Give) -> None:
+def test_node_missing_from_the_topology_has_no_account(core: Core, give: Give) -> None:
     bench, calm = Bench(core, give), Bench(core, give)
     for one in (bench, calm):
         one.subscribe()

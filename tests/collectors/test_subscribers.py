@@ -51,7 +51,7 @@ def test_snapshot_begun_too_early_is_followed_by_another() -> None:
     asyncio.run(scenario())
 
 
-def test_snapshot_that_fails_is_an_error_of_all_who_wait_and_made_again() -> None:
+def test_failed_snapshot_fails_all_waiters_and_is_retried() -> None:
     results: list[OSError | bytes] = [OSError("no memory"), b"whole"]
     outcomes = iter(results)
 

@@ -9,7 +9,7 @@ import pytest
 from dataplane.clock import UtcClock
 
 
-def test_utc_goes_on_by_the_monotonic_clock_whoever_sets_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_utc_clock_ignores_changes_of_the_system_time(monkeypatch: pytest.MonkeyPatch) -> None:
     wall_ns, monotonic_ns = 1_790_000_000_000_000_000, 77
     monkeypatch.setattr(time, "time_ns", lambda: wall_ns)
     monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns)

@@ -134,7 +134,7 @@ def test_two_never_have_one_file(tmp_path: Path, opened: Open) -> None:
     assert jars(opened()) == ["quince"]
 
 
-def test_another_process_has_a_file_until_it_dies_whatever_it_dies_of(tmp_path: Path, opened: Open) -> None:
+def test_file_is_held_by_another_process_until_it_dies(tmp_path: Path, opened: Open) -> None:
     command = [sys.executable, "-c", _WAITING, str(tmp_path / "pantry.db")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

@@ -71,7 +71,7 @@ def imported(text: str) -> set[str]:
     return {first or second for first, second in _IMPORT.findall(text)}
 
 
-def test_each_package_that_is_imported_anywhere_is_in_the_base_or_in_an_extra() -> None:
+def test_every_imported_package_is_in_the_base_or_an_extra() -> None:
     names = [Requirement(line).name for line in PROJECT["dependencies"]]
     base = {module for name in names for module in IMPORTED_AS.get(name, {name})}
     known = {*base, *EXTRA_OF, *OWN, *BROUGHT, *sys.stdlib_module_names}

@@ -48,7 +48,7 @@ def test_what_cannot_be_read_says_why(folder: Path, name: str, monkeypatch: pyte
     assert caught.value.filename == name
 
 
-def test_a_file_of_exactly_the_limit_is_read_and_one_byte_more_is_not(tmp_path: Path) -> None:
+def test_file_at_the_size_limit_is_read_and_beyond_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(bytes(100))
     assert read_given(file, 100) == bytes(100)

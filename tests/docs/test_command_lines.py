@@ -57,7 +57,7 @@ def test_what_make_is_asked_for_is_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_scripts_that_a_page_calls_have_the_options_that_it_names(page: Path) -> None:
+def test_scripts_on_a_page_have_the_options_it_names(page: Path) -> None:
     assert [problem for script in scripts_of(page) if (problem := problem_of_script(script, ROOT)) is not None] == []
 
 

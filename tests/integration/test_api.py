@@ -98,7 +98,7 @@ def test_a_stranger_reads_the_collector(tmp_path: Path) -> None:
     asyncio.run(finish_within(run(), BOUND_S))
 
 
-def test_a_stranger_reads_the_path_server_and_is_refused_in_words(tmp_path: Path) -> None:
+def test_foreign_client_reads_paths_and_is_refused_in_words(tmp_path: Path) -> None:
     src, dst = TOPOLOGY.hosts[0].name, TOPOLOGY.hosts[1].name
     service = "millrace.paths.v1.Paths"
 

@@ -111,7 +111,7 @@ def demo(folder: Path, not_root: list[str], compiled: Path) -> Demo:
     return run
 
 
-def test_the_demo_shows_the_circle_and_leaves_pictures_figures_and_records(folder: Path, demo: Demo) -> None:
+def test_demo_shows_the_loop_and_writes_pictures_and_records(folder: Path, demo: Demo) -> None:
     out = folder / "out" / "demo"
     # Not where it is: below /root a user whose rights only read files cannot ask whether it is readable.
     demands = shutil.copy(ROOT / "topologies" / "abilene-demands.csv", folder)

@@ -126,7 +126,7 @@ def why(folder: Path) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_a_collector_that_is_stopped_is_said_to_be_silent_and_its_figures_to_be_old() -> None:
+def test_stopped_collector_is_reported_silent_with_old_figures() -> None:
     with daemons() as (folder, collector, paths):
         until(lambda: status_at(folder).last_step_ns is not None)
         shown, warned = why(folder)

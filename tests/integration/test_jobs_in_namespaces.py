@@ -18,7 +18,7 @@ ALL = 2 + 4 + 8 + 16
 WITHOUT_H2, WITHOUT_H3 = ALL - 4, ALL - 8
 
 
-def test_workers_die_and_come_back_and_every_sum_is_of_those_who_are_in_it() -> None:
+def test_sums_are_of_the_current_workers_as_they_die_and_return() -> None:
     with JobFabric(4) as fabric:
         workers = [fabric.start_worker(host, 4) for host in ("h1", "h2", "h3", "h4")]
         for worker in workers:

@@ -117,7 +117,7 @@ def test_a_tcp_transfer_arrives_intact_with_telemetry_in_it(circle: Circle, fami
     circle.until(lambda: ways() == {("d", "b")}, "the transfer's telemetry")
 
 
-def test_nothing_is_lost_without_congestion_and_telemetry_sees_it(circle: Circle) -> None:
+def test_uncongested_traffic_is_lossless_and_seen_by_telemetry(circle: Circle) -> None:
     six = flow(4, "hd", "ha", 200_000, ip_version=6)
     with circle.traffic(flow(3, "ha", "hb", 200_000), six) as traffic:
         traffic.pass_packets(3, 30)
@@ -150,7 +150,7 @@ def test_a_flow_leaves_the_congested_link(circle: Circle) -> None:
     assert seen == {AROUND}
 
 
-def test_a_killed_controller_returns_to_tables_that_it_leaves_alone(circle: Circle) -> None:
+def test_restarted_controller_leaves_correct_tables_alone(circle: Circle) -> None:
     circle.congest()
     before, routes, right = contents(circle.tables()), circle.routes(), circle.said(": reconciled, ")
     untouched = circle.said(": reconciled, 0 updates written")

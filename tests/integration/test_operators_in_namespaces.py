@@ -18,7 +18,7 @@ SQL = "SELECT place, sum(value) AS s, count(*) AS c FROM data JOIN places USING 
 
 
 @pytest.mark.root
-def test_a_statement_runs_on_the_hosts_of_a_fabric_over_a_reduction_tree() -> None:
+def test_statement_runs_on_fabric_hosts_over_a_reduction_tree() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     tables = small_tables(5000)

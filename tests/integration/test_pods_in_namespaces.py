@@ -106,9 +106,7 @@ def fabric(world: PlacementWorld) -> Iterator[KernelFabric]:
         yield found
 
 
-def test_a_script_runs_on_the_right_hosts_is_killed_comes_back_and_goes(
-    world: PlacementWorld, fabric: KernelFabric
-) -> None:
+def test_pod_script_runs_is_killed_restarts_and_is_deleted(world: PlacementWorld, fabric: KernelFabric) -> None:
     script = SCRIPT.replace("ADDRESS", str(fabric.topology.host["h3"].ipv4))
     in_namespace = {name: fabric.namespace(name) for name in ("h2", "h3")}
     runc = world.node_settings(

@@ -179,7 +179,7 @@ WRONGS = (
 )
 
 
-def test_a_kernel_that_crashes_hangs_or_is_wrong_is_named_and_yields_no_estimate(play: Callable[[Act], None]) -> None:
+def test_faulty_kernel_is_named_and_gives_no_estimate(play: Callable[[Act], None]) -> None:
     async def act(world: World) -> None:
         async with world.agent("here"):
             for kernel, outcome, said in WRONGS:
@@ -199,7 +199,7 @@ def test_a_kernel_that_crashes_hangs_or_is_wrong_is_named_and_yields_no_estimate
     play(act)
 
 
-def test_a_task_whose_probe_goes_wrong_everywhere_is_not_dispatched_and_says_why(play: Callable[[Act], None]) -> None:
+def test_task_with_failing_probes_everywhere_is_not_dispatched(play: Callable[[Act], None]) -> None:
     async def act(world: World) -> None:
         async with world.agent("here"), world.scheduling():
             await world.probe("wrong")
@@ -223,7 +223,7 @@ async def _decisions(world: World, task: str, number: int) -> AsyncIterator[str]
         yield one.spec.outcome.value
 
 
-def test_a_centre_whose_figures_cannot_be_true_gets_no_task_on_their_account(play: Callable[[Act], None]) -> None:
+def test_centre_with_impossible_figures_gets_no_real_task(play: Callable[[Act], None]) -> None:
     async def act(world: World) -> None:
         unit = UnitType(name="cpu", count=1, operators=("dgemm",), unit=Request(cpu_milli=1000, memory_bytes=1 << 30))
         liar = world.centre("liar", 1e9, unit)
@@ -236,7 +236,7 @@ def test_a_centre_whose_figures_cannot_be_true_gets_no_task_on_their_account(pla
     play(act)
 
 
-def test_a_slow_centre_whose_completions_are_late_is_believed_less_and_its_figures_stay(
+def test_late_completions_lower_trust_but_keep_the_figures(
     play: Callable[[Act], None],
 ) -> None:
     async def scheduled(world: World, name: str, late: TrustSettings) -> tuple[Task, str]:
@@ -319,7 +319,7 @@ def test_a_centre_that_disappears_amid_a_probe_gets_no_task(play: Callable[[Act]
     play(act)
 
 
-def test_without_a_kernel_for_it_a_task_is_dispatched_on_no_figure(play: Callable[[Act], None]) -> None:
+def test_task_without_a_kernel_is_dispatched_without_estimate(play: Callable[[Act], None]) -> None:
     async def act(world: World) -> None:
         strange = OperatorCount(name="strange", operator="divination", count=1000, sizes={"n": 10})
         async with world.agent("here"), world.scheduling():
@@ -344,7 +344,7 @@ def test_more_units_than_there_are_is_refused_in_one_line(play: Callable[[Act], 
     play(act)
 
 
-def test_more_units_than_any_centre_has_leave_a_task_waiting_with_the_reason(play: Callable[[Act], None]) -> None:
+def test_task_wanting_too_many_units_waits_with_the_reason(play: Callable[[Act], None]) -> None:
     async def act(world: World) -> None:
         async with world.agent("here"), world.scheduling():
             await world.submit("real", operators=DGEMMS, task_type="products", units=(99,))

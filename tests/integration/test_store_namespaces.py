@@ -92,7 +92,7 @@ def is_copied(producer: Producer, client: StoreClient, name: str, content: Conte
     return producer.counters.get("answered", 0) == before
 
 
-def test_copies_are_read_written_through_and_come_back_with_a_switch(
+def test_copies_are_read_written_through_and_restored(
     fabric: KernelFabric, controller: StoreReconciler, producer: Producer
 ) -> None:
     value = random.Random(1).randbytes(5000)

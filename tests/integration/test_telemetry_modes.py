@@ -166,7 +166,7 @@ def test_every_mark_tells_the_hosts_flow(line: Topology, mode: Mode, domain: Int
     assert found.link("s3", "s4").source is DelaySource.STAMPS
 
 
-def test_a_stack_that_is_stripped_where_the_mtu_ends_is_one_path_all_the_same(line: Topology) -> None:
+def test_stack_stripped_at_the_mtu_is_still_one_path(line: Topology) -> None:
     # 986 bytes of IP, 16 of INT headers and 32 a hop: the third switch has no room for its words.
     domain = IntDomain(mtu_bytes=986 + 16 + 2 * 32 + 8, strip_at_mtu=True)
     found = run(line, Watch(), domain=domain)
@@ -190,7 +190,7 @@ def test_what_travels_makes_links_slower_but_only_by_its_bytes(plain: Callable[[
 
 
 @pytest.mark.parametrize("mode", ["hop-by-hop", "mx", "xd"])
-def test_reports_in_any_order_and_twice_give_the_same_path_and_count_what_was_repeated(
+def test_reordered_and_repeated_reports_give_the_same_path(
     line: Topology, plain: Callable[[Mode], Run], mode: Mode
 ) -> None:
     reports = plain(mode).reports

@@ -56,9 +56,7 @@ def test_training_by_the_switch_is_that_by_gloo_whatever_is_lost(
         assert not loss or answer["repeated"]
 
 
-def test_when_the_switch_is_killed_training_goes_on_by_the_ring_once_packets_pass_again(
-    fabric: TrainingFabric, by_gloo: Answers
-) -> None:
+def test_training_continues_by_ring_after_the_switch_is_killed(fabric: TrainingFabric, by_gloo: Answers) -> None:
     fabric.begin("switch-killed", tells=True)
     assert fabric.hear() == {"rank": 0, "middle": "switch-killed"}
     fabric.restart_switch(after_s=2.0)
@@ -70,9 +68,7 @@ def test_when_the_switch_is_killed_training_goes_on_by_the_ring_once_packets_pas
         assert "s1" in answer["said"][-1]
 
 
-def test_when_a_worker_is_killed_the_others_go_on_by_the_switch_and_it_may_come_back(
-    fabric: TrainingFabric, by_gloo: Answers
-) -> None:
+def test_training_survives_a_killed_worker_that_may_return(fabric: TrainingFabric, by_gloo: Answers) -> None:
     fabric.begin("worker-killed", dies=3, joins=10)
     assert fabric.hear() == {"rank": 3, "ended": -9}
     fabric.fork(3)

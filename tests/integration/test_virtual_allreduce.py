@@ -88,7 +88,7 @@ def test_two_levels_add_up_for_four_racks(racks: World, loss: float) -> None:
     racks.stop(job)
 
 
-def test_a_worker_without_a_rack_of_its_own_contributes_to_the_root(racks: World) -> None:
+def test_worker_alone_in_its_rack_contributes_to_the_root(racks: World) -> None:
     job = racks.start(hosts(1, 2, 3, 5, 6))
     assert [child for child in racks.tree(job).children if isinstance(child, str)] == ["h3"]
     working = ranks(racks, job)

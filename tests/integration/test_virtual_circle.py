@@ -256,7 +256,7 @@ def test_each_mode_takes_the_way_round_that_it_is_for(
     assert narrow.bottleneck_bps < wide.bottleneck_bps * decide.widest_share
 
 
-def test_the_same_seed_gives_the_same_run_and_another_one_does_not(fork: Callable[..., Run], stacked: Run) -> None:
+def test_equal_seeds_give_equal_runs_and_others_differ(fork: Callable[..., Run], stacked: Run) -> None:
     again, other = fork(STACKED), fork(STACKED, seed=2)
     assert again.outcome.moves == stacked.outcome.moves
     assert again.outcome.figures() == stacked.outcome.figures()
@@ -279,7 +279,7 @@ def routes_by_hand() -> list[RouteSet]:
     return [RouteSet(version, routes) for version, routes in enumerate((*sets, ()), start=1)]
 
 
-def test_moves_without_congestion_lose_repeat_and_turn_back_nothing(fork: Callable[..., Run]) -> None:
+def test_moves_without_congestion_lose_no_packet(fork: Callable[..., Run]) -> None:
     settings = DemoSettings(
         scenario=msgspec.structs.replace(SHORT, overload=0.35, peak_utilisation=0.25),
         delays=LoopDelays(write_ns=30 * MS, drain_ns=200 * MS),

@@ -100,7 +100,7 @@ def _next_item(rank: Rank) -> int:
 
 
 @pytest.mark.parametrize("core", list(Core))
-def test_retransmissions_and_stragglers_are_those_that_the_reference_counts(core: Core) -> None:
+def test_retransmissions_and_stragglers_match_the_reference(core: Core) -> None:
     watched = Watched(with_slow_cable(leaf_spine(1, 1, 4), "h3"), core, ["h1", "h2", "h3", "h4"], loss=0.08)
     watched.reduce(12, 40 * MS)
     state = watched.state("leaf1")
@@ -118,7 +118,7 @@ def test_retransmissions_and_stragglers_are_those_that_the_reference_counts(core
     assert not any(reporter.lost for reporter in watched.collector.snapshot().reporters.values())
 
 
-def test_a_slow_worker_is_named_in_its_rack_and_its_rack_at_the_root() -> None:
+def test_slow_worker_is_named_in_its_rack_and_the_rack_above() -> None:
     watched = Watched(with_slow_cable(leaf_spine(1, 2, 2), "h4"), Core.NATIVE, ["h1", "h2", "h3", "h4"])
     (first, second), root = leaves_of(watched.world.tree(watched.job)), watched.world.tree(watched.job).root
     watched.reduce(4, 20 * MS)
@@ -130,7 +130,7 @@ def test_a_slow_worker_is_named_in_its_rack_and_its_rack_at_the_root() -> None:
     assert watched.state("leaf1").wait_max_ns < 10 * US
 
 
-def test_a_straggler_that_persists_is_an_event_that_names_it_and_ends_with_it() -> None:
+def test_persistent_straggler_raises_an_event_that_clears() -> None:
     rule = Rule(name="straggler", scope=Scope.CHILD, figure="wait_caused_ns", above=100 * US, hold_ns=10 * MS)
     watched = Watched(with_slow_cable(leaf_spine(1, 1, 3), "h2"), Core.NATIVE, ["h1", "h2", "h3"])
     events = EventService(watched.collector, RuleSettings(rules=(rule,)))

@@ -86,7 +86,7 @@ def wide() -> Iterator[Rack]:
         yield made
 
 
-def test_what_is_read_most_is_answered_by_the_switch_and_follows_what_is_read(narrow: Rack) -> None:
+def test_switch_answers_the_most_read_names_as_they_change(narrow: Rack) -> None:
     names, client, store = narrow.names("shift", 40), narrow.client("h1"), narrow.stores["s1"]
     narrow.read_by_zipf(client, names, 600)
     assert narrow.read_by_zipf(client, names, 300) > 120  # the first eight are 63 % of all
@@ -99,7 +99,7 @@ def test_what_is_read_most_is_answered_by_the_switch_and_follows_what_is_read(na
     assert {Segment(digest(name)) for name in shifted[:3]} <= set(store.copies)
 
 
-def test_a_controller_that_starts_again_goes_on_with_what_is_there(narrow: Rack) -> None:
+def test_restarted_controller_continues_with_existing_copies(narrow: Rack) -> None:
     names, client = narrow.names("again", 8), narrow.client("h1")
     narrow.read_by_zipf(client, names[:4], 400)
     held = narrow.stores["s1"].held()
@@ -113,7 +113,7 @@ def test_a_controller_that_starts_again_goes_on_with_what_is_there(narrow: Rack)
     assert min(one.generation for one in come) >= held.mark
 
 
-def test_a_switch_that_restarts_gets_its_names_again_and_gives_out_nothing_old(narrow: Rack) -> None:
+def test_restarted_switch_regains_names_and_serves_no_old_data(narrow: Rack) -> None:
     names, client = narrow.names("restart", 4), narrow.client("h1")
     narrow.read_by_zipf(client, names, 400)
     held = dict(narrow.stores["s1"].held().placed)

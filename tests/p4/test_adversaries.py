@@ -112,9 +112,7 @@ MARKERS: list[Marker] = [ByDscp(), ByProbe(), ByUdpPort()]
 
 @pytest.mark.parametrize("frame", LIARS.values(), ids=LIARS)
 @pytest.mark.parametrize("marker", MARKERS, ids=["dscp", "probe", "port"])
-def test_headers_that_do_not_fit_their_packet_get_no_int_that_a_next_hop_would_drop(
-    target: Target, marker: Marker, frame: bytes
-) -> None:
+def test_inconsistent_headers_get_no_int_that_a_hop_would_drop(target: Target, marker: Marker, frame: bytes) -> None:
     out = frame
     for role, port in ((source(Watch(0xF000)), HOST_PORT), (transit(), UP_PORT)):
         sent = pass_through(target, replace(role, extra=marker.items), port, out, expect=1)
@@ -171,7 +169,7 @@ def slow(slow_switch: BuiltinTarget) -> BuiltinTarget:
 
 @pytest.mark.parametrize("instructions", [0xE07E, 0xF001], ids=["sum", "complement"])
 @pytest.mark.parametrize(("marker", "plain"), [CASES[name] for name in FEW], ids=FEW)
-def test_a_report_without_int_has_the_packet_as_it_was_without_int(
+def test_report_without_int_carries_the_original_packet(
     slow: BuiltinTarget, marker: Marker, plain: bytes, instructions: int
 ) -> None:
     """Telemetry Report v2.0, "Embedded Telemetry Metadata": without F there is none. At the source and behind it."""
@@ -188,7 +186,7 @@ def test_a_report_without_int_has_the_packet_as_it_was_without_int(
         assert len(found.inner) >= len(parts.ip) + (8 if parts.protocol in (6, 17) else 0)
 
 
-def test_a_report_that_says_nothing_new_does_not_leave_with_those_that_waited(slow: BuiltinTarget) -> None:
+def test_report_with_nothing_new_does_not_leave_with_a_group(slow: BuiltinTarget) -> None:
     """Whichever packet comes by when the oldest is due is copied, also one whose own report was withdrawn."""
     filters = [Entry("ipv4_flow_filter", {}, "filter_reports", (1_000_000_000, 0xFFFFFFFF), priority=1)]
     gather = DefaultAction("gather", "gather_reports", (4, 1_000))

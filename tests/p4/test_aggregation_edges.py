@@ -79,9 +79,7 @@ def test_a_process_that_was_replaced_on_its_host_is_nobody(aggregating: Target) 
 
 
 @pytest.mark.parametrize("wrong", [{"nonce": 0}, {"nonce": NONCE ^ 1 << 63}, {"workers": 0}], ids=str)
-def test_who_knows_all_but_the_nonce_changes_nothing_and_gets_no_answer(
-    aggregating: Target, wrong: dict[str, int]
-) -> None:
+def test_sender_without_the_nonce_changes_nothing_unanswered(aggregating: Target, wrong: dict[str, int]) -> None:
     """From a child's address and port; nor is anything of nobody added, by which a mean would divide."""
     job = hosted(36 + len(wrong) * (wrong.get("nonce", 2) % 3))
     set_up(aggregating, job)
@@ -113,7 +111,7 @@ def test_a_final_result_goes_to_the_main_server_too(aggregating: Target) -> None
     }
 
 
-def test_congestion_is_told_by_a_flag_and_the_queues_ahead_may_mark_again(aggregating: Target) -> None:
+def test_congestion_is_a_flag_and_ecn_may_be_marked_again(aggregating: Target) -> None:
     job = hosted(13)
     set_up(aggregating, job)
     sent = complete(aggregating, job, of(job), ecn=3)
@@ -173,7 +171,7 @@ def test_padding_behind_a_short_packet_is_not_counted(aggregating: Target) -> No
             assert aggregation.decode(answer, PAYLOAD_AT).kind is (Kind.AGAIN if answers == 1 else Kind.RESULT)
 
 
-def test_somebody_elses_packets_pass_and_telemetry_does_not_move_their_values(aggregating: Target) -> None:
+def test_foreign_packets_pass_with_their_values_unmoved(aggregating: Target) -> None:
     job = hosted(17)
     watch = Watch(protocol=17).entries()
     set_up(aggregating, job, Entry("port_roles", {"ingress_port": HOST_PORT}, "set_source_port", ANY_ADDRESS), *watch)

@@ -175,7 +175,7 @@ def test_reports_of_packets_are_not_marked(factory: PipelineFactory | None) -> N
     assert {data[:20] for data in inner} == {lost[14:34]}, "as it came, checksum and all"
 
 
-def test_a_marked_contribution_and_a_marked_sum_of_a_rack_make_a_congested_result(
+def test_marked_contribution_or_rack_sum_marks_the_result(
     factory: PipelineFactory | None,
 ) -> None:
     tree = Tree(factory, 1, 0.0)

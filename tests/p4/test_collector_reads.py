@@ -53,7 +53,7 @@ SOURCE_NUMBER = 0x8000
 @pytest.mark.parametrize("instructions", [0x8000, INSTRUCTIONS])
 @pytest.mark.parametrize("mode", [MD, HOP_BY_HOP, MX])
 @pytest.mark.parametrize("name", ["dscp-udp", "port-tcp", "vxlan-no-checksum"])
-def test_a_packet_with_its_sources_number_is_one_packet_at_every_hop(
+def test_packet_numbered_by_its_source_is_one_at_every_hop(
     target: Target, mode: int, name: str, instructions: int
 ) -> None:
     marker, original = CASES[name]

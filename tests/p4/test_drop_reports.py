@@ -97,7 +97,7 @@ def test_a_discarded_probe_has_one_report_that_says_so(target: Target) -> None:
     assert report.inner_int().stack == bytes(8)
 
 
-def test_a_discarded_probe_is_reported_as_ever_where_nobody_watches_drops(target: Target) -> None:
+def test_discarded_probe_is_reported_without_drop_watch(target: Target) -> None:
     marked = with_int(build(), IntHeaders(0x8000, 4, bytes(8), discard=1))
     sent = pass_through(target, reporting(sink(), reason=DropReason.NO_ROUTE), UP_PORT, marked, expect=1)
     report = decode_report(frame_on(sent, COLLECTOR_PORT))

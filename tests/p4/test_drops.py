@@ -72,7 +72,7 @@ def test_a_report_without_target_is_dropped_by_name(target: Target) -> None:
     check_counted(target, {"drop_report_without_target": 1})
 
 
-def test_without_a_clone_session_the_packet_is_restored_all_the_same(target: Target) -> None:
+def test_packet_is_restored_without_a_clone_session(target: Target) -> None:
     sent = pass_through(target, replace(sink(), reports=False), UP_PORT, MARKED, expect=1)
     assert [port for port, _ in sent] == [HOST_PORT]
     check_counted(target, {})

@@ -65,9 +65,7 @@ def test_a_flow_is_reported_once_as_long_as_nothing_changes(target: Target, vers
 
 
 @pytest.mark.parametrize(("reason", "expected"), [(DropReason.NO_ROUTE, 1), (DropReason.INT_DISCARD, 5)])
-def test_a_drop_that_nobody_watches_does_not_carry_a_report_past_the_filter(
-    target: Target, reason: DropReason, expected: int
-) -> None:
+def test_unwatched_drop_carries_no_report_past_the_filter(target: Target, reason: DropReason, expected: int) -> None:
     probe = with_int(build(src_port=4100 + reason), replace(HEADERS, discard=1))
     extra = (*watch_drops(reason=reason), *flow_filter(1_000_000_000, FOREVER_US))
     target.write(replace(sink(), extra=extra).items())
@@ -112,7 +110,7 @@ def test_a_filter_is_for_the_flows_that_it_names(timed: BuiltinTarget) -> None:
     assert reports(timed, *[packet(0)] * 3, *[packet(1)] * 3, expect=4) == 4
 
 
-def test_a_thousand_flows_through_one_switch_keep_out_of_each_others_way(timed: BuiltinTarget) -> None:
+def test_a_thousand_flows_do_not_disturb_each_other(timed: BuiltinTarget) -> None:
     filtering(timed, *flow_filter(1_000_000_000, FOREVER_US))
     frames = [packet(flow) for flow in range(500)]
     assert reports(timed, *frames, expect=500) == 500

@@ -142,7 +142,7 @@ def test_age_counts_from_the_oldest(timed: BuiltinTarget) -> None:
     assert late == [[], [], [3], []]
 
 
-def test_a_burst_asks_for_one_copy_each_and_all_but_the_first_are_dropped(timed: BuiltinTarget) -> None:
+def test_burst_copies_once_per_packet_and_drops_all_but_one(timed: BuiltinTarget) -> None:
     timed.write(replace(transit(), extra=gathering(4, 5_000)).items())
     timed.send(UP_PORT, TTL, expect=0)
     timed.clock.advance_to(timed.clock.now_ns() + 10_000_000)

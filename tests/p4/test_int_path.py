@@ -126,7 +126,7 @@ def test_reports_are_numbered_for_each_destination(target: Target) -> None:
     assert all(found == list(range(found[0], found[0] + 3)) for found in numbers.values())
 
 
-def test_ttl_is_the_only_loss_of_a_marked_packet_through_a_switch_without_words(target: Target) -> None:
+def test_transit_without_instructions_changes_only_the_ttl(target: Target) -> None:
     """An empty instruction bitmap: a hop adds no words, but it counts."""
     marked = with_int(build(), IntHeaders(0, 3))
     sent = frame_on(pass_through(target, transit(), UP_PORT, marked, expect=1), DOWN_PORT)

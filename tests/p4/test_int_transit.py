@@ -165,7 +165,7 @@ def test_the_sink_takes_out_stacks_of_any_length(target: Target, words: int) -> 
     assert report.report_words == min(2 + 5 + 2 + 4 + words, 0xFF)
 
 
-def test_the_sink_reports_what_the_bits_ask_for_whatever_the_hops_did(target: Target) -> None:
+def test_sink_reports_the_requested_bits_whatever_hops_did(target: Target) -> None:
     """No hops remain, HopML disagrees, foreign instructions: none of it concerns the sink's own report."""
     headers = IntHeaders(0x61FF, 0, hop_ml=1, domain_id=0x1234, domain_instructions=3, hops_exceeded=1)
     sent = pass_through(target, sink(), UP_PORT, with_int(PLAIN, headers), expect=2)
@@ -177,7 +177,7 @@ def test_the_sink_reports_what_the_bits_ask_for_whatever_the_hops_did(target: Ta
     assert hop_words(0x6180) == 4
 
 
-def test_the_sink_discards_what_the_source_marked_so_after_its_report(target: Target) -> None:
+def test_sink_discards_marked_packets_after_its_report(target: Target) -> None:
     marked = with_int(PLAIN, IntHeaders(0x8000, 3, b"\0\0\0\x65", discard=1))
     sent = pass_through(target, sink(), UP_PORT, marked, expect=1)
     assert [port for port, _ in sent] == [COLLECTOR_PORT]

@@ -112,7 +112,7 @@ def test_a_payload_with_the_marker_gets_int_of_its_own(target: Target, watch: Wa
     assert frame_on(sent, HOST_PORT).hex() == after_hops(forgery, 3).hex()
 
 
-def test_a_forgery_that_cannot_get_int_of_its_own_is_dropped_by_name(target: Target) -> None:
+def test_forgery_without_room_for_int_is_dropped_by_name(target: Target) -> None:
     """A TCP checksum of 0xffff could not be restored."""
     frame = bytearray(mark(ByProbe(), build(Shape(l4="tcp")), IntHeaders(0x8000, 3)))
     frame[50:52] = b"\xff\xff"
@@ -127,7 +127,7 @@ def test_a_forgery_that_would_get_too_long_is_dropped_by_name(target: Target) ->
     assert target.count("drop_mtu_exceeded") == 1
 
 
-def test_a_udp_length_that_lies_does_not_have_a_payload_looked_at_beyond_its_end(target: Target) -> None:
+def test_false_udp_length_is_not_followed_beyond_the_payload(target: Target) -> None:
     """It reads like NPT 2, whose inner header would be behind the end of the frame."""
     payload = IntHeaders(0x8000, 4, npt=2, value=6).encode()
     frame = build(Shape(checksum=False, payload=payload))
@@ -179,7 +179,7 @@ ROUTE = Entry("ipv4_destination_paths", {"dst_addr": (COLLECTOR, 32)}, "forward"
 
 
 @pytest.mark.parametrize("frame", REPORTS.values(), ids=REPORTS)
-def test_a_hosts_report_is_dropped_by_name_and_reported_by_nobody(target: Target, frame: bytes) -> None:
+def test_report_sent_by_a_host_is_dropped_unreported(target: Target, frame: bytes) -> None:
     role = replace(source(Watch()), extra=(ROUTE, *watch_drops()))
     assert pass_through(target, role, HOST_PORT, frame, expect=0) == []
     assert target.count("drop_report_at_edge") == 1
@@ -200,7 +200,7 @@ def test_a_switchs_report_passes(target: Target) -> None:
     assert COLLECTOR_PORT != DOWN_PORT
 
 
-def test_int_of_a_source_goes_before_a_payload_that_looks_like_int(target: Target) -> None:
+def test_source_int_goes_before_a_payload_that_looks_like_int(target: Target) -> None:
     frame = build(Shape(payload=OVERRUN))
     out = frame_on(pass_through(target, source(Watch(0x8000)), HOST_PORT, frame, expect=1), DOWN_PORT)
     headers, rest = decode_int(out[42:])

@@ -72,7 +72,7 @@ def test_the_longest_prefix_wins(target: Target, version: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [Shape(), Shape(version=6), Shape(l4="tcp", vlan=True)], ids=str)
-def test_a_routed_frame_changes_in_nothing_but_addresses_and_hops(target: Target, shape: Shape) -> None:
+def test_routed_frame_changes_only_in_addresses_and_hops(target: Target, shape: Shape) -> None:
     target.reset()
     target.write(
         [

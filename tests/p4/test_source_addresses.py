@@ -73,7 +73,7 @@ def test_a_hosts_own_packets_pass(target: Target, frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("frame", FORGED.values(), ids=FORGED)
-def test_what_is_said_to_be_somebody_elses_is_dropped_by_name_and_not_reported(target: Target, frame: bytes) -> None:
+def test_spoofed_source_is_dropped_by_name_unreported(target: Target, frame: bytes) -> None:
     role = replace(EDGE, reports=True, extra=(SWITCHES, *watch_drops()))
     assert pass_through(target, role, HOST_PORT, frame, expect=0) == []
     check_spoofed(target, 1)
@@ -121,7 +121,7 @@ def test_no_tunnel_brings_in_a_switchs_packets(target: Target, kind: str, outer:
     check_spoofed(target, 0)
 
 
-def test_a_tunnel_too_short_for_an_address_is_a_packet_like_others(target: Target) -> None:
+def test_tunnel_too_short_for_an_address_passes(target: Target) -> None:
     frames = [from_address(SRC4, GRE() / Raw(bytes(length))) for length in range(11, 20)]
     frames += [from_address(SRC4, GRE(proto=0x6558) / Raw(bytes(12) + b"\x81\0" + bytes(20)))]
     assert len(pass_through(target, EDGE, HOST_PORT, *frames, expect=len(frames))) == len(frames)
@@ -160,7 +160,7 @@ def test_a_gateway_carries_any_address_but_a_switchs(target: Target) -> None:
     check_spoofed(target, 2)
 
 
-def test_a_host_that_sends_int_itself_forges_neither_addresses_nor_reports(target: Target) -> None:
+def test_int_sending_host_forges_neither_addresses_nor_reports(target: Target) -> None:
     items = [item for item in EDGE.items() if not (isinstance(item, Entry) and item.table == "port_roles")]
     collector = DefaultAction("collector", "set_collector", (COLLECTOR, COLLECTOR6, COLLECTOR_UDP_PORT))
     target.write([*items, collector, Entry("port_roles", {"ingress_port": HOST_PORT}, "set_host_port", OWN)])

@@ -159,9 +159,7 @@ FORGED = Message(Kind.DATA, 9, version=2**31, freshness_ms=FOR_EVER_MS, content=
 
 
 @pytest.mark.parametrize(("generation", "tag"), [(1005, 0), (1008, 1008)], ids=["no tag", "the tag"])
-def test_data_in_the_producers_name_from_another_port_changes_nothing(
-    switch: Target, generation: int, tag: int
-) -> None:
+def test_data_in_the_producers_name_from_other_ports_is_ignored(switch: Target, generation: int, tag: int) -> None:
     interest = _copied(switch, generation)
     for port in (PORTS[host] for host in HOSTS):
         _, data = frame(PRODUCER, replace(FORGED, tag=tag), to=HOSTS[0])
@@ -170,7 +168,7 @@ def test_data_in_the_producers_name_from_another_port_changes_nothing(
     assert (kind, version, content) == (Kind.DATA, 1, b"\1" * 256)
 
 
-def test_a_version_far_ahead_is_given_out_only_where_it_was_asked_for(switch: Target) -> None:
+def test_version_far_ahead_is_served_only_if_asked_for(switch: Target) -> None:
     """Not even from the producer's own port: the copy ends, and the next answer is believed."""
     interest = _copied(switch, 1006)
     switch.send(*frame(PRODUCER, FORGED, to=HOSTS[0]), expect=1)
@@ -202,7 +200,7 @@ def test_no_copy_is_given_out_for_longer_than_an_hour(switch: Target) -> None:
     assert 0 < freshness_ms <= LONGEST_FRESHNESS_MS
 
 
-def test_a_name_that_comes_back_is_not_answered_with_what_was_there_before(switch: Target) -> None:
+def test_returning_name_is_not_answered_with_old_data(switch: Target) -> None:
     _copied(switch, 1003)
     switch.reset()
     switch.write([*fabric_items(WRITERS), Named(9, 0, 7, Cached(1004, sender(PRODUCER))).entry()])
@@ -220,7 +218,7 @@ def test_what_is_not_quite_a_question_is_an_ordinary_packet(switch: Target, at: 
     assert out == 4
 
 
-def test_the_controller_is_told_of_names_that_are_asked_for_often(switch: Target) -> None:
+def test_controller_is_told_of_popular_names(switch: Target) -> None:
     chance, sketch = random.Random(1), Sketch()
     same_row = [(row << 96) + (7 << 50) for row in range(3)]  # these share cells of two rows
     wanted = [(name, segment) for name in (*same_row, 2**128 - 1, 2**127 + 1) for segment in (0, 2**32 - 1)]

@@ -23,7 +23,7 @@ torn down: no container, no namespace, no process of it is left
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
 
 
-def test_workers_in_containers_add_up_in_the_switches_and_nothing_is_left() -> None:
+def test_containerised_workers_reduce_in_switches_and_clean_up() -> None:
     for program in ("runc", "conmon"):
         if shutil.which(program) is None:
             pytest.skip(f"needs {program} (Debian package)")

@@ -87,7 +87,7 @@ def test_experiences_are_whole_once_both_sides_are_known(tmp_path: Path) -> None
     assert saved.learner.decisions == len(saved.learner.held) == 2
 
 
-def test_decisions_go_on_while_training_is_killed_and_it_comes_back(tmp_path: Path) -> None:
+def test_decisions_continue_while_training_is_restarted(tmp_path: Path) -> None:
     network = network_of(tmp_path / "pods.ckpt", learn=LEARN)
     network.open()
     try:

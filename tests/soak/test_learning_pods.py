@@ -17,7 +17,7 @@ from tests.soak.learning_pods import play
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-def test_pods_in_a_fabric_are_learned_of_in_shadow_and_placed_live(tmp_path: Path) -> None:
+def test_pods_are_learned_in_shadow_and_placed_live(tmp_path: Path) -> None:
     skip_without_containers("podman", "runc", "conmon", "skopeo", "umoci")
     shadow, live, rule, again = play(tmp_path, pods=20, each=8, image_bytes=4_000_000)
     assert shadow.by["others"] == rule.by["others"] == again.by["others"] == 20

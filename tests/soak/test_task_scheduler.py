@@ -14,7 +14,7 @@ __all__ = ["play"]
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_is_killed_loses_nothing_and_probes_nothing_twice(play: Play, tmp_path: Path) -> None:
+def test_killed_scheduler_loses_nothing_and_repeats_no_probe(play: Play, tmp_path: Path) -> None:
     rng, number, kills = random.Random(1), 120, 8
 
     async def act(site: Site) -> None:

@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 
-def test_a_training_goes_on_without_a_worker_and_without_the_switch(tmp_path: Path) -> None:
+def test_training_continues_without_a_worker_and_the_switch(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     command = [sys.executable, "-m", "controller.apps.cli", "demo", "training", "--workers", "3", "--steps", "45"]

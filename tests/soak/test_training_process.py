@@ -69,7 +69,7 @@ def test_values_of_a_chain_are_learned_with_each_departure(
     assert np.allclose(chain_values(form, network, training, 1600), VALUES, atol=0.05)
 
 
-def test_a_killed_process_is_started_again_with_the_weights_that_were_published(observe: Observe, live: Live) -> None:
+def test_killed_process_restarts_with_the_published_weights(observe: Observe, live: Live) -> None:
     checkpoint = new_checkpoint(SETTINGS, observe(np.random.default_rng(3)), "nodes")
     training = ProcessTraining(checkpoint, lambda one: inference_of(one, SETTINGS.decisions), first_wait_s=0.01)
     try:
@@ -91,7 +91,7 @@ def test_a_killed_process_is_started_again_with_the_weights_that_were_published(
         training.close()
 
 
-def test_a_process_that_stands_still_holds_up_nobody_and_what_is_lost_is_counted(
+def test_stalled_process_blocks_nobody_and_losses_are_counted(
     start: Callable[[Where], Agent[None]], live: Live, observe: Observe
 ) -> None:
     agent = start("process")
@@ -110,9 +110,7 @@ def test_a_process_that_stands_still_holds_up_nobody_and_what_is_lost_is_counted
         os.kill(agent.training.process_id, signal.SIGCONT)
 
 
-def test_a_question_to_a_process_that_is_killed_ends_before_its_time(
-    start: Callable[[Where], Agent[None]], live: Live
-) -> None:
+def test_question_to_a_killed_process_ends_early(start: Callable[[Where], Agent[None]], live: Live) -> None:
     agent = start("process")
     assert isinstance(agent.training, ProcessTraining)
     agent.learn(live(np.random.default_rng(5)))

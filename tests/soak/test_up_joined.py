@@ -87,7 +87,7 @@ def until_joined(up: Running) -> UpState:
 
 
 @pytest.mark.slow
-def test_switches_that_run_already_are_joined_and_joined_again_whatever_is_killed(tmp_path: Path) -> None:
+def test_running_switches_are_rejoined_after_any_kill(tmp_path: Path) -> None:
     (tmp_path / "pair.yaml").write_text(TOPOLOGY, encoding="utf-8")
     addresses = {name: f"unix:{tmp_path}/switches/{name}.sock" for name in ("s1", "s2")}
     more = yaml.safe_dump({"switches": addresses})
@@ -110,7 +110,7 @@ def test_switches_that_run_already_are_joined_and_joined_again_whatever_is_kille
         assert {one.name for one in again.daemons if one.restarts} == set(KILLED)
 
 
-def test_switches_without_address_are_named_before_anything_starts(tmp_path: Path) -> None:
+def test_switches_without_address_are_named_before_starting(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "state")
     settings = UpSettings(topology="leaf-spine", run=str(tmp_path), switches={"leaf1": "127.0.0.1:9559"})
     with pytest.raises(ControllerError, match="switches: there is no address for switch spine1 of leaf-spine"):

@@ -154,7 +154,7 @@ async def all_run(cluster: Cluster, managers: list[Manager]) -> bool:
     return {pod.metadata.name for pod in pods} == wanted and running == shares == bound and len(bound) == len(wanted)
 
 
-def test_whenever_it_is_killed_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
+def test_killed_controller_loses_nothing_and_runs_nothing_twice(tmp_path: Path) -> None:
     rng = random.Random(SEED)
 
     async def act(cluster: Cluster) -> None:

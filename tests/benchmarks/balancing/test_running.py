@@ -47,7 +47,7 @@ def test_the_optimum_of_the_example_is_what_paper_and_pencil_say() -> None:
     assert optimum(saturated()).work_tera == pytest.approx(4 * (bus_bound + cores_bound) * MINUTES * 60, rel=1e-6)
 
 
-def test_the_open_loop_does_what_the_slower_of_bus_and_cores_lets_it() -> None:
+def test_open_loop_is_limited_by_the_slower_of_bus_and_cores() -> None:
     found = run(saturated(), Driver("open"))
     expected = 4 * (UNITS * UNIT_TOPS / 2 + UNITS * UNIT_TOPS) * MINUTES * 60
     assert found.work_tera == pytest.approx(expected, rel=1e-3)

@@ -34,7 +34,7 @@ def traced(
     st.floats(0.0, 10.0),
     st.floats(0.0, 1.0),
 )
-def test_a_program_whose_seconds_are_a_straight_line_over_its_steps_is_met(
+def test_extrapolation_is_exact_for_linear_run_times(
     few: int, factor: int, once_s: float, step_s: float, base_s: float, between_s: float
 ) -> None:
     def of(steps: int) -> Traced:
@@ -47,7 +47,7 @@ def test_a_program_whose_seconds_are_a_straight_line_over_its_steps_is_met(
     assert found.run_time_s == pytest.approx(whole.run_time_s, rel=1e-6)
 
 
-def test_what_is_executed_as_often_in_both_traces_belongs_to_what_is_made_ready() -> None:
+def test_operators_executed_equally_often_are_setup() -> None:
     found = extrapolated(traced(2), traced(4), (2, 4), 100)
     assert {operator.name: operator.executions for operator in found.graph.operators} == {
         "load": 1,
@@ -57,14 +57,14 @@ def test_what_is_executed_as_often_in_both_traces_belongs_to_what_is_made_ready(
     assert found.seconds["load"] == pytest.approx(0.5)
 
 
-def test_an_operator_that_the_longer_trace_alone_has_grows_from_nothing() -> None:
+def test_operator_only_in_the_longer_trace_grows_from_zero() -> None:
     few = traced(2)
     few = Traced(OperatorGraph("program", few.graph.operators[:2], few.graph.flows[:1], "hpc"), few.run_time_s)
     found = extrapolated(few, traced(4), (2, 4), 10)
     assert found.graph.operator["sum"].executions == 4 + 4 * 3
 
 
-def test_time_outside_of_operators_is_never_less_than_in_the_longer_trace_nor_below_zero() -> None:
+def test_time_outside_operators_stays_at_least_the_longer_traces() -> None:
     quick, slow = traced(4, base_s=0.2), traced(2, base_s=0.9)
     found = extrapolated(slow, quick, (2, 4), 100)
     assert found.run_time_s - sum(found.seconds.values()) == pytest.approx(0.2), "it did not grow with the steps"
@@ -73,7 +73,7 @@ def test_time_outside_of_operators_is_never_less_than_in_the_longer_trace_nor_be
     assert found.run_time_s == pytest.approx(sum(found.seconds.values()))
 
 
-def test_one_slow_trace_does_not_make_each_step_cost_more_than_all_that_was_seen() -> None:
+def test_one_slow_trace_bounds_the_cost_per_step() -> None:
     few, more = traced(2, base_s=0.0), traced(4, base_s=0.4)
     found = extrapolated(few, more, (2, 4), 104)
     assert found.run_time_s - sum(found.seconds.values()) == pytest.approx(0.4 + 0.1 * 100)

@@ -18,7 +18,7 @@ def test_places_differ_where_their_means_do_by_more_than_a_tie() -> None:
     assert is_near([1.0], [1.04])
 
 
-def test_places_that_are_near_are_told_apart_by_repeated_runs_alone() -> None:
+def test_near_places_are_told_apart_only_by_repeated_runs() -> None:
     assert quicker([1.0], [1.04]) == 0, "one run each says nothing about how much they scatter"
     assert quicker([1.0, 1.001, 0.999], [1.04, 1.041, 1.039]) == -1
     assert quicker([0.9, 1.1, 1.0], [0.94, 1.14, 1.04]) == 0, "they scatter by more than they differ"
@@ -26,7 +26,7 @@ def test_places_that_are_near_are_told_apart_by_repeated_runs_alone() -> None:
 
 
 @given(RUNS, RUNS)
-def test_which_place_is_quicker_does_not_depend_on_which_is_named_first(one: list[float], other: list[float]) -> None:
+def test_quicker_is_antisymmetric(one: list[float], other: list[float]) -> None:
     assert quicker(one, other) == -quicker(other, one)
 
 
@@ -48,7 +48,7 @@ def test_equal_figures_rank_nothing_rightly() -> None:
     assert score({"a": [2.0], "b": [1.0]}, {"a": 5.0, "b": 5.0}) == Score(right=0, decided=1, tied=0)
 
 
-def test_scores_of_tasks_add_up_and_a_share_is_of_pairs_that_differ() -> None:
+def test_scores_add_up_and_share_counts_pairs_that_differ() -> None:
     both = Score(1, 2, 3) + Score(2, 2, 0)
     assert both == Score(3, 4, 3)
     assert both.share == pytest.approx(0.75)

@@ -15,7 +15,7 @@ def _figures(response_ns: float) -> Figures:
     return Figures(1, 0.0, response_ns, 0.0, 0.0, 0.0, 0.0, response_ns)
 
 
-def test_rules_of_our_own_and_those_that_foretell_are_not_among_the_heuristics() -> None:
+def test_heuristics_exclude_our_rules_and_predictive_ones() -> None:
     case = CASES["cloudphysics"]
     rules = {"round-robin": 40.0, "data-local": 60.0, "earliest-finish": 3.0, "foretold-local": 9.0, "rollout": 8.0}
     windows = {

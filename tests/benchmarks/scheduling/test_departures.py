@@ -9,7 +9,7 @@ from tests.benchmarks.scheduling.departures import DEPARTURES, Departure
 
 
 @pytest.mark.parametrize("departure", DEPARTURES, ids=lambda one: one.name)
-def test_a_departure_changes_the_bursty_case_where_it_is_learned_and_tried(departure: Departure) -> None:
+def test_departure_changes_learning_and_trials_of_bursty_case(departure: Departure) -> None:
     case = CASES["bursty"]
     changed = departure.of(case)
     changed.agent("tokens", 0).check()

@@ -79,7 +79,7 @@ class Bench:
 
 @every_core
 @pytest.mark.parametrize("mode", ["stacked", "hop by hop"])
-def test_packets_both_ways_tell_delays_without_synchronised_clocks(core: Core, mode: str) -> None:
+def test_two_way_packets_give_delays_with_unsynchronised_clocks(core: Core, mode: str) -> None:
     bench = Bench(core, mode)
     snapshot = bench.run(100, queued_ns=40 * MICRO)
     queued, back = snapshot.links[LinkKey("s2", "s3")], snapshot.links[LinkKey("s3", "s2")]
@@ -93,7 +93,7 @@ def test_packets_both_ways_tell_delays_without_synchronised_clocks(core: Core, m
 
 
 @every_core
-def test_packets_one_way_only_leave_hop_latency_and_the_configured_delay(core: Core) -> None:
+def test_one_way_packets_leave_hop_latency_and_configured_delay(core: Core) -> None:
     snapshot = Bench(core, "stacked").run(100, queued_ns=40 * MICRO, both_ways=False)
     state = snapshot.links[LinkKey("s2", "s3")]
     assert state.delay_p50_ns == pytest.approx(47 * MICRO, rel=0.01)

@@ -72,7 +72,7 @@ def error_ns(estimator: ClockEstimator, world: World, src: str, dst: str, at_ns:
     return correction.corrected(packet.flight_ns, packet.tail_stamp_ns) - true_flight
 
 
-def test_offsets_of_any_size_are_found_to_the_nanosecond_where_nothing_waits() -> None:
+def test_offsets_of_any_size_are_exact_without_queueing() -> None:
     world = World(APART)
     estimator = run(world, BOTH_WAYS, SECOND)
     for link in BOTH_WAYS:
@@ -93,7 +93,7 @@ def test_drifts_are_followed_between_updates() -> None:
         assert abs(error_ns(estimator, world, "s1", "s2", 10 * SECOND + at_ms * MS)) < 500
 
 
-def test_queues_that_come_and_go_do_not_matter_to_the_fastest_packets() -> None:
+def test_varying_queues_do_not_affect_the_fastest_packets() -> None:
     jitter = {("s1", "s2"): 2 * MS, ("s2", "s1"): 300_000}
     world = World({"s1": WallClock(), "s2": WallClock(777, 20_000), "s3": WallClock()}, jitter)
     estimator = run(world, BOTH_WAYS[:2], 20 * SECOND)
@@ -103,7 +103,7 @@ def test_queues_that_come_and_go_do_not_matter_to_the_fastest_packets() -> None:
     assert abs(error_ns(estimator, world, "s1", "s2", 20 * SECOND)) < uncertainty
 
 
-def test_a_ring_lessens_the_error_of_a_cable_whose_directions_differ() -> None:
+def test_ring_reduces_the_error_of_an_asymmetric_cable() -> None:
     def error(links: list[tuple[str, str]]) -> int:
         world = World(APART, {("s1", "s2"): 0})
         estimator = ClockEstimator(ring())
@@ -117,7 +117,7 @@ def test_a_ring_lessens_the_error_of_a_cable_whose_directions_differ() -> None:
     assert error(BOTH_WAYS) < 500
 
 
-def test_a_link_that_is_crossed_one_way_only_is_corrected_by_the_way_around() -> None:
+def test_one_way_link_is_corrected_by_the_way_around() -> None:
     world = World(APART)
     estimator = run(world, [*BOTH_WAYS[2:], ("s1", "s2")], SECOND)
     assert abs(error_ns(estimator, world, "s1", "s2", SECOND)) <= 2
@@ -131,7 +131,7 @@ def test_without_a_way_back_nothing_is_corrected() -> None:
     assert not estimator.states()
 
 
-def test_packets_of_the_two_directions_that_are_too_far_apart_make_no_observation() -> None:
+def test_packets_too_far_apart_make_no_observation() -> None:
     world = World(APART)
     estimator = ClockEstimator(ring())
     estimator.update(0, columns([world.flight("s1", "s2", 0)]))
@@ -141,7 +141,7 @@ def test_packets_of_the_two_directions_that_are_too_far_apart_make_no_observatio
     assert set(estimator.states()) == {1, 2}
 
 
-def test_a_clock_that_begins_anew_is_believed_after_two_observations() -> None:
+def test_restarted_clock_is_accepted_after_two_observations() -> None:
     world = World(APART)
     estimator = run(world, BOTH_WAYS, 5 * SECOND)
     world.clocks = APART | {"s2": WallClock(-5 * SECOND)}
@@ -166,7 +166,7 @@ def test_what_no_clocks_explain_is_counted_and_left_out() -> None:
     assert (estimator.implausible, estimator.states()) == (1, {})
 
 
-def test_uncertainty_grows_while_nothing_is_seen_and_then_the_clock_is_given_up() -> None:
+def test_uncertainty_grows_in_silence_until_the_clock_is_dropped() -> None:
     estimator = run(World(APART), BOTH_WAYS[:2], SECOND)
     link = LinkKey("s1", "s2")
     seen = []
@@ -185,7 +185,7 @@ def test_a_correction_that_may_be_too_wrong_is_not_given() -> None:
     assert estimator.states()[2].uncertainty_ns == pytest.approx(151_000, abs=100)
 
 
-def test_updates_are_due_at_the_interval_and_less_often_in_large_fabrics() -> None:
+def test_updates_are_less_frequent_in_large_fabrics() -> None:
     estimator = ClockEstimator(ring(), ClockSettings(interval_ns=2 * MS))
     assert estimator.is_due(0)
     estimator.update(50, columns([]))
@@ -249,7 +249,7 @@ def test_readings_are_the_least_squares_fit_of_all_cables(data: st.DataObject) -
         assert mine.uncertainty_ns == pytest.approx(reading.uncertainty_ns, rel=1e-6, abs=1e-3)
 
 
-def test_groups_that_nothing_ties_together_are_read_each_for_itself() -> None:
+def test_unconnected_groups_are_solved_separately() -> None:
     cable = Offset(0, 10**18, -50.0, 1000.0)
     readings = solved({(1, 5): cable, (2, 4): cable, (4, 6): cable}, nodes=8)
     assert {node: reading.group for node, reading in readings.items()} == {1: 1, 5: 1, 2: 2, 4: 2, 6: 2}
@@ -257,7 +257,7 @@ def test_groups_that_nothing_ties_together_are_read_each_for_itself() -> None:
     assert readings[5] == NodeReading(1, 10**18, -50.0, 1000.0)
 
 
-def test_a_group_of_sure_clocks_does_not_spoil_one_of_unsure_ones() -> None:
+def test_precise_group_does_not_spoil_an_imprecise_one() -> None:
     sure = {edge: Offset(0, offset, 0.0, 1.0) for edge, offset in (((0, 1), 0), ((1, 2), 0), ((0, 2), 9 * 10**6))}
     unsure = {edge: Offset(0, offset, 0.0, 1e6) for edge, offset in (((3, 4), 0), ((4, 5), 0), ((3, 5), 30))}
     readings = solved(sure | unsure)

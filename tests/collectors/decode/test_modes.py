@@ -57,7 +57,7 @@ class Bench:
 
 @pytest.mark.parametrize("mx", [False, True])
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_postcards_of_a_packet_are_joined_by_adjacency_in_any_order(mx: bool, order: tuple[int, ...]) -> None:
+def test_postcards_are_joined_by_adjacency_in_any_order(mx: bool, order: tuple[int, ...]) -> None:
     bench = Bench()
     reports = Reporter().postcards(long_way(queued_ns=100 * MICRO, queue=12), mx=mx)
     bench.receive(reports[place] for place in order)
@@ -123,7 +123,7 @@ def test_what_a_node_said_long_ago_is_no_part_of_a_flows_path() -> None:
     assert bench.switches() is None
 
 
-def test_a_lost_postcard_leaves_its_neighbours_delays_by_hop_latency() -> None:
+def test_lost_postcard_leaves_hop_latency_for_its_neighbours() -> None:
     bench = Bench(StateSettings(longest_wait_ns=MS))
     reporter = Reporter()
     reports = reporter.postcards(long_way(queued_ns=MICRO), mx=True)
@@ -137,7 +137,7 @@ def test_a_lost_postcard_leaves_its_neighbours_delays_by_hop_latency() -> None:
     assert bench.count(Count.INCOMPLETE_PACKETS) == 1
 
 
-def test_a_hop_by_hop_report_whose_next_hop_is_lost_has_its_delay_by_hop_latency_in_the_end() -> None:
+def test_lost_next_hop_report_leaves_hop_latency() -> None:
     bench = Bench(StateSettings(longest_wait_ns=MS))
     reporter = Reporter()
     bench.receive(reporter.hop_by_hop(long_way())[:1])
@@ -148,7 +148,7 @@ def test_a_hop_by_hop_report_whose_next_hop_is_lost_has_its_delay_by_hop_latency
     assert bench.count(Count.INCOMPLETE_PACKETS) == 1
 
 
-def test_a_packet_that_looks_like_an_unfinished_one_takes_its_place() -> None:
+def test_lookalike_packet_replaces_an_unfinished_one() -> None:
     bench = Bench()
     reporter = Reporter()
     one, two = (reporter.postcards(long_way(start), mx=True) for start in (0, 50 * MICRO))
@@ -178,7 +178,7 @@ def test_an_intermediate_report_and_the_sinks_are_one_path(synchronised: bool) -
     assert bench.count(Count.INCOMPLETE_PACKETS) == 0
 
 
-def test_a_stack_that_begins_midway_is_no_path_before_the_flow_is_known_to_be_split() -> None:
+def test_midway_stack_is_no_path_until_the_flow_is_split() -> None:
     bench = Bench()
     hops = long_way()
     bench.receive(Reporter().intermediate(hops[:2], hops[2:])[1:])
@@ -186,7 +186,7 @@ def test_a_stack_that_begins_midway_is_no_path_before_the_flow_is_known_to_be_sp
     assert bench.count(Count.NOT_ADJACENT) == 1
 
 
-def test_a_drop_report_is_a_drop_and_the_hops_before_it_are_records() -> None:
+def test_drop_report_gives_a_drop_and_records_of_earlier_hops() -> None:
     bench = Bench()
     bench.receive([Reporter().dropped(long_way(), DropReason.QUEUE_FULL)])
     assert bench.drops == [
@@ -199,7 +199,7 @@ def test_a_drop_report_is_a_drop_and_the_hops_before_it_are_records() -> None:
     assert bench.count(Count.PACKET_DROPPED) == 1
 
 
-def test_a_drop_report_of_an_untracked_flow_tells_of_the_drop_alone() -> None:
+def test_drop_report_of_an_untracked_flow_gives_only_the_drop() -> None:
     bench = Bench()
     bench.receive([Reporter().dropped(long_way(), DropReason.NO_ROUTE, tracked=False)])
     assert ([drop.reason for drop in bench.drops], bench.records) == ([DropReason.NO_ROUTE], [])
@@ -246,7 +246,7 @@ def test_drops_of_reports_are_about_reports() -> None:
     assert bench.count(Count.ABOUT_REPORTS) == 2  # the drop, and the hops before it
 
 
-def test_a_congested_queues_report_tells_of_the_queue_and_of_no_path_or_delay() -> None:
+def test_congested_queue_report_gives_no_path_or_delay() -> None:
     bench = Bench()
     bench.receive([Reporter().congested(Hop(12, 0, 900 * MICRO, 1, 2, queue=88, tx_bytes=4_096_000))])
     link = bench.link("s2", "s3")
@@ -255,7 +255,7 @@ def test_a_congested_queues_report_tells_of_the_queue_and_of_no_path_or_delay() 
     assert [record.kind for record in bench.records] == [RecordKind.QUEUE]
 
 
-def test_a_tracked_flow_in_a_congested_queue_is_a_postcard_like_any_other() -> None:
+def test_tracked_flow_in_a_congested_queue_is_a_postcard() -> None:
     bench = Bench()
     bench.receive([Reporter().congested(Hop(13, 0, 900 * MICRO, 1, 2, queue=88), tracked=True)])
     link = bench.link("s3", "h2")
@@ -287,7 +287,7 @@ def test_a_group_may_hold_reports_of_every_kind() -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 200), st.integers(0, 255)), max_size=15))
-def test_damaged_reports_of_every_kind_are_counted_and_never_raise(damages: list[tuple[int, int, int]]) -> None:
+def test_damaged_reports_are_counted_and_never_raise(damages: list[tuple[int, int, int]]) -> None:
     reporter = Reporter()
     hops = long_way()
     good = [

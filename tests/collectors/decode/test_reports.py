@@ -50,7 +50,7 @@ def test_a_hop_by_hop_report_has_one_hop_and_what_remains() -> None:
     assert [packet.last_hop for packet in packets] == [False, False, True]
 
 
-def test_the_packet_id_is_the_same_at_every_hop_and_differs_between_packets() -> None:
+def test_packet_id_is_equal_at_every_hop_and_unique_per_packet() -> None:
     reporter = Reporter()
     one = [read(payload).packets[0].packet_id for payload in reporter.hop_by_hop(long_way(), payload=b"number 1")]
     two = [read(payload).packets[0].packet_id for payload in reporter.hop_by_hop(long_way(), payload=b"number 2")]

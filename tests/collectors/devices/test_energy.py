@@ -27,7 +27,7 @@ def test_what_may_not_be_read_or_is_nonsense_is_left_out(tmp_path: Path) -> None
     assert read_energy(Root(write_tree(tmp_path, files)), 3) == ()
 
 
-def test_power_is_energy_by_time_of_all_packages_and_counters_start_again() -> None:
+def test_power_sums_packages_and_survives_counter_wraps() -> None:
     before = (EnergySample("a", 0, 5_000_000, 99_999_999), EnergySample("b", 0, 90_000_000, 99_999_999))
     after = (EnergySample("a", 2 * SECOND, 25_000_000, 99_999_999), EnergySample("b", 2 * SECOND, 0, 99_999_999))
     assert power_w(before, after) == 10.0 + 5.0

@@ -43,7 +43,7 @@ def test_a_group_with_a_quota(tmp_path: Path, tree: dict[str, str]) -> None:
     assert found == GroupSample("/unit", 5, 2_500_000, 500, 7000)
 
 
-def test_the_least_quota_of_all_levels_counts_and_no_more_than_all_cpus(tmp_path: Path) -> None:
+def test_quota_is_the_least_of_all_levels_and_of_all_cpus(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, V2))
     assert read_group(root, "/unit/part", 5).quota_milli == 500
     assert read_group(root, "/free", 5).quota_milli == 4000

@@ -65,7 +65,7 @@ def test_a_board_says_little_and_that_is_said(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_files_that_say_nonsense_give_no_figures_and_no_exceptions(tmp_path: Path, data: st.DataObject) -> None:
+def test_nonsense_in_files_gives_no_figures_and_no_exceptions(tmp_path: Path, data: st.DataObject) -> None:
     tree = SERVER | {"proc/self/net/dev": "a\nb\n eth0: " + "7 " * 16}
     if not (tmp_path / "proc").exists():
         write_tree(tmp_path, tree, SERVER_LINKS)

@@ -12,7 +12,7 @@ from tests.network_namespace import network_namespace
 
 
 @pytest.mark.root
-def test_the_rate_of_a_token_bucket_none_without_one_and_an_error_without_the_device() -> None:
+def test_shaped_rate_is_that_of_the_token_bucket() -> None:
     def shape() -> None:
         with IPRoute() as netlink:
             index = netlink.link_lookup(ifname="v0")[0]

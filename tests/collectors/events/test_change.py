@@ -69,14 +69,14 @@ def test_a_slow_drift_is_followed() -> None:
     assert changes(ChangeSettings(), values) == []
 
 
-def test_a_figure_that_never_moved_alarms_only_beyond_the_least_deviation() -> None:
+def test_constant_figure_alarms_only_beyond_the_least_deviation() -> None:
     still = [0.0] * 30
     assert changes(ChangeSettings(least_deviation=0.1), [*still, *[0.05] * 50]) == []
     assert changes(ChangeSettings(least_deviation=0.1), [*still, *[0.5] * 5])
 
 
 @given(st.lists(st.floats(-1e12, 1e12), max_size=80))
-def test_any_values_are_survived_and_side_by_side_is_as_one_by_one(values: list[float]) -> None:
+def test_levels_match_single_detectors_for_any_values(values: list[float]) -> None:
     changes(ChangeSettings(learn=3), values)
 
 

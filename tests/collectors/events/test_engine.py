@@ -150,7 +150,7 @@ def test_nothing_is_kept_of_subjects_that_are_well() -> None:
     assert not any(watch.remembered for watch in engine._watches.values())
 
 
-def test_rules_change_while_running_and_those_that_stay_keep_their_state() -> None:
+def test_replacing_rules_keeps_the_state_of_those_that_stay() -> None:
     staying, going = busy(), busy(name="going", above=0.5)
     engine = EventEngine([staying, going])
     assert len(engine.observe(snapshot(0, 0.9))) == 2

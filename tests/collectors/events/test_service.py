@@ -97,7 +97,7 @@ def test_events_and_rules_travel_over_the_feed(address: str) -> None:
     asyncio.run(finish_within(scenario(), 20))
 
 
-def test_rules_that_make_no_sense_are_refused_in_words_and_change_nothing(address: str) -> None:
+def test_invalid_rules_are_refused_and_change_nothing(address: str) -> None:
     async def scenario() -> None:
         bench = Bench(SLOW)
         server = FeedServer(bench.collector, FeedSettings(address=address), bench.service)
@@ -111,7 +111,7 @@ def test_rules_that_make_no_sense_are_refused_in_words_and_change_nothing(addres
     asyncio.run(finish_within(scenario(), 20))
 
 
-def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None:
+def test_reload_applies_new_rules_and_bad_ones_change_nothing() -> None:
     async def scenario() -> None:
         bench, said = Bench(), asyncio.Queue[str]()
         started = CollectorProcessSettings(topology="t")

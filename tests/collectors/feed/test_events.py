@@ -60,7 +60,7 @@ def test_rules_survive(some: tuple[Rule, ...]) -> None:
     assert rules_of(messages.RuleSet.FromString(data)) == some
 
 
-def test_every_setting_of_a_rule_is_in_its_message_and_nothing_else() -> None:
+def test_rule_settings_match_their_message_fields() -> None:
     for settings, message in ((Rule, messages.Rule), (ChangeSettings, messages.Change)):
         own = {field.name for field in msgspec.structs.fields(settings)}
         assert own == set(message.DESCRIPTOR.fields_by_name)

@@ -46,7 +46,7 @@ def test_links_survive(links: list[LinkState]) -> None:
     assert read_links(sent(got)) == wanted
 
 
-def test_columns_of_a_collector_travel_without_a_state_of_a_single_link() -> None:
+def test_collector_columns_are_sent_without_single_link_states() -> None:
     collector, reporter = Collector(build_topology(), VirtualClock()), Reporter()
     collector.receive(reporter.stacked(long_way()))
     links = collector.snapshot().links

@@ -316,7 +316,7 @@ def test_an_answer_that_makes_no_sense_is_an_error_of_the_feed(
     run(scenario)
 
 
-def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str) -> None:
+def test_client_backs_off_reports_why_and_reconnects(address: str) -> None:
     async def scenario() -> None:
         said: list[str] = []
         answered: list[str] = []

@@ -131,7 +131,7 @@ def test_names_of_jobs_survive(notes: dict[int, JobNote]) -> None:
     assert notes_of(messages.JobNotes.FromString(data)) == notes
 
 
-def test_every_field_of_a_value_is_in_its_message_and_nothing_else() -> None:
+def test_fields_of_each_value_match_its_message() -> None:
     """A field added to a shared value must come with one in the .proto."""
     for value, message, others in (
         (LinkState, links_pb2.Links, {"link": "links"}),
@@ -173,7 +173,7 @@ def flows_of_every_kind() -> Iterator[tuple[FlowKey, bool]]:
 
 
 @pytest.mark.parametrize("measured", [False, True])
-def test_paths_of_native_memory_travel_without_a_state_of_a_single_flow(measured: bool) -> None:
+def test_native_paths_are_sent_without_single_flow_states(measured: bool) -> None:
     topology, clock, settings, counters = build_topology(), VirtualClock(), StateSettings(), Counters()
     store = NativeStore(topology, settings, counters)
     stitcher = PlainStitcher(topology, settings, counters)
@@ -256,7 +256,7 @@ def test_equal_routes_of_successive_messages_are_the_same_object() -> None:
     assert columns_of(first).routes is columns_of(second).routes
 
 
-def test_routes_whose_lengths_are_not_those_of_their_hops_are_refused() -> None:
+def test_routes_with_inconsistent_lengths_are_refused() -> None:
     for lengths, hops, problem in (
         ([3], [0, 1], "Routes has 2 hops for 3 of all lengths"),
         ([2**32 - 1] * 3, [], f"Routes has 0 hops for {3 * (2**32 - 1)} of all lengths"),

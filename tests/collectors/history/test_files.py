@@ -50,9 +50,7 @@ def test_a_file_that_was_set_aside_keeps_its_number(tmp_path: Path) -> None:
     assert [file.end_s for file in found.corrupt] == [5]
 
 
-def test_a_file_that_takes_a_journals_place_meanwhile_is_not_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_that_replaces_a_journal_meanwhile_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, complete = tmp_path / journal_name(1), tmp_path / name_of(1, 1, 1, 5)
     fill(tmp_path, journal.name)
     read = files._read

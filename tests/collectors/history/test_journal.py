@@ -44,7 +44,7 @@ def bytes_of_journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @given(data=st.data())
-def test_a_cut_or_a_wrong_byte_costs_what_is_behind_it_and_no_more(
+def test_cut_or_corrupt_byte_costs_only_what_follows_it(
     data: st.DataObject, bytes_of_journal: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = data.draw(st.integers(0, len(bytes_of_journal) - 1))
@@ -133,7 +133,7 @@ def test_rows_of_another_kind_are_broken_for_good(tmp_path: Path, kind: pa.DataT
         list(read_journal(written(tmp_path / "j"), other))
 
 
-def test_a_disk_that_does_not_give_a_journal_says_nothing_of_what_is_in_it(tmp_path: Path) -> None:
+def test_unreadable_journal_is_not_reported_as_broken(tmp_path: Path) -> None:
     (tmp_path / "j").mkdir()
     with pytest.raises(HistoryError, match="j: cannot be read: Is a directory") as caught:
         list(read_journal(tmp_path / "j", SCHEMA))

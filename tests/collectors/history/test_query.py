@@ -38,7 +38,7 @@ def test_files_and_journal_are_one_view(history: Path) -> None:
     assert asked(history, "select count(*), max(delay_mean_ns) from links") == [(37, 180)]
 
 
-def test_every_table_is_a_view_even_where_a_history_has_just_begun(tmp_path: Path) -> None:
+def test_every_table_is_a_view_in_a_new_history(tmp_path: Path) -> None:
     (tmp_path / next(iter(TABLES))).mkdir()
     for table in TABLES.values():
         answer = query(tmp_path, f"from {table.name}")

@@ -67,7 +67,7 @@ def rows_in(folder: Path, table: str, least: int) -> Callable[[], Awaitable[bool
     return reached
 
 
-def test_every_interval_is_written_and_the_end_completes_the_files(tmp_path: Path) -> None:
+def test_every_interval_is_written_and_stopping_completes_files(tmp_path: Path) -> None:
     history = recorder(tmp_path, collecting(), problems := list[str]())
     run_until(history, rows_in(tmp_path, "reporters", 3))
     assert problems == []

@@ -104,9 +104,7 @@ def test_no_row_is_lost_or_twice_in_any_tier(tmp_path: Path) -> None:
     assert len(asked(tmp_path, "from links")) == 9
 
 
-def test_a_crash_between_merging_and_deleting_shows_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crash_between_merge_and_delete_shows_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = keeping(tmp_path)
     fill(settings, range(0, 180, 3))
     before = asked(tmp_path, TOTALS)

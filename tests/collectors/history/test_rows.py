@@ -83,7 +83,7 @@ def test_a_path_is_a_row_with_the_names_of_its_hosts(tmp_path: Path) -> None:
     ]
 
 
-def test_of_too_many_paths_the_fastest_are_kept_and_the_others_counted(tmp_path: Path) -> None:
+def test_only_the_fastest_paths_are_kept_and_others_counted(tmp_path: Path) -> None:
     rates = [5, None, 900, 70, 800]
     paths = [path(replace(FLOW, src_port=port), rate) for port, rate in enumerate(rates, 1)]
     batches = maker(tmp_path, max_paths=2).batches(Observation(NOON_S * S_NS, snapshot(paths=paths)))
@@ -156,7 +156,7 @@ def test_a_job_is_a_row_and_so_is_each_of_its_children(tmp_path: Path) -> None:
     assert (other["child"], other["last"]) == ("h1", 10)
 
 
-def test_counts_of_jobs_are_increases_also_when_a_number_has_another_job(tmp_path: Path) -> None:
+def test_job_counts_are_increases_also_when_a_number_is_reused(tmp_path: Path) -> None:
     rows, found = maker(tmp_path), []
     for reported, last in ((100, 30), (150, 35), (150, 35), (50, 3)):
         states = {one.key: one for one in (job(reported, last=last),)}

@@ -53,7 +53,7 @@ def test_waits_and_repetitions_add_up() -> None:
     assert (state.name, state.epoch, state.cells, state.is_leaf) == (None, None, None, False)
 
 
-def test_the_one_who_is_late_comes_first_with_how_often_and_how_much() -> None:
+def test_latest_child_comes_first_with_its_share_and_waits() -> None:
     world = World()
     for number in range(40):
         world.hear(number, child=1, wait_us=5000) if number % 4 == 0 else world.hear(number, child=number % 4)
@@ -66,7 +66,7 @@ def test_the_one_who_is_late_comes_first_with_how_often_and_how_much() -> None:
     assert str(first.key) == "job 3 at s2: h2"
 
 
-def test_items_are_counted_by_their_numbers_whichever_are_reported() -> None:
+def test_items_are_counted_by_number_in_any_report_order() -> None:
     """Over the end of the numbers' circle, and in any order of the reports."""
     world = World()
     for number in (2**32 - 32, 2**32 - 16, 0, 2**32 - 4, 16):

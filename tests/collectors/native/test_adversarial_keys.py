@@ -80,7 +80,7 @@ def test_flows_that_an_attacker_chose_lengthen_no_search() -> None:
     assert longest_search(hashes_of(chosen, _hash_key)) <= LONGEST
 
 
-def test_packets_that_differ_in_their_ip_identification_alone_lengthen_no_search() -> None:
+def test_packets_differing_only_in_ip_id_lengthen_no_search() -> None:
     """Its bits are the identity's highest: a product by an odd number leaves all the others as they are."""
     identities = [number << 50 | 0x1234 for number in range(COUNT)]
     flow_hash = _hash_key(np.array([0, 0x0A000001, 0, 0x0A000002, 7 << 32 | 17 << 8 | 4], np.uint64))

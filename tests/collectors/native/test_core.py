@@ -232,7 +232,7 @@ def test_drops_never_leave_the_native_core(tracked: bool, monkeypatch: pytest.Mo
     assert (pair.native.snapshot().links[LinkKey("s1", "s2")].loss or 0) > 0
 
 
-def test_subscribers_get_as_many_drops_as_settings_allow_and_all_of_them_count() -> None:
+def test_subscribers_get_drops_up_to_the_limit_and_all_count() -> None:
     collector = Collector(build_topology(), VirtualClock(), CollectorSettings(other_reports_per_s=10))
     got: list[DropRecord] = []
     leave = collector.subscribe_drops(got.extend)
@@ -245,7 +245,7 @@ def test_subscribers_get_as_many_drops_as_settings_allow_and_all_of_them_count()
     leave()
 
 
-def test_of_a_flood_of_other_forms_the_numbers_are_accounted_and_as_many_read_as_settings_allow() -> None:
+def test_flood_of_other_forms_is_read_up_to_the_limit() -> None:
     clock, reporter, other = VirtualClock(), Reporter(), Reporter(src_port=7)
     collector = Collector(build_topology(), clock, CollectorSettings(other_reports_per_s=10))
     flood = [reporter.dropped(long_way()[:1], DropReason.INT_DISCARD) for _ in range(200)]
@@ -273,7 +273,7 @@ def test_subscribers_get_as_many_records_as_settings_allow() -> None:
     assert collector.counters[Count.REPORTS] == 100
 
 
-def test_a_full_table_of_flows_keeps_finding_those_that_are_in_it() -> None:
+def test_full_flow_table_still_finds_its_flows() -> None:
     most, random = 300, Random(7)
     counters = Counters()
     store = NativeStore(build_topology(), StateSettings(max_flows=most), counters)

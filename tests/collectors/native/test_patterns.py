@@ -53,7 +53,7 @@ FORMS: dict[str, tuple[Reporter, Callable[[bytes], bytes], dict[str, int | None]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_looks_like_one_before_but_for_a_bit_is_read_like_any_other(form: str) -> None:
+def test_report_one_bit_from_a_known_pattern_is_read_correctly(form: str) -> None:
     model, change, marking = FORMS[form]
     pair, reporter = Pair(CollectorSettings(**marking)), replace(model, sequences={})  # type: ignore[arg-type]
     size = STACK_AT + 32 * (form == "IPv6") + 12 * (form == "TCP")

@@ -148,7 +148,7 @@ class Feeder:
 WAITS = st.sampled_from([0, MS, 90 * MS, 150 * MS, 250 * MS, 4_000 * MS, 11_000 * MS])
 
 
-def test_the_first_packet_that_counts_was_sent_when_it_came_whatever_postcards_said_before() -> None:
+def test_first_counted_packet_was_sent_when_it_arrived() -> None:
     feeder = Feeder(StateSettings(max_pending_packets=1), synchronised=False)
     postcards = [("mx", 1, 0, 0, 0, 0xFD00), ("mx", 1, 0, 1, 0, 0xFD00), ("xd", 1, 0, 2, 0, 0xFD00)]
     feeder.give([*postcards, ("stack", 1, 0, 0, 0, 0xFD00)])
@@ -185,7 +185,7 @@ def test_bounds_in_number_and_time_are_the_references(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("synchronised", [True, False])
-def test_many_packets_with_lost_and_shuffled_reports_say_the_same(mode: str, synchronised: bool) -> None:
+def test_lost_and_shuffled_reports_give_the_same_state(mode: str, synchronised: bool) -> None:
     pair, reporter, random = Pair(synchronised=synchronised), Reporter(), Random(7)
     for step in range(15):
         pair.clock.advance_to(1000 + step * 60 * MS)
@@ -205,7 +205,7 @@ def test_ways_with_more_hops_than_there_is_room_for_are_given_up() -> None:
     pair.receive(reporter.hop_by_hop(to_and_fro[:10], max_hops=64))
 
 
-def test_hops_of_a_packet_find_each_other_whoever_has_decoded_them() -> None:
+def test_hops_of_a_packet_join_whichever_decoder_read_them() -> None:
     pair, sequences = Pair(), dict[int, int]()
     reports = [
         reports_of(mode, Reporter(src_port=port, sequences=sequences), 1) for port, mode in enumerate(MODES, start=1)

@@ -33,7 +33,7 @@ def test_threads_have_the_lock_in_the_order_in_which_they_ask() -> None:
         thread.join()
 
 
-def test_lock_may_be_taken_again_inside_and_does_not_step_aside_there() -> None:
+def test_lock_is_reentrant_and_does_not_step_aside_when_nested() -> None:
     lock, taken = StateLock(), threading.Event()
 
     def take() -> None:

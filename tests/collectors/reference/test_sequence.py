@@ -137,7 +137,7 @@ def test_small_numbers_far_from_the_newest_are_a_restart(first: int) -> None:
         assert figures(tracker) == (3, 0, 0, 0, 1)
 
 
-def test_a_small_number_after_silence_is_a_restart_and_without_it_a_repeat() -> None:
+def test_small_number_is_a_restart_only_after_silence() -> None:
     quick, slow = SequenceTracker(SETTINGS, 0, 0, 0), SequenceTracker(SETTINGS, 0, 0, 0)
     for number in range(1, 6):
         quick.observe(number, number, 0)
@@ -154,7 +154,7 @@ def test_silence_before_the_next_number_is_no_restart() -> None:
     assert figures(tracker) == (3, 2, 0, 0, 0)
 
 
-def test_a_run_of_numbers_that_came_before_is_a_restart_if_their_content_is_new() -> None:
+def test_repeated_run_is_a_restart_only_with_new_content() -> None:
     numbers = [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4]
     tracker, arrivals = account(numbers, marks=list(range(len(numbers))))
     assert arrivals[-5:] == [Arrival.CONTESTED] * 3 + [Arrival.RESTART, Arrival.NEW]
@@ -221,7 +221,7 @@ def test_one_number_far_ahead_moves_nothing(ahead: int) -> None:
     assert figures(tracker) == (360, 0, 1, 0, 0)
 
 
-def test_a_pair_far_ahead_is_left_again_for_a_run_of_numbers_in_order() -> None:
+def test_pair_far_ahead_is_left_for_a_run_in_order() -> None:
     tracker, arrivals = account([40, 900, 901, 41, 42, 43, 44, 45, 46])
     old, restart = Arrival.TOO_OLD, Arrival.RESTART
     assert arrivals == [Arrival.FAR_AHEAD, Arrival.NEW, old, old, old, restart, Arrival.NEW, Arrival.NEW]
@@ -259,9 +259,7 @@ class Account:
 
 @every_accounting
 @pytest.mark.parametrize("ahead", [0, 1, 5, 7])
-def test_a_number_that_somebody_used_before_costs_no_measurement_and_no_loss(
-    make_accounting: AccountingFactory, ahead: int
-) -> None:
+def test_number_used_before_costs_no_measurement_and_no_loss(make_accounting: AccountingFactory, ahead: int) -> None:
     account = Account(make_accounting)
     for number in range(40, 50):
         account.observe(number)
@@ -274,7 +272,7 @@ def test_a_number_that_somebody_used_before_costs_no_measurement_and_no_loss(
 
 
 @every_accounting
-def test_what_the_network_doubles_is_repeated_whichever_of_two_contents_it_has(
+def test_network_duplicate_is_repeated_for_either_content(
     make_accounting: AccountingFactory,
 ) -> None:
     account = Account(make_accounting)
@@ -285,7 +283,7 @@ def test_what_the_network_doubles_is_repeated_whichever_of_two_contents_it_has(
 
 
 @every_accounting
-def test_content_is_remembered_over_strays_jumps_and_late_reports(make_accounting: AccountingFactory) -> None:
+def test_content_is_remembered_over_strays_jumps_and_late_ones(make_accounting: AccountingFactory) -> None:
     account = Account(make_accounting)
     for number in (40, 41, 43):
         account.observe(number)
@@ -304,7 +302,7 @@ def test_content_is_remembered_over_strays_jumps_and_late_reports(make_accountin
 @given(st.binary(min_size=16, max_size=300), st.integers(0, 299), st.integers(1, 255))
 @example(bytes(24), 23, 0x80)
 @example(bytes(30), 29, 0x80)
-def test_a_mark_tells_contents_apart_and_says_nothing_of_the_number(payload: bytes, place: int, change: int) -> None:
+def test_mark_distinguishes_contents_regardless_of_the_number(payload: bytes, place: int, change: int) -> None:
     altered = bytearray(payload)
     altered[place % len(payload)] ^= change
     assert (content_mark(bytes(altered)) == content_mark(payload)) is (place % len(payload) < 8)

@@ -108,7 +108,7 @@ WAYS = st.lists(st.integers(1, SIZE - 2), unique=True, max_size=SIZE - 2).map(la
 
 @settings(max_examples=60)
 @given(way=WAYS, kind=st.sampled_from(SINGLE), data=st.data())
-def test_single_hops_in_any_order_are_one_path_and_one_delay_a_link(
+def test_single_hops_in_any_order_give_one_path_and_link_delays(
     way: list[int], kind: RecordKind, data: st.DataObject
 ) -> None:
     found = bench(mesh(SIZE))
@@ -125,7 +125,7 @@ def test_single_hops_in_any_order_are_one_path_and_one_delay_a_link(
 
 @settings(max_examples=60)
 @given(way=WAYS, kind=st.sampled_from(SINGLE), data=st.data())
-def test_a_packet_whose_reports_are_lost_in_part_has_no_path_and_every_delay_in_the_end(
+def test_partly_lost_packet_has_no_path_but_all_its_delays(
     way: list[int], kind: RecordKind, data: st.DataObject
 ) -> None:
     found = bench(mesh(SIZE), StateSettings(longest_wait_ns=1))
@@ -146,14 +146,14 @@ def test_a_way_of_sixty_hops_is_a_path_like_any_other(kind: RecordKind) -> None:
     assert len(paths[0].switches) == size
 
 
-def test_packets_that_look_the_same_one_after_the_other_are_all_told() -> None:
+def test_successive_lookalike_packets_are_all_reported() -> None:
     found = bench(mesh(3))
     for start_ns in range(0, 10**6, 10**5):
         _, paths = found.give(hops_of([0, 1, 2], 3, RecordKind.MX, start_ns=start_ns))
         assert len(paths) == 1
 
 
-def test_a_packet_that_is_replaced_by_its_likeness_still_tells_its_delays() -> None:
+def test_packet_replaced_by_a_lookalike_still_gives_its_delays() -> None:
     for kind in SINGLE:
         found = bench(mesh(3))
         samples, _ = found.give(hops_of([0, 1, 2], 3, kind)[:1])

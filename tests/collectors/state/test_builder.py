@@ -116,7 +116,7 @@ def test_sketches_are_those_behind_the_figures() -> None:
     assert bench.builder.delays() == {}
 
 
-def test_a_snapshot_stays_as_it_was_taken_whenever_somebody_looks() -> None:
+def test_snapshot_is_unchanged_by_later_records() -> None:
     bench = Bench()
     bench.builder.add(records(long_way(), packet_id=1))
     bench.builder.count(FLOW, 1000)
@@ -144,7 +144,7 @@ def test_without_reports_every_link_is_nominal() -> None:
 
 
 @pytest.mark.parametrize("hop_by_hop", [False, True])
-def test_stamps_of_both_ends_tell_a_links_delay_to_the_nanosecond(hop_by_hop: bool) -> None:
+def test_stamps_of_both_ends_give_the_exact_link_delay(hop_by_hop: bool) -> None:
     bench = Bench()
     bench.builder.add(records(long_way(queued_ns=100 * MICRO, queue=12, tx_bytes=0), hop_by_hop=hop_by_hop))
     first, second, last = bench.link("s1", "s2"), bench.link("s2", "s3"), bench.link("s3", "h2")
@@ -157,7 +157,7 @@ def test_stamps_of_both_ends_tell_a_links_delay_to_the_nanosecond(hop_by_hop: bo
 
 
 @pytest.mark.parametrize("hop_by_hop", [False, True])
-def test_without_synchronised_clocks_hop_latency_and_propagation_count(hop_by_hop: bool) -> None:
+def test_unsynchronised_clocks_leave_hop_latency_and_propagation(hop_by_hop: bool) -> None:
     bench = Bench(build_topology(synchronised=False))
     hops = long_way(queued_ns=100 * MICRO)
     hops[1] = replace(hops[1], arrived_ns=hops[1].arrived_ns + 10**15, left_ns=hops[1].left_ns + 10**15)
@@ -203,7 +203,7 @@ def test_interleaved_packets_are_told_apart_by_their_ids() -> None:
     assert (link.samples, link.delay_mean_ns, link.delay_max_ns) == (2, 22 * MICRO, 37 * MICRO)
 
 
-def test_a_lost_hop_report_leaves_the_others_and_the_path_unfinished() -> None:
+def test_lost_hop_report_leaves_the_others_and_no_path() -> None:
     bench = Bench(settings=StateSettings(max_pending_packets=1))
     hops = records(long_way(), hop_by_hop=True)
     bench.builder.add([hops[0]])
@@ -267,7 +267,7 @@ def test_unknown_nodes_ports_and_neighbours_are_counted() -> None:
     assert bench.link("s2", "s3").samples == 2
 
 
-def test_without_interfaces_the_next_hop_and_the_destination_tell_the_link() -> None:
+def test_next_hop_and_destination_identify_links_without_ports() -> None:
     bench = Bench()
     bench.builder.add([replace(hop, ingress_port=None, egress_port=None) for hop in records(long_way())])
     assert [bench.link(*pair).samples for pair in (("s1", "s2"), ("s2", "s3"), ("s3", "h2"))] == [1, 1, 1]
@@ -281,7 +281,7 @@ def test_a_window_forgets_what_is_older_than_itself() -> None:
     assert (link.samples, link.delay_mean_ns) == (2, 10 * MICRO)
 
 
-def test_a_link_without_news_goes_back_to_its_nominal_figures_and_keeps_its_age() -> None:
+def test_stale_link_returns_to_nominal_figures_and_keeps_its_age() -> None:
     bench = Bench(settings=StateSettings(stale_after_ns=1000 * MS))
     bench.builder.add(records(long_way(queued_ns=100 * MICRO, queue=9, tx_bytes=4_096_000)))
     bench.clock.advance_to(1000 * MS)
@@ -311,7 +311,7 @@ def test_flows_are_bounded_and_the_one_unheard_for_longest_goes() -> None:
     assert bench.counters[Count.FLOWS_FORGOTTEN] == 1
 
 
-def test_a_sample_from_before_the_window_is_late_and_counts_for_nothing() -> None:
+def test_sample_before_the_window_is_late_and_ignored() -> None:
     bench = Bench(settings=StateSettings(window_ns=100 * MS))
     for at_ns in (440 * MS, 460 * MS, 480 * MS, 500 * MS):  # from four parts of a window: the clock is believed then
         bench.builder.add(records(long_way(at_ns), received_ns=at_ns))
@@ -320,7 +320,7 @@ def test_a_sample_from_before_the_window_is_late_and_counts_for_nothing() -> Non
     assert bench.counters[Count.LATE_SAMPLES] == 3
 
 
-def test_a_late_sample_inside_the_window_takes_its_place_but_not_the_newest_ones() -> None:
+def test_late_sample_in_the_window_does_not_replace_the_newest() -> None:
     bench = Bench(settings=StateSettings(window_ns=100 * MS))
     bench.builder.add(records(long_way(500 * MS, tx_bytes=8_192), received_ns=500 * MS))
     bench.builder.add(records(long_way(450 * MS, tx_bytes=4_096_000), received_ns=501 * MS))
@@ -383,7 +383,7 @@ def test_utilisation_is_the_mean_of_the_switchs_own_windows() -> None:
     assert bench.link("s2", "s3").utilisation == pytest.approx(0.5)
 
 
-def test_a_flows_rate_counts_the_packets_that_a_sample_stands_for() -> None:
+def test_flow_rate_scales_with_the_sampling_ratio() -> None:
     bench = Bench(settings=StateSettings(sample_every=10))
     bench.builder.add(records(long_way()))
     for number in range(100):
@@ -410,7 +410,7 @@ def sends(bench: Bench, number: int, stamp_ns: int, received_ns: int) -> None:
     bench.builder.add(records(long_way(stamp_ns), packet_id=number, received_ns=received_ns))
 
 
-def test_behind_a_queue_that_grows_a_flows_rate_is_that_at_which_it_is_sent() -> None:
+def test_flow_rate_behind_a_growing_queue_is_the_sending_rate() -> None:
     bench = Bench()
     for number in range(200):
         # Sent each 10 ms, by a clock that is 3 s ahead; each waits 2 ms longer than the one before.

@@ -152,7 +152,7 @@ def test_rounds_that_follow_at_once_are_one(make_store: StoreFactory) -> None:
 
 
 @both_stores
-def test_growth_is_listed_of_so_many_flows_and_counted_of_the_rest(make_store: StoreFactory) -> None:
+def test_growth_is_listed_up_to_a_limit_and_counted_beyond(make_store: StoreFactory) -> None:
     flows = [replace(FLOW, src_port=port) for port in range(MOST_GROWN + 3)]
     store = store_of(make_store, *flows)
     for number in range(5):

@@ -61,7 +61,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("mx", [True, False])
-def test_a_packet_that_the_next_hop_never_reports_is_lost_between_the_two(mx: bool) -> None:
+def test_packet_unreported_by_the_next_hop_is_lost_between(mx: bool) -> None:
     bench = Bench(mx=mx)
     for number in range(100):
         bench.receive(bench.reports(2 if number % 10 == 3 else 3))
@@ -107,7 +107,7 @@ def test_lost_reports_hide_lost_packets_rather_than_add_to_them() -> None:
     assert 0.05 <= loss <= 0.2
 
 
-def test_a_report_that_is_only_late_is_neither_lost_nor_a_lost_packet() -> None:
+def test_late_report_counts_as_no_loss() -> None:
     bench = Bench()
     bench.go_on(1)  # before a reporter's first number nothing is known to be missing
     for _ in range(8):
@@ -136,7 +136,7 @@ def at_s2(bench: Bench, egress: int = 2) -> list[Hop]:
     return [first, Hop(12, second.arrived_ns, second.left_ns, 1, egress)]
 
 
-def test_reported_drops_are_lost_on_the_link_that_the_packet_was_to_leave_by() -> None:
+def test_reported_drops_count_as_loss_of_the_egress_link() -> None:
     bench = Bench()
     for _ in range(30):
         stacks = [bench.reporter.stacked(long_way(bench.clock.now_ns())) for _ in range(3)]
@@ -148,7 +148,7 @@ def test_reported_drops_are_lost_on_the_link_that_the_packet_was_to_leave_by() -
     assert bench.link("s1", "s2").loss is None
 
 
-def test_a_switch_that_reports_drops_loses_nothing_where_it_reports_none() -> None:
+def test_drop_reporting_switch_has_no_loss_on_other_links() -> None:
     bench = Bench()
     bench.receive([bench.reporter.dropped(at_s2(bench), DropReason.QUEUE_FULL)])
     for _ in range(100):
@@ -156,7 +156,7 @@ def test_a_switch_that_reports_drops_loses_nothing_where_it_reports_none() -> No
     assert bench.link("s2", "s3").loss == 0.0
 
 
-def test_a_link_on_which_everything_is_dropped_has_a_loss_without_samples() -> None:
+def test_link_that_drops_everything_has_a_loss_without_samples() -> None:
     bench = Bench()
     bench.receive([bench.reporter.dropped(at_s2(bench), DropReason.QUEUE_FULL)])
     state = bench.link("s2", "s3")
@@ -164,7 +164,7 @@ def test_a_link_on_which_everything_is_dropped_has_a_loss_without_samples() -> N
 
 
 @pytest.mark.parametrize(("reason", "tracked"), [(DropReason.INT_DISCARD, True), (DropReason.QUEUE_FULL, False)])
-def test_drops_on_purpose_and_of_packets_that_nobody_measures_are_no_loss(reason: DropReason, tracked: bool) -> None:
+def test_intended_and_unmeasured_drops_are_no_loss(reason: DropReason, tracked: bool) -> None:
     bench = Bench()
     for _ in range(50):
         dropped = bench.reporter.dropped(at_s2(bench), reason, tracked=tracked)
@@ -172,7 +172,7 @@ def test_drops_on_purpose_and_of_packets_that_nobody_measures_are_no_loss(reason
     assert bench.link("s2", "s3").loss == 0.0
 
 
-def test_a_drop_at_the_first_switch_stands_for_its_share_of_the_packets_to_be_measured() -> None:
+def test_drop_at_the_first_switch_is_scaled_by_the_sampling() -> None:
     bench = Bench(StateSettings(window_ns=800 * MS, sample_every=10))
     for _ in range(100):
         drops = [bench.reporter.dropped(long_way()[:1], DropReason.QUEUE_FULL, tracked=False) for _ in range(10)]
@@ -180,7 +180,7 @@ def test_a_drop_at_the_first_switch_stands_for_its_share_of_the_packets_to_be_me
     assert bench.link("s1", "s2").loss == pytest.approx(0.5, abs=0.05)
 
 
-def test_a_packet_that_a_switch_says_it_dropped_was_not_lost_on_the_way_there() -> None:
+def test_reported_drop_is_no_loss_on_the_way_to_the_switch() -> None:
     bench = Bench()
     for number in range(100):
         if number % 5:

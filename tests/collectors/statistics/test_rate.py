@@ -21,7 +21,7 @@ def test_a_steady_flow_has_its_rate(packets_per_s: int) -> None:
     assert meter.rate_bps(3 * SECOND) == pytest.approx(1000 * packets_per_s, rel=0.02)
 
 
-def test_a_young_flow_is_rather_rated_too_high_and_silence_is_none_left() -> None:
+def test_young_flow_is_overestimated_and_a_silent_one_is_zero() -> None:
     meter = RateMeter(WINDOW)
     assert meter.rate_bps(0) is None
     meter.add(0, 1500)
@@ -52,7 +52,7 @@ def test_the_sum_is_that_of_a_plain_reference(steps: list[tuple[int, int]]) -> N
     assert rate == sum(size for at, size in seen if at >= begins_ns) * 8 * SECOND // span_ns
 
 
-def test_behind_a_queue_that_grows_a_flow_has_the_rate_at_which_it_is_sent() -> None:
+def test_rate_behind_a_growing_queue_is_the_sending_rate() -> None:
     """Packets are sent each 10 ms and come each 12.5 ms: 1.25 times what comes out."""
     meter, stamp_ns, came_ns = RateMeter(WINDOW), 0, 0
     for _ in range(300):
@@ -75,7 +75,7 @@ def test_no_stamps_lead_far_from_now() -> None:
     assert window.sent_ns(5 * SECOND, 6 * SECOND, 900 * MS, 0) == 5 * SECOND
 
 
-def test_a_late_packet_counts_where_it_was_sent_and_one_before_the_window_nowhere() -> None:
+def test_late_packet_counts_at_its_sending_time_in_the_window() -> None:
     meter = RateMeter(WINDOW)
     meter.add(4 * SECOND, 100)
     meter.add(3 * SECOND, 20)

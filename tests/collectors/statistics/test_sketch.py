@@ -46,7 +46,7 @@ def test_what_is_taken_out_again_was_never_there(left: list[int], right: list[in
 
 
 @given(NUMBERS)
-def test_sum_mean_least_and_greatest_are_exact_and_bytes_keep_everything(numbers: list[int]) -> None:
+def test_sum_mean_and_extremes_are_exact_and_bytes_round_trip(numbers: list[int]) -> None:
     sketch = sketch_of(numbers)
     assert (sketch.count, sketch.total, sketch.least, sketch.greatest) == (
         len(numbers),
@@ -59,12 +59,12 @@ def test_sum_mean_least_and_greatest_are_exact_and_bytes_keep_everything(numbers
 
 
 @given(st.integers(0, (1 << GREATEST_BITS) - 2))
-def test_buckets_grow_with_the_numbers_and_their_middles_lie_in_them(number: int) -> None:
+def test_buckets_are_monotonic_and_contain_their_middles(number: int) -> None:
     assert bucket_of(number) <= bucket_of(number + 1) <= bucket_of(number) + 1
     assert bucket_of(middle_of(bucket_of(number))) == bucket_of(number)
 
 
-def test_small_numbers_are_exact_and_endless_ones_share_the_last_bucket() -> None:
+def test_small_numbers_are_exact_and_huge_ones_share_a_bucket() -> None:
     assert [middle_of(bucket_of(number)) for number in range(EXACT_BELOW)] == list(range(EXACT_BELOW))
     assert bucket_of((1 << GREATEST_BITS) - 1) == bucket_of(1 << 60) == BUCKETS - 1
     assert sketch_of([1 << 60]).quantile(0.5) == 1 << 60

@@ -140,7 +140,7 @@ def test_each_kind_of_write_is_read_while_the_storage_is_away(tmp_path: Path) ->
     play(tmp_path, act)
 
 
-def test_others_who_wrote_later_count_once_the_watch_has_brought_it(tmp_path: Path) -> None:
+def test_later_writes_of_others_count_once_watched(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         made = await bench.service.create(LOCAL, POD, pod("a"))
         theirs = await bench.storage.put(key_of(POD, "a"), encode(replace(made, spec=replace(made.spec, priority=9))))
@@ -186,7 +186,7 @@ def test_a_server_whose_watch_hangs_takes_no_more_writes(tmp_path: Path) -> None
     play(tmp_path, act)
 
 
-def test_a_token_that_was_revoked_stays_so_when_its_creation_is_told(tmp_path: Path) -> None:
+def test_revoked_token_stays_revoked_when_its_creation_arrives(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         made = await bench.tokens.create(TokenRequest(name="ann", role=Role.USER))
         assert bench.tokens.principal_of(made.token).role is Role.USER
@@ -202,7 +202,7 @@ def test_a_token_that_was_revoked_stays_so_when_its_creation_is_told(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_acknowledgements_and_events_in_any_order_agree_with_the_storage(seed: int) -> None:
+def test_acknowledgements_and_events_agree_in_any_order(seed: int) -> None:
     """Acknowledgements come in any order, the watch in order: each key is the newest of what came of either."""
     rng = random.Random(seed)
     history = [(revision, rng.choice("abcd"), rng.choice((None, revision))) for revision in range(1, 60)]

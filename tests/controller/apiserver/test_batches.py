@@ -161,7 +161,7 @@ def test_a_refusal_fails_no_other_and_a_batch_may_be_sent_again(play: Play) -> N
     play(act)
 
 
-def test_a_batch_beyond_a_transaction_is_carried_out_in_its_order(play: Play) -> None:
+def test_batch_beyond_a_transaction_is_executed_in_order(play: Play) -> None:
     async def act(served: Served) -> None:
         await _fill(served, MOST_REQUESTS, 2)
         requests = [

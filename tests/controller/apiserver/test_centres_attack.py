@@ -63,7 +63,7 @@ async def two_centres(served: Served) -> AsyncIterator[tuple[ApiClient, ApiClien
         yield first, second
 
 
-def test_a_centre_completes_its_own_task_with_what_it_has_measured(play: Play) -> None:
+def test_centre_completes_its_own_task_with_its_measurement(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, _):
             (task,) = (await mine.of(Task).list(fields="centre=c1")).items
@@ -119,7 +119,7 @@ def test_one_task_of_another_in_a_request_spoils_all_of_it(play: Play) -> None:
     play(act)
 
 
-def test_results_come_with_completions_alone_and_stay_as_they_are(play: Play) -> None:
+def test_results_come_only_with_completions_and_are_immutable(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, _):
             (name,) = (await mine.complete(done("p1", result=RESULT))).results
@@ -187,7 +187,7 @@ def test_two_agents_are_no_centre(play: Play) -> None:
     play(act)
 
 
-def test_a_task_begins_nowhere_and_a_held_one_goes_when_its_centre_has_stopped_it(play: Play) -> None:
+def test_held_task_goes_once_its_centre_has_stopped_it(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, _):
             theirs = await served.client.of(Task).get("p1")

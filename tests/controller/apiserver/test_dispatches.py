@@ -162,7 +162,7 @@ PRODUCTS = (OperatorCount(name="product", operator="gemm"), OperatorCount(name="
 ON_GPU = (OperatorDevice(operator="product", device=DeviceKind.GPU),)
 
 
-def test_a_dispatch_says_where_operators_run_until_the_task_comes_back() -> None:
+def test_dispatch_keeps_operator_devices_until_the_task_returns() -> None:
     before = state(task("a", operators=PRODUCTS), centres=(centre("c1", WITH_GPU),))
     made = sent(before, Dispatch(task="a", centre="c1", unit="gpu", operator_devices=ON_GPU))
     assert found(made, "a").status.operator_devices == ON_GPU
@@ -205,7 +205,7 @@ def test_operators_are_put_on_no_device_that_their_units_lack(
         sent(before, Dispatch(task="a", centre="c1", unit=unit, operator_devices=devices))
 
 
-def test_names_of_operators_that_no_environment_has_room_for_are_no_dispatch() -> None:
+def test_operator_names_too_long_for_an_environment_are_refused() -> None:
     many = tuple(OperatorCount(name=f"{number}{'é' * 1000}", operator="gemm") for number in range(4))
     devices = tuple(OperatorDevice(operator=one.name, device=DeviceKind.CPU) for one in many)
     before = state(task("a", operators=many))
@@ -264,7 +264,7 @@ def test_a_result_is_of_a_probe() -> None:
         completed(before, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED, result=new))
 
 
-def test_what_comes_back_pending_is_dispatched_again_in_another_epoch() -> None:
+def test_returned_task_is_dispatched_again_in_a_new_epoch() -> None:
     before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
     made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.PENDING, reasons=("its units went",)))
     status = found(made, "a").status

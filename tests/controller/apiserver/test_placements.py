@@ -77,7 +77,7 @@ def test_a_binding_writes_pod_and_share() -> None:
     assert set(made.nodes) == {"h2"}
 
 
-def test_a_binding_says_where_operators_run_of_the_devices_that_the_pod_gets() -> None:
+def test_binding_places_operators_on_the_pods_devices() -> None:
     made = pod("a", Request(devices=(NEED,)))
     made = replace(made, spec=replace(made.spec, operators=(OperatorCount(name="product", operator="gemm"),)))
     share = DeviceShare(number=1, thousandths=600, memory_bytes=30)
@@ -168,7 +168,7 @@ def test_a_group_is_placed_whole() -> None:
     assert (made.groups["g"].status.bound, made.groups["g"].status.phase) == (2, GroupPhase.BOUND)
 
 
-def test_what_a_group_has_lost_is_placed_one_by_one_and_nothing_once_it_has_ended() -> None:
+def test_lost_pods_of_a_group_are_rebound_until_the_group_ends() -> None:
     group = PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=3))
     before = state(*(pod(name, group="g") for name in "abc"), groups=(group,))
     bound = after(before, bind(before, request(*(Binding(pod=name, node="h1") for name in "abc")), now_ns=1))

@@ -20,7 +20,7 @@ def kernel(version: int = 1, *, entry: str = "mine:make") -> ProbeKernel:
     return ProbeKernel(metadata=Metadata(name=f"mine.{version}"), spec=spec)
 
 
-def test_all_read_kernels_and_users_write_them_with_a_right_of_their_own(play: Play) -> None:
+def test_all_read_kernels_and_writing_them_takes_a_right(play: Play) -> None:
     async def run(served: Served) -> None:
         await served.client.of(ProbeKernel).create(kernel())
         for role, subject in ((Role.USER, None), (Role.CENTRE, "c1"), (Role.NODE, "h1"), (Role.PLACEMENT, None)):

@@ -82,7 +82,7 @@ def test_a_name_that_means_something_in_urls_is_nobody_elses(play: Play, name: s
     play(act)
 
 
-def test_a_node_has_one_manager_until_its_lease_is_over_or_it_has_signed_off(play: Play) -> None:
+def test_node_has_one_manager_until_lease_end_or_sign_off(play: Play) -> None:
     async def act(served: Served) -> None:
         nodes = served.client.of(Node)
 
@@ -318,7 +318,7 @@ def test_the_synchronous_client_does_the_same(play: Play) -> None:
     play(act)
 
 
-def test_openapi_names_every_kind_and_every_schema_that_it_refers_to(play: Play) -> None:
+def test_openapi_names_every_kind_and_referenced_schema(play: Play) -> None:
     async def act(served: Served) -> None:
         transport = httpx.AsyncHTTPTransport(uds=served.socket.removeprefix("unix:"))
         async with httpx.AsyncClient(transport=transport, base_url="http://api") as http:

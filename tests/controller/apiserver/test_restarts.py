@@ -39,7 +39,7 @@ from tests.controller.apiserver.test_resources_over_http import happenings, pod
 from tests.controller.apiserver.test_tls import tls_settings
 
 
-def test_a_watch_resumes_over_a_restart_and_is_gone_after_compaction(tmp_path: Path) -> None:
+def test_watch_resumes_after_a_restart_but_not_after_compaction(tmp_path: Path) -> None:
     async def main() -> None:
         settings = settings_in(tmp_path)
         async with serving(settings, tmp_path) as served:
@@ -65,7 +65,7 @@ def test_a_watch_resumes_over_a_restart_and_is_gone_after_compaction(tmp_path: P
     asyncio.run(main())
 
 
-def test_a_watch_that_resumes_before_the_restart_has_a_heartbeat_too(tmp_path: Path) -> None:
+def test_watch_resumed_before_the_restart_gets_heartbeats(tmp_path: Path) -> None:
     async def main() -> None:
         settings = settings_in(tmp_path, heartbeat_s=0.05)
         async with serving(settings, tmp_path) as served:
@@ -145,7 +145,7 @@ def test_of_decisions_the_newest_are_kept(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_ended_pods_and_groups_are_kept_for_a_time_and_those_of_a_living_group_with_it(tmp_path: Path) -> None:
+def test_ended_pods_and_groups_are_kept_until_retention_ends(tmp_path: Path) -> None:
     day_ns = 86_400 * 10**9
 
     async def main() -> None:

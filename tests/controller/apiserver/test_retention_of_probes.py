@@ -19,7 +19,7 @@ from controller.apiserver.settings import Retention
 from controller.apiserver.storage.sqlite import SqliteStorage
 
 
-def test_of_results_the_newest_are_kept_and_the_last_of_each_place(tmp_path: Path) -> None:
+def test_newest_results_and_the_last_of_each_place_are_kept(tmp_path: Path) -> None:
     async def main() -> None:
         async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
             times = iter(range(1, 1000))

@@ -135,7 +135,7 @@ def test_rights(play: Play) -> None:
     play(act)
 
 
-def test_a_node_that_is_not_there_or_never_answers_is_a_line_in_time(play: Play) -> None:
+def test_missing_or_silent_node_is_reported_in_time(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
         with pytest.raises(UnavailableError, match="node h1 is not connected: its manager does not run"):

@@ -299,7 +299,7 @@ BODIES = [
 ]  # fmt: skip
 
 
-def test_a_body_that_is_not_what_it_should_be_is_refused_by_its_key(play: Play) -> None:
+def test_invalid_body_is_refused_by_its_key(play: Play) -> None:
     async def act(served: Served) -> None:
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
         headers = {"Authorization": f"Bearer {made.token}", "Content-Type": "application/json"}

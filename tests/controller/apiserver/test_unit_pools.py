@@ -68,7 +68,7 @@ def test_what_holders_report_stays_where_a_status_is_written(play: Play) -> None
     play(act)
 
 
-def test_a_unit_leaves_its_holder_once_that_promises_not_to_use_it(play: Play) -> None:
+def test_unit_leaves_its_holder_after_it_promises_not_to_use_it(play: Play) -> None:
     async def act(served: Served) -> None:
         await served.client.of(UnitPool).create(pool(lease_s=1000.0))
         await share(served.client, holding("i", 50), holding("ii", 50))

@@ -113,7 +113,7 @@ async def both(topology: Topology, folder: Path, traces: TraceSettings) -> Async
             machine.stop()
 
 
-def test_a_reroute_is_one_trace_from_the_path_server_to_the_writes(diamond: Topology, tmp_path: Path) -> None:
+def test_reroute_is_one_trace_from_path_server_to_writes(diamond: Topology, tmp_path: Path) -> None:
     where = f"unix:{tmp_path}/otlp.sock"
 
     async def scene() -> None:
@@ -160,7 +160,7 @@ def test_a_reroute_is_one_trace_from_the_path_server_to_the_writes(diamond: Topo
     assert all(span.status.code != Status.STATUS_CODE_ERROR for _, span in of_it)
 
 
-def test_who_does_not_take_traces_is_named_once_and_holds_nothing_up(
+def test_lost_trace_receiver_is_named_once_and_blocks_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.common.tracing._EXPORT_S", 0.3)
@@ -201,7 +201,7 @@ def test_of_no_traces_nothing_is_sent(tmp_path: Path) -> None:
     assert receiver.spans() == []
 
 
-def test_an_address_that_is_neither_loopback_nor_encrypted_is_refused() -> None:
+def test_unencrypted_remote_address_is_refused() -> None:
     with pytest.raises(
         ControllerError, match=r"^traces\.address: '192\.0\.2\.1:4317' it is not loopback, and there is"
     ):

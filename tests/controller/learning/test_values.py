@@ -23,7 +23,7 @@ def _observation(network: bool = True) -> Observation:
     )
 
 
-def test_the_flat_form_has_the_common_features_and_then_each_vector() -> None:
+def test_flat_form_has_common_features_then_each_vector() -> None:
     flat = _observation().flat()
     np.testing.assert_allclose(flat, [0.5, 0.25, 0.125, 1, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], rtol=1e-6)
     assert flat.dtype == np.float32
@@ -44,7 +44,7 @@ def test_features_of_the_network_can_be_switched_off() -> None:
     assert (off.bandwidth == 0).all()
 
 
-def test_features_of_the_load_come_last_and_stay_without_the_network() -> None:
+def test_load_features_come_last_and_outlive_the_network_ones() -> None:
     load = np.arange(14).reshape(7, 2) / 16
     base = _observation()
     seen = Observation.of(

@@ -77,7 +77,7 @@ def circle(diamond_of: MakeTopology) -> Circle:
     return Circle(topology, DecideSettings(min_gain_ns=MS, hold_down_ns=S, settle_ns=200 * MS, confirm_rounds=3))
 
 
-def test_a_flow_leaves_a_congested_link_without_losing_a_packet_and_returns(circle: Circle) -> None:
+def test_flow_leaves_a_congested_link_without_loss_and_returns(circle: Circle) -> None:
     circle.send(1, "ha", "hd", 150_000, 0, 6 * S)
     circle.send(2, "ha", "hb", 1_000_000, S, 3 * S)
     circle.run(S)

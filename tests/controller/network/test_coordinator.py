@@ -59,7 +59,7 @@ def test_routes_that_cannot_be_change_nothing(diamond: Topology) -> None:
     assert world.features.route_set == good
 
 
-def test_nothing_is_removed_before_anybody_has_said_which_routes_are_wanted(diamond: Topology) -> None:
+def test_nothing_is_removed_before_routes_are_known(diamond: Topology) -> None:
     world = World(diamond)
     flows = flow_path_entities(diamond, RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "b", "d")),)))
     world.tables.update({name: {**base_entities(diamond)[name], **flows[name]} for name in flows})

@@ -249,7 +249,7 @@ def test_every_switch_is_filled_and_routes_follow(lab: Lab) -> None:
     play(scene())
 
 
-def test_a_switch_that_restarts_empty_is_right_again_and_the_others_are_left_alone(lab: Lab) -> None:
+def test_restarted_switch_is_refilled_and_others_untouched(lab: Lab) -> None:
     async def scene() -> None:
         async with running(lab) as run:
             run.source.put_nowait(routes(1, "abd"))
@@ -281,7 +281,7 @@ def test_a_daemon_that_restarts_rewrites_nothing(lab: Lab) -> None:
     play(scene())
 
 
-def test_a_new_mark_comes_when_all_are_quiet_and_before_any_watches(lab: Lab) -> None:
+def test_new_mark_is_written_between_old_and_new_watches(lab: Lab) -> None:
     async def scene() -> None:
         async with running(lab) as run:
             run.source.put_nowait(RouteSet(1, ()))
@@ -317,7 +317,7 @@ def test_a_mark_that_a_switch_refuses_leaves_telemetry_as_it_was(lab: Lab, caplo
     play(scene())
 
 
-def test_networks_behind_a_host_come_while_traffic_flows_and_wrong_ones_change_nothing(lab: Lab) -> None:
+def test_routed_networks_change_live_and_wrong_ones_do_not(lab: Lab) -> None:
     async def scene() -> None:
         async with running(lab) as run:
             run.source.put_nowait(RouteSet(1, ()))
@@ -421,7 +421,7 @@ def test_waits_grow_while_a_switch_stays_away_and_are_bounded(lab: Lab) -> None:
     play(scene())
 
 
-def test_a_refused_flow_is_given_up_after_a_second_look_and_tried_again_with_new_routes(lab: Lab) -> None:
+def test_refused_flow_is_retried_only_with_new_routes(lab: Lab) -> None:
     async def scene() -> None:
         async with running(lab) as run:
             await run.settle()
@@ -455,7 +455,7 @@ def test_routes_that_cannot_be_are_counted_and_the_old_ones_stay(lab: Lab) -> No
     play(scene())
 
 
-def test_a_source_that_fails_for_good_leaves_the_paths_as_they_are(lab: Lab) -> None:
+def test_failed_route_source_leaves_the_paths_unchanged(lab: Lab) -> None:
     async def failing() -> AsyncIterator[RouteSet]:
         yield routes(1, "abd")
         raise PathError("the path server speaks version 9")

@@ -139,7 +139,7 @@ def test_settings_that_change_again_meanwhile(topology: Topology, after_ms: int)
 
 
 @pytest.mark.parametrize(("table", "switch"), [("int_marker", "d"), ("ipv4_watchlist", "d")])
-def test_what_a_switch_refuses_takes_all_back(
+def test_refusal_of_a_mark_change_rolls_all_back(
     topology: Topology, monkeypatch: pytest.MonkeyPatch, table: str, switch: str
 ) -> None:
     """The last switch refuses the new mark when others have it; or the watches, when others mark by them already."""
@@ -181,7 +181,7 @@ def test_a_controller_that_starts_with_another_mark(topology: Topology) -> None:
     bench.check()
 
 
-def test_a_controller_that_starts_with_the_same_mark_changes_nothing(topology: Topology) -> None:
+def test_controller_restart_with_the_same_mark_changes_nothing(topology: Topology) -> None:
     bench = Bench(topology, domain=BY_PORT)
     for session in bench.sessions.values():
         session.write = None  # type: ignore[assignment,method-assign]

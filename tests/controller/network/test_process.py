@@ -127,7 +127,7 @@ def test_switches_and_daemon_come_and_go(machines: dict[str, Machine], diamond: 
     asyncio.run(finish_within(scene(), BOUND_S))
 
 
-def test_a_program_that_does_not_fit_is_refused_before_any_switch_is_touched(diamond: Topology, tmp_path: Path) -> None:
+def test_unfit_program_is_refused_before_any_switch_is_touched(diamond: Topology, tmp_path: Path) -> None:
     p4info, program = fabric_program()
     other = tmp_path / "other.p4info.txtpb"
     other.write_text(p4info.read_text().replace("egress_ports", "outgoing_ports"))

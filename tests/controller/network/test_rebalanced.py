@@ -114,7 +114,7 @@ def circle(topology: Topology, *, enabled: bool = True) -> Circle:
     return made
 
 
-def test_without_weights_small_flows_stay_where_the_hash_laid_them() -> None:
+def test_small_flows_stay_where_hashed_without_weights() -> None:
     left = circle(LEAVES, enabled=False)
     left.run(4 * S)
     assert left.paths.routes.weighted == ()
@@ -136,7 +136,7 @@ def test_small_flows_that_the_hash_laid_unevenly_are_laid_anew(topology: Topolog
     assert mended.controller.settled
 
 
-def test_rows_of_links_are_in_the_order_in_which_the_hash_chooses() -> None:
+def test_link_rows_are_in_the_hash_order_of_ports() -> None:
     for topology in (LEAVES, TREE):
         table = LinkTable.of(topology)
         ports = [(table.tail[row], topology.directed_links[key].tail.port) for row, key in enumerate(table.links)]

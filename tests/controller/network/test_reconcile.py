@@ -81,7 +81,7 @@ switch_states = st.tuples(delays, flow_sets, st.lists(st.booleans(), min_size=60
 
 @settings(max_examples=150, deadline=None)
 @given(before=switch_states, after=st.tuples(delays, flow_sets), seed=st.integers(0, 2**32))
-def test_from_any_state_no_reference_dangles_and_no_shared_route_is_lost(
+def test_reconcile_leaves_no_dangling_reference_or_lost_route(
     diamond_of: MakeTopology,
     before: tuple[tuple[int, ...], list[int], list[bool]],
     after: tuple[tuple[int, ...], list[int]],
@@ -100,7 +100,7 @@ def test_from_any_state_no_reference_dangles_and_no_shared_route_is_lost(
     assert diff(desired, tables.held) == []
 
 
-def test_an_empty_switch_is_filled_explicit_paths_before_routes_before_telemetry(diamond: Topology) -> None:
+def test_empty_switch_gets_paths_then_routes_then_telemetry(diamond: Topology) -> None:
     batches = diff(state(diamond, [0]), {})
     tables = [batch[0].key.table for batch in batches if batch[0].key.kind is Kind.ENTRY]
     assert tables == [

@@ -24,7 +24,7 @@ def rack() -> Topology:
     return leaf_spine(1, 1, 1)
 
 
-def test_a_controller_that_starts_later_need_not_wait_for_the_one_that_died() -> None:
+def test_new_controller_takes_over_from_a_dead_one_at_once() -> None:
     topology = rack()
     (name, *_) = (node.name for node in topology.switches)
     device = topology.switch[name].node_id

@@ -48,7 +48,7 @@ def test_routes_that_cannot_be_are_refused(diamond: Topology, texts: tuple[str, 
 
 
 @pytest.mark.parametrize(("old", "new"), list(product(WEIGHTS, WEIGHTS)), ids=str)
-def test_from_any_weights_to_any_others_no_step_misleads_a_packet(
+def test_weight_change_misleads_no_packet_at_any_step(
     diamond: Topology, old: tuple[str, ...], new: tuple[str, ...]
 ) -> None:
     """`World` looks after every single write where packets from every host may go."""
@@ -84,7 +84,7 @@ def _is_next(name: str, reached: list[str], neighbours: Mapping[str, set[str]]) 
 
 @settings(max_examples=60, deadline=None)
 @given(network=networks(), data=st.data())
-def test_random_networks_change_weights_without_misleading_a_packet(
+def test_random_weight_changes_mislead_no_packet(
     network: tuple[Topology, list[tuple[str, ...]]], data: st.DataObject
 ) -> None:
     """Some changes are given up half way for the next ones."""
@@ -167,7 +167,7 @@ def test_no_longer_wanted_groups_are_removed(diamond: Topology) -> None:
     assert run.controller.settled
 
 
-def test_a_group_that_a_switch_refuses_leaves_its_routes_as_they_are(diamond: Topology) -> None:
+def test_refused_group_leaves_its_routes_unchanged(diamond: Topology) -> None:
     world = World(diamond)
     for name in "abcd":
         world.connect(name)

@@ -54,7 +54,7 @@ def built(graph: OperatorGraph, settings: BuildSettings | None = None) -> ProbeT
 
 
 @pytest.mark.parametrize(("executions", "times"), [(3000, 3), (2000, 2), (1000, 1)])
-def test_repetitions_are_the_execution_count_divided_by_the_reference_ratio(executions: int, times: int) -> None:
+def test_repetitions_are_executions_divided_by_the_ratio(executions: int, times: int) -> None:
     assert [use.repetitions for use in built(graph_of((gemm("a", executions),))).uses] == [times]
 
 
@@ -68,7 +68,7 @@ def test_what_counts_as_small_is_a_setting() -> None:
 
 
 @given(st.integers(1, 1 << 53), st.integers(1, 1 << 53))
-def test_a_kernel_runs_at_least_once_and_never_more_often_than_the_target(executions: int, ratio: int) -> None:
+def test_repetitions_are_between_one_and_the_executions(executions: int, ratio: int) -> None:
     assert 1 <= repetitions(executions, BuildSettings(ratio=ratio)) <= executions
 
 
@@ -92,7 +92,7 @@ def test_data_flows_on_through_operators_that_had_no_match() -> None:
     assert probe.unmatched == ("b", "c")
 
 
-def test_kernels_with_no_data_link_may_become_separate_probe_tasks() -> None:
+def test_unlinked_kernels_may_become_separate_probe_tasks() -> None:
     graph = graph_of((gemm("a", 3000), gemm("b"), gemm("c")), ("a", "b"))
     probes = build(graph, matches_of(graph), BuildSettings(unlinked=Unlinked.APART))
     assert [[use.operator for use in probe.uses] for probe in probes] == [["a", "b"], ["c"]]
@@ -100,7 +100,7 @@ def test_kernels_with_no_data_link_may_become_separate_probe_tasks() -> None:
     assert [probe.links for probe in probes] == [(Link("dgemm-1", "dgemm-2"),), ()]
 
 
-def test_kernels_with_no_data_link_may_become_unlinked_sub_tasks_of_one() -> None:
+def test_unlinked_kernels_may_become_parts_of_one_probe_task() -> None:
     probe = built(graph_of((gemm("a", 3000), gemm("b"), gemm("c")), ("a", "b")))
     assert set(probe.parts) == {("dgemm-1", "dgemm-2"), ("dgemm-3",)}
 
@@ -140,7 +140,7 @@ def test_the_librarys_category_is_chosen_from_the_tasks_type(task_type: str, cat
     assert category_of(task_type) == category
 
 
-def test_each_operator_is_matched_with_the_library_and_the_matches_are_kept() -> None:
+def test_operators_are_matched_with_the_library_and_recorded() -> None:
     graph = graph_of((gemm("a", 3000), plot("b"), gemm("c", 1000)), ("a", "b"), ("b", "c"))
     (probe,), matches = of_target(graph, LIBRARY.kernels(), task_type="dense-solve")
     assert [match.operator for match in matches] == ["a", "b", "c"]
@@ -166,7 +166,7 @@ def test_a_match_of_another_graphs_operator_is_refused() -> None:
         build(graph_of((gemm("a"),)), (Match("x", DGEMM, 1.0),))
 
 
-def test_more_repetitions_than_can_be_are_refused_with_the_ratio_that_would_do() -> None:
+def test_too_many_repetitions_are_refused_with_a_fitting_ratio() -> None:
     with pytest.raises(ProbeError, match="a ratio of 10000 would do"):
         built(graph_of((gemm("a", 10**9),)))
     assert built(graph_of((gemm("a", 10**9),)), BuildSettings(ratio=10_000)).uses[0].repetitions == 100_000
@@ -185,7 +185,7 @@ def test_the_share_of_what_matched_is_that_of_the_measured_time() -> None:
     assert probe.share_matched == pytest.approx(0.9)
 
 
-def test_the_share_of_what_matched_is_not_known_without_times_or_counts() -> None:
+def test_matched_share_is_unknown_without_times_or_counts() -> None:
     assert built(graph_of((gemm("a"), plot("b")))).share_matched is None
 
 
@@ -211,7 +211,7 @@ def ways_between(graph: OperatorGraph, src: str, dst: str, kept: set[str]) -> It
 
 
 @given(graphs())
-def test_every_link_is_a_way_of_data_in_the_target_and_every_way_a_link(graph: OperatorGraph) -> None:
+def test_links_are_exactly_the_data_paths_of_the_target(graph: OperatorGraph) -> None:
     kept = {one.name for one in graph.operators if one.kind == "gemm"}
     expected = {(src, dst) for src in kept for dst in kept if any(ways_between(graph, src, dst, kept))}
     found = links_between(graph, kept)

@@ -47,7 +47,7 @@ def test_a_refusal_names_the_kernel_and_the_ratio_that_would_do() -> None:
     assert checking.least_ratio(probe, execution_s, SETTINGS) == 3600
 
 
-def test_a_refusal_says_that_small_counts_have_to_go_where_they_do() -> None:
+def test_refusal_names_reduced_small_counts_where_they_help() -> None:
     probe = probe_of(10)
     with pytest.raises(ProbeError, match=r"small counts reduced, too \(small: 1\), with a ratio of 1000:1, would do"):
         checking.check(probe, times(probe, 1.0), SETTINGS)

@@ -46,7 +46,7 @@ def probe_tasks(draw: st.DrawFn) -> ProbeTask:
 
 
 @given(probe_tasks())
-def test_each_use_stands_once_and_each_link_goes_from_column_to_column(probe: ProbeTask) -> None:
+def test_each_use_appears_once_and_links_join_adjacent_columns(probe: ProbeTask) -> None:
     layers = layers_of(probe)
     column = {node: at for at, nodes in enumerate(layers.columns) for node in nodes}
     nodes: Sequence[Node] = [node for nodes in layers.columns for node in nodes]

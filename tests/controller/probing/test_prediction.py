@@ -29,7 +29,7 @@ def _run(solve: tuple[float, ...] = (0.01,), total: tuple[float, ...] = (0.002,)
     return ProbeRun(units=units, run_times_s=(0.1,), kernels_s=times, kernel_accuracies=RIGHT, start_s=0.5)
 
 
-def test_times_of_one_execution_times_the_executions_of_the_target_and_the_start_once() -> None:
+def test_prediction_scales_execution_times_and_adds_one_start() -> None:
     found = predicted(PROBE, [_run()])
     assert found.seconds == pytest.approx(3000 * 0.01 + 1000 * 0.002 + 0.5)
     assert found.basis is Basis.MEASURED
@@ -53,7 +53,7 @@ def test_an_execution_that_was_cut_to_fit_counts_by_its_work() -> None:
     assert predicted(probe, [run]).seconds == pytest.approx(80.0)
 
 
-def test_what_was_not_matched_costs_its_share_and_lowers_the_basis() -> None:
+def test_unmatched_share_adds_time_and_lowers_the_basis() -> None:
     found = predicted(replace(PROBE, share_matched=0.8, unmatched=("parse",)), [_run()])
     assert found.seconds == pytest.approx(32 / 0.8 + 0.5)
     assert found.basis is Basis.MODELLED
@@ -87,7 +87,7 @@ def test_a_reference_cancels_what_kernels_err_by_everywhere() -> None:
     assert "here" in found.reasons[0]
 
 
-def test_what_both_took_where_the_probe_was_built_scales_what_the_kernels_take_elsewhere() -> None:
+def test_reference_run_scales_kernel_times_measured_elsewhere() -> None:
     built = replace(PROBE, reference=TargetRun(48.0, (("solve", 0.01), ("sum", 0.002))))
     found = predicted(built, [_run((0.02,), (0.004,))])
     assert found.seconds == pytest.approx(2 * 48.0 + 0.5)
@@ -126,7 +126,7 @@ def test_a_target_that_its_kernels_hardly_resemble_is_modelled(run_time_s: float
         (msgspec.structs.replace(_run(), kernel_accuracies={"solve": 0.0}), "does not say how right sum is"),
     ],
 )
-def test_a_run_that_is_no_measurement_counts_for_nothing_and_is_said(run: ProbeRun, reason: str) -> None:
+def test_invalid_run_is_ignored_with_its_reason(run: ProbeRun, reason: str) -> None:
     alone = predicted(PROBE, [run])
     assert not alone.is_known
     assert any(reason in line for line in alone.reasons)
@@ -135,7 +135,7 @@ def test_a_run_that_is_no_measurement_counts_for_nothing_and_is_said(run: ProbeR
     assert any(reason in line for line in beside.reasons)
 
 
-def test_no_runs_and_runs_on_different_numbers_of_units_are_unknown() -> None:
+def test_no_runs_or_mixed_unit_counts_are_unknown() -> None:
     assert not predicted(PROBE, []).is_known
     mixed = predicted(PROBE, [_run(), _run(units=2)])
     assert "1, 2 units" in mixed.reasons[0]

@@ -157,7 +157,7 @@ def test_of_equal_priority_it_is_the_turn_of_who_has_least() -> None:
     assert queue.next_due_ns() is None
 
 
-def test_room_goes_to_whose_turn_it_is_however_often_it_was_refused() -> None:
+def test_room_goes_to_the_next_in_turn_despite_earlier_refusals() -> None:
     held = {"a": 0.1, "b": 0.9}
     queue, now_ns = PendingQueue(QueueSettings(first_wait_ns=10, longest_wait_ns=10_000), lambda name: held[name]), 0
     for name in ("pod/1", "pod/2"):

@@ -42,7 +42,7 @@ def _ones(size: int = 5) -> NDArray[np.float32]:
     return np.ones(size, np.float32)
 
 
-def test_a_worker_joins_between_two_all_reduces_wherever_the_others_are() -> None:
+def test_worker_joins_between_two_all_reduces() -> None:
     sizes = [0, 1000, 2000, 3000, 4000, 4000, 5, 5, 5, 5]
     with Server(2, 16, _STORM) as server, _workers(server, 2) as workers:
         found = [[worker.all_reduce(_ones(size)) for size in sizes[:4]] for worker in workers]
@@ -63,7 +63,7 @@ def test_a_worker_joins_between_two_all_reduces_wherever_the_others_are() -> Non
             assert [worker.hold() for worker in [*workers, joiner]] == [10] * 3
 
 
-def test_who_is_held_waits_for_as_long_as_the_hold_lasts_and_is_then_patient_anew() -> None:
+def test_hold_suspends_the_timeout_and_restarts_it_on_release() -> None:
     with Server(2, 16) as server, _workers(server, 2, patience_s=0.15) as workers:
         waiting = workers[0].all_reduce(_ones())
         workers[0].hold()
@@ -130,7 +130,7 @@ def test_nothing_can_be_held_at_a_count_that_is_not_held_at_all() -> None:
         assert np.all(workers[0].all_reduce(_ones()).result(9) == 1)
 
 
-def test_an_epoch_that_somebody_tells_is_taken_in_the_middle_of_an_all_reduce_and_between() -> None:
+def test_announced_epoch_is_adopted_during_an_all_reduce() -> None:
     with Server(2, 16) as server, _workers(server, 2) as workers:
         waiting = workers[0].all_reduce(_ones())
         contributed = threading.Event()
@@ -192,7 +192,7 @@ def test_turns_come_in_order_up_to_where_they_are_held() -> None:
         turns.begin()
 
 
-def test_who_waits_for_its_turn_looks_at_other_things_which_may_end_the_waiting(
+def test_waiting_for_a_turn_polls_and_the_poll_may_end_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("dataplane.allreduce.turns.POLL_S", 0.001)
@@ -213,7 +213,7 @@ def test_who_waits_for_its_turn_looks_at_other_things_which_may_end_the_waiting(
     assert turns.begun == 1
 
 
-def test_nobody_waits_for_who_looks_at_something_else_and_it_does_not_go_on_after_a_failure() -> None:
+def test_polling_worker_blocks_nobody_and_stops_after_a_failure() -> None:
     turns = Turns("job 1")
     turns.begin()
 
@@ -241,7 +241,7 @@ def test_an_all_reduce_that_takes_long_looks_at_other_things(monkeypatch: pytest
     assert looks == [1, 1, 1]
 
 
-def test_submissions_stay_in_order_until_they_are_settled_and_are_bounded() -> None:
+def test_submissions_are_ordered_until_settled_and_bounded() -> None:
     queue: SubmissionQueue[str] = SubmissionQueue("job 1")
     assert queue.first(0) is None
     words = ["one", "two", "three"]

@@ -73,7 +73,7 @@ def test_no_two_bits_that_change_make_up_for_each_other() -> None:
 
 @both
 @given(st.integers(0, LANES - 1), st.integers(0, LANES - 1), st.integers(0, 31), st.integers(0, 31))
-def test_two_changed_bits_and_two_lanes_in_each_others_place_are_seen(
+def test_two_flipped_bits_or_swapped_lanes_are_detected(
     weighted: Callable[[Lanes], int], one: int, other: int, bit: int, another: int
 ) -> None:
     lanes = _lanes(4)
@@ -106,7 +106,7 @@ def test_one_or_two_bits_of_a_maximum_that_change_are_seen(is_maximum: IsMaximum
 
 
 @both_maxima
-def test_a_maximum_is_no_less_than_what_one_sent_and_no_more_than_there_is(is_maximum: IsMaximum) -> None:
+def test_maximum_is_at_least_ones_own_and_within_the_limit(is_maximum: IsMaximum) -> None:
     lanes = np.arange(LANES, dtype=np.uint16) * CODE
     assert is_maximum(lanes, lanes, LANES - 1)
     assert not is_maximum(lanes, lanes, LANES - 2)
@@ -117,7 +117,7 @@ def test_a_maximum_is_no_less_than_what_one_sent_and_no_more_than_there_is(is_ma
 
 
 @pytest.mark.parametrize("late", [0, 1, 90, 150, 199, 201, MOST_EXPONENT])
-def test_a_change_that_a_later_contribution_covers_is_seen_by_who_sent_more(late: int) -> None:
+def test_covered_change_is_detected_by_the_larger_sender(late: int) -> None:
     """A cell has 200; one bit of it changes, and then another worker contributes."""
     for bit in range(16):
         found = np.full(LANES, max(200 * CODE ^ 1 << bit, late * CODE), np.uint16)

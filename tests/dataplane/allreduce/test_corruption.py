@@ -77,7 +77,7 @@ def _assert_right(found: list[Floats | AllReduceError], values: list[Floats]) ->
         assert np.array_equal(one, sum(values))
 
 
-def test_every_bit_of_headers_and_many_of_values_may_change_on_the_way() -> None:
+def test_any_bit_flipped_in_transit_is_detected_and_recovered() -> None:
     """Each time the first copy of a result is changed in one bit; what comes when it is asked for again is right."""
     chance = random.Random(1)
     bits = [*range(8 * SIZE), *(8 * SIZE + chance.randrange(8192) for _ in range(128))]
@@ -150,7 +150,7 @@ def test_a_bit_that_changes_in_the_switch_is_in_no_sum(change: Change, item: int
         assert "is not what the workers have sent: 3 results did not fit their check" in said
 
 
-def test_exponents_that_are_too_small_for_one_worker_are_seen_by_it() -> None:
+def test_exponents_too_small_for_one_worker_are_detected_by_it() -> None:
     """The bit changes in what that worker has sent, and what another one sends covers it: a number as it should be."""
     great, little = CODE * 221, CODE * 201  # 2^20 and 1
     bit = next(bit for bit in range(15, 0, -1) if great >> bit & 1 and great ^ 1 << bit < little)
@@ -183,7 +183,7 @@ def test_a_sum_that_saturates_is_not_taken_for_a_changed_bit() -> None:
             assert all("left int32" in said for said in threads.map(one, engines, values))
 
 
-def test_who_does_not_know_the_nonce_adds_nothing_and_has_no_result_taken() -> None:
+def test_sender_without_the_nonce_cannot_contribute_or_forge() -> None:
     """The attacker knows everything else: addresses, ports, the epoch, and each item before the workers send it."""
     with _job() as (server, engines):
         put = server._put
@@ -209,7 +209,7 @@ def test_who_does_not_know_the_nonce_adds_nothing_and_has_no_result_taken() -> N
 
 
 @pytest.mark.parametrize("epoch", [0, 2, 0x8001])
-def test_results_of_an_epoch_that_this_worker_has_not_contributed_in_are_not_taken(epoch: int) -> None:
+def test_results_of_an_epoch_without_contribution_are_ignored(epoch: int) -> None:
     with _job(contributors=None) as (server, engines):
         put = server._put
 
@@ -223,7 +223,7 @@ def test_results_of_an_epoch_that_this_worker_has_not_contributed_in_are_not_tak
         assert all(engine.statistics.malformed >= 4 for engine in engines)
 
 
-def test_results_from_before_a_change_of_members_are_taken_after_it() -> None:
+def test_results_from_before_a_membership_change_are_accepted() -> None:
     with _job(hears_refusals=False) as (server, engines):
         put = server._put
         held: list[tuple[bytes, _Address]] = []

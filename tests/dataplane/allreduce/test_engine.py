@@ -153,7 +153,7 @@ def _of_as_many(workers: int, data: bytes) -> bytes:
 
 @by_both
 @pytest.mark.parametrize("workers", [0, 4, 5, 0xFFFF], ids=str)
-def test_results_of_nobody_or_of_more_than_the_job_has_are_counted_and_not_taken(by: str, workers: int) -> None:
+def test_results_with_a_wrong_worker_count_are_ignored(by: str, workers: int) -> None:
     with Server(3, WINDOW) as server, _engines(server, 3, by=by) as engines:
         put = server._put
 
@@ -186,7 +186,7 @@ def test_infinite_values_and_nan_come_through_in_any_order(in_place: bool, seed:
     assert all(_same(found, right) for found in targets)
 
 
-def test_classes_may_come_before_the_last_sum_that_has_a_number_before_they_begin_again() -> None:
+def test_classes_may_arrive_before_the_last_sum_at_number_wrap() -> None:
     values = np.full(BLOCK, 3, np.float32)
     values[7] = np.nan
     target = np.zeros_like(values)
@@ -236,7 +236,7 @@ def test_who_waits_for_too_long_is_told_what_for() -> None:
         assert engine.statistics.repeated >= 2
 
 
-def test_an_aggregator_that_is_not_there_is_named_with_what_the_socket_says() -> None:
+def test_missing_aggregator_is_named_with_the_socket_error() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
@@ -274,7 +274,7 @@ def test_workers_who_do_different_things_are_told() -> None:
 
 
 @by_both
-def test_a_change_of_epoch_in_the_middle_goes_on_without_the_one_who_left(by: str) -> None:
+def test_epoch_change_midway_goes_on_without_the_lost_worker(by: str) -> None:
     with Server(3, WINDOW, replace(STORM, seed=7)) as server, _engines(server, 2, 3, by) as engines:
         values = _random(2, 20_000, seed=8)
         lost: list[Aggregation] = []
@@ -292,7 +292,7 @@ def test_a_change_of_epoch_in_the_middle_goes_on_without_the_one_who_left(by: st
 
 
 @by_both
-def test_marks_of_congestion_make_the_window_smaller_and_it_opens_again(by: str) -> None:
+def test_congestion_marks_shrink_the_window_until_they_end(by: str) -> None:
     with Server(1, WINDOW, Weather(congested=1.0)) as server, _engines(server, 1, by=by) as (engine,):
         values = _random(1, 200 * BLOCK, seed=9)
         _run([engine], values)

@@ -81,7 +81,7 @@ def test_more_workers_than_the_header_can_say_are_refused(capacity: int) -> None
 
 @pytest.mark.parametrize("workers", [1023, 1024, 1025, 4096, MOST_WORKERS])
 @pytest.mark.parametrize("value", [1.0, -1.0, np.nextafter(np.float32(2), np.float32(0)), -3.1e38, 1e-44, 1 / 3])
-def test_as_many_workers_as_can_be_stay_within_int32_and_the_bound(workers: int, value: float) -> None:
+def test_most_workers_stay_within_int32_and_the_error_bound(workers: int, value: float) -> None:
     block = np.full((1, BLOCK), value, np.float32)
     agreed, _ = formats.exponents(block)
     lane = int(formats.to_lanes(block, agreed, workers)[0, 0])

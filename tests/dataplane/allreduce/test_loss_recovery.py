@@ -64,7 +64,7 @@ def test_marks_keep_queues_from_overflowing() -> None:
     assert run.cuts > 0
 
 
-def test_packets_that_overtake_others_are_not_taken_for_loss_for_long() -> None:
+def test_reordered_packets_are_only_briefly_taken_for_lost() -> None:
     run = _second(4, 64, Network(overtaken=0.05, delay_s=17e-6), MANY)
     assert run.share > 0.98
     assert run.more < 0.01

@@ -27,7 +27,7 @@ MOST_WORLDS = 40_000
 @pytest.mark.parametrize(
     "case", [FLAT, THREE, DEATH, TREE, RACK_DEATH, JOINING, RACK_JOINING, replace(FLAT, first=2**32 - 2)], ids=repr
 )
-def test_no_schedule_of_a_small_job_makes_a_wrong_sum_or_a_dead_end(case: Case) -> None:
+def test_no_schedule_gives_a_wrong_sum_or_a_deadlock(case: Case) -> None:
     explorer = Explorer(case)
     explorer.explore(MOST_WORLDS)
     assert explorer.problems == []

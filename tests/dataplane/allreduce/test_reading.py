@@ -88,7 +88,7 @@ def test_integers_and_means_are_read_as_they_are_added_up() -> None:
         assert job.reader.next_item > first
 
 
-def test_what_the_switch_has_no_more_is_an_error_and_not_a_wait_for_ever() -> None:
+def test_result_the_switch_lacks_is_an_error_instead_of_a_hang() -> None:
     with _job(patience_s=0.3) as job:
         job.add_up(_values(256 * 3 * WINDOW), final=False)
         with pytest.raises(NoResultError, match=r"item 0 \(exponents of blocks 0 on\) got no result"):

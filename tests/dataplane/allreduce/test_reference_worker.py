@@ -84,7 +84,7 @@ def test_a_mean_is_over_those_who_have_contributed() -> None:
     [{"workers": 0}, {"workers": 3}, {"workers": 0xFFFF}, {"operation": Operation.SUM}, {"values": b""}],
     ids=str,
 )
-def test_results_that_no_switch_can_have_sent_are_counted_and_not_taken(
+def test_impossible_results_are_counted_and_ignored(
     lie: dict[str, int | Operation | bytes],
 ) -> None:
     (worker,) = _workers(np.ones((1, 3), np.float32), mean=True)
@@ -108,7 +108,7 @@ def test_infinite_values_and_nan_come_out_as_such() -> None:
     assert np.array_equal(working[1].result[3:], np.full(2 * BLOCK - 3, 2.0, np.float32))
 
 
-def test_exponents_are_asked_for_ahead_of_blocks_whatever_the_order_of_their_results() -> None:
+def test_exponents_are_requested_before_blocks_in_any_order() -> None:
     blocks = 3 * GROUP + 1
     ones, none = np.ones(GROUP, np.uint16), np.zeros(GROUP, np.uint16)
     forth, back = Schedule(blocks), Schedule(blocks)

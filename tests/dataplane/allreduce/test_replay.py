@@ -94,7 +94,7 @@ def test_what_only_some_have_is_added_up_once_more(lacking: range, weather: Weat
         assert server.has_forgotten
 
 
-def test_a_result_of_an_earlier_epoch_is_not_added_up_over_other_workers() -> None:
+def test_result_of_an_earlier_epoch_is_not_reused() -> None:
     server = Changing(Weather(), range(9, 10))
     with server:
         first, second, _ = reduce(server, 0.5)

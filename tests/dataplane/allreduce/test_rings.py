@@ -65,7 +65,7 @@ def _engine(namespace: str, **more: object) -> Engine:
 
 
 @pytest.mark.root
-def test_the_next_hop_is_that_of_the_kernel_and_who_does_not_answer_is_named(cable: dict[str, str]) -> None:
+def test_next_hop_is_the_kernels_and_silent_ones_are_named(cable: dict[str, str]) -> None:
     def find(to: str, deadline_s: float = 3.0) -> NextHop:
         return namespaces.call(cable[WORKER], lambda: find_next_hop(to, deadline_s=deadline_s))
 
@@ -131,7 +131,7 @@ def test_what_is_not_the_aggregators_answer_is_left_alone(wrong: dict[str, Any])
     assert decode(sent.payload).kind is Kind.CONTRIBUTION
 
 
-def test_a_device_that_takes_no_frames_of_that_length_is_an_error() -> None:
+def test_frames_too_long_for_the_device_are_an_error() -> None:
     here, there = memory_pair(slot_bytes=1000)
     next_hop = NextHop("there", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
     values = np.ones(256, np.float32)

@@ -100,7 +100,7 @@ def test_what_is_sent_over_loopback_is_logged_and_measured(tmp_path: Path) -> No
     assert 0 < measured.delay_mean_ns < 10**10
 
 
-def test_who_is_far_behind_leaves_packets_out_and_who_is_a_little_late_sends_them() -> None:
+def test_agent_skips_very_late_packets_and_sends_others() -> None:
     """A packet is due each millisecond of 100; the agent gets its first turn after 60 ms, and no other."""
     port, log = free_port(), io.BytesIO()
     plan = plan_of(send=(flow(free_port(), port),), receive_ports=(port,), skip_after_ns=35 * MS)

@@ -49,7 +49,7 @@ def test_the_directory_is_for_its_user_alone(tmp_path: Path) -> None:
     assert (tmp_path / "cache" / f"{KEY}.o").stat().st_mode & 0o077 == 0
 
 
-def test_a_file_counts_only_under_the_key_that_it_was_written_for(tmp_path: Path) -> None:
+def test_cached_file_is_valid_only_under_its_own_key(tmp_path: Path) -> None:
     compiled(tmp_path)
     (tmp_path / f"{KEY}.o").rename(tmp_path / "4567.o")
     assert load_cached("4567", tmp_path) is None

@@ -76,7 +76,7 @@ def test_keys_that_collide_for_every_odd_factor_do_not_any_more() -> None:
 
 @pytest.mark.parametrize("words", [1, 2, 5])
 @pytest.mark.parametrize("shift", [0, 16, 32, 48, 52])
-def test_keys_in_a_row_wherever_their_bits_are_lengthen_no_search(words: int, shift: int) -> None:
+def test_consecutive_keys_lengthen_no_search(words: int, shift: int) -> None:
     for place in range(words):
         keys = [[number << shift if word == place else 7 for word in range(words)] for number in range(4096)]
         hashes = [hash_of(key) for key in keys]
@@ -106,7 +106,7 @@ def shown_by_a_process(seed: str | None) -> str:
     return done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
 
 
-def test_each_process_draws_its_own_secrets_unless_it_is_given_a_seed() -> None:
+def test_each_process_draws_own_secrets_unless_seeded() -> None:
     """Their code is the same, from the same cache."""
     mine = str(hash_of([1, 2]))
     drawn, *seeded = (shown_by_a_process(seed) for seed in (None, "7", "7"))
@@ -117,7 +117,7 @@ def test_each_process_draws_its_own_secrets_unless_it_is_given_a_seed() -> None:
     assert shown_by_a_process("seven").endswith("MILLRACE_HASH_SEED is 'seven', not a number")
 
 
-def test_a_processs_table_is_read_where_it_is_and_keeps_its_length() -> None:
+def test_process_table_is_read_in_place_and_keeps_its_length() -> None:
     squares = process_table(u32, "test_squares", (1, 4, 9))
 
     @kernel

@@ -67,7 +67,7 @@ changes = st.lists(st.tuples(hashes, st.integers(1, PLACES - 1)), max_size=100)
 
 
 @given(changes=changes)
-def test_an_index_finds_what_was_entered_and_not_what_was_removed(changes: list[tuple[int, int]]) -> None:
+def test_index_finds_entered_and_not_removed_keys(changes: list[tuple[int, int]]) -> None:
     index = (ctypes.c_uint64 * PLACES)()
     found = (ctypes.c_uint64 * PLACES)()
     known: dict[int, int] = {}

@@ -70,7 +70,7 @@ def test_short_texts_are_compiled_here() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o700])
-def test_without_an_interpreter_that_we_may_run_all_is_compiled_here(
+def test_unusable_interpreter_leaves_compilation_in_process(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one file may not be run, the other is no program: another user's interpreter, or one that is gone."""

@@ -209,7 +209,7 @@ def test_a_struct_stands_for_the_one_it_inherits_from() -> None:
     assert wide.extra == 7
 
 
-def test_null_pointers_come_as_none_and_null_arrays_cannot_be_read() -> None:
+def test_null_pointers_read_as_zero_and_null_arrays_raise() -> None:
     node = Node()
     assert address(node.next) == 0
     assert address(node.words) == 0
@@ -249,7 +249,7 @@ def test_a_file_whose_annotations_are_no_text_is_refused() -> None:
         exec(compile(text, "bad", "exec", dont_inherit=True), {"Struct": Struct, "u8": u8, "__name__": __name__})
 
 
-def test_pointers_are_found_on_the_class_with_their_place_in_memory() -> None:
+def test_pointers_are_found_on_the_class_with_their_offsets() -> None:
     """Python versions differ in where ctypes creates a class's descriptors."""
     pointers = {name for name, field in vars(Node).items() if isinstance(field, PointerField)}
     assert pointers == {"next", "lane", "words", "later"}

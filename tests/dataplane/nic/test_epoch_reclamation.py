@@ -8,7 +8,7 @@ from dataplane.native import pointer_to
 from dataplane.nic.epoch_reclamation import EpochReclamation
 
 
-def test_a_thread_has_moved_on_when_it_was_outside_of_a_burst_or_its_epoch_is_another() -> None:
+def test_thread_has_moved_on_if_idle_or_in_another_epoch() -> None:
     epochs = [4, 7]
     reclamation, done = EpochReclamation(), []
     reclamation.follow([lambda: epochs[0], lambda: epochs[1]])
@@ -27,7 +27,7 @@ def test_a_thread_has_moved_on_when_it_was_outside_of_a_burst_or_its_epoch_is_an
     assert done == ["first", "second"]
 
 
-def test_without_threads_nothing_is_kept_and_the_end_frees_the_rest() -> None:
+def test_nothing_is_kept_without_threads_and_finish_frees_all() -> None:
     done: list[int] = []
     reclamation = EpochReclamation()
     reclamation.when_unused(lambda: done.append(1))

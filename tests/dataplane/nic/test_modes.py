@@ -71,7 +71,7 @@ def test_pauses_adapt_to_bring_the_target_within_the_bound(gap_ns: int, found: i
 
 
 @pytest.mark.parametrize("gap_ns", [2_200, 1_600, 1_000])
-def test_at_load_the_defaults_sleep_less_than_once_in_a_hundred_frames(gap_ns: int) -> None:
+def test_default_pacing_sleeps_under_once_per_hundred_frames(gap_ns: int) -> None:
     settings = NicSettings()
     arrivals = Arrivals(make_pacer(target_batch=settings.target_batch), gap_ns)
     arrivals.pacer.most_pause_ns = settings.most_pause_us * US
@@ -80,13 +80,13 @@ def test_at_load_the_defaults_sleep_less_than_once_in_a_hundred_frames(gap_ns: i
     assert len(arrivals.batches) < arrivals.taken / 100
 
 
-def test_frames_that_come_faster_than_a_pause_is_worth_are_polled_for_without() -> None:
+def test_frames_faster_than_a_pause_are_polled_without_pausing() -> None:
     arrivals = Arrivals(make_pacer(), 100)
     pauses = [arrivals.turn() for _ in range(400)]
     assert set(pauses[100:]) == {AT_ONCE}
 
 
-def test_a_quiet_time_ends_polling_and_the_first_frame_begins_it_again() -> None:
+def test_silence_ends_polling_and_the_first_frame_resumes_it() -> None:
     pacer = make_pacer()
     now_ns, polls = 0, 0
     assert next_pause_ns(pacer, now_ns, 1, 0) != UNTIL_WOKEN
@@ -123,7 +123,7 @@ def test_a_pause_is_within_its_bounds_whatever_comes(turns: list[tuple[int, int]
         assert LEAST_BATCH <= pacer.batch <= MOST_BATCH
 
 
-def test_under_low_latency_a_thread_polls_at_once_while_frames_come_and_sleeps_after_silence() -> None:
+def test_low_latency_polls_at_once_and_sleeps_after_silence() -> None:
     settings, pacer = NicSettings.low_latency(), make_pacer()
     pacer.least_pause_ns, pacer.most_pause_ns = settings.least_pause_us * US, settings.most_pause_us * US
     pacer.target_batch, pacer.quiet_ns = settings.target_batch, settings.quiet_us * US

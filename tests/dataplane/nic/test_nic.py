@@ -103,7 +103,7 @@ def test_every_way_of_a_frame_is_counted(ends: tuple[NicPort, NicPort]) -> None:
     assert (statistics.polls, statistics.empty_polls) == (3, 1)
 
 
-def test_what_is_counted_stays_after_consumers_left_and_the_nic_is_closed(ends: tuple[NicPort, NicPort]) -> None:
+def test_counters_survive_leaving_consumers_and_closing(ends: tuple[NicPort, NicPort]) -> None:
     near, far = ends
     nic = open_nic(near, STEPPED)
     consumer = nic.add_consumer("reports", queue_packets=2)

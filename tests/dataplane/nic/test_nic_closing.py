@@ -63,7 +63,7 @@ def test_a_nic_that_nobody_has_any_more_gives_everything_back() -> None:
     assert count_descriptors() == before
 
 
-def test_a_forked_process_that_drops_a_nic_leaves_it_to_the_other_one() -> None:
+def test_forked_process_leaves_the_nic_to_its_parent() -> None:
     here, there = memory_pair()
     nic = open_nic(here, NicSettings(threads=0))
     child = os.fork()
@@ -105,7 +105,7 @@ def test_a_nic_may_be_read_while_it_is_closed(cable: Cable, kind: PortKind) -> N
         assert errors == []
 
 
-def test_a_slow_function_is_not_called_for_the_rest_of_a_burst_once_the_nic_closes() -> None:
+def test_closing_stops_calls_of_a_slow_function_mid_burst() -> None:
     here, there = memory_pair()
     called = threading.Event()
 
@@ -124,7 +124,7 @@ def test_a_slow_function_is_not_called_for_the_rest_of_a_burst_once_the_nic_clos
     there.close()
 
 
-def test_a_function_that_wants_to_end_the_program_fails_like_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_function_raising_system_exit_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     def leave(frame: bytes, verdict: FlowVerdict) -> None:
         raise SystemExit(len(frame))
 

@@ -102,7 +102,7 @@ def test_what_producers_send_leaves_and_is_reported(cable: Cable, kind: PortKind
             assert len(got.receive(200)) == 150
 
 
-def test_a_device_that_goes_down_is_seen_and_goes_on_once_it_is_back(cable: Cable) -> None:
+def test_device_that_goes_down_is_noticed_and_recovers(cable: Cable) -> None:
     with cable.open("here") as here, open_there(cable, NicSettings()) as nic:
         nic.classifier.set_default(Drop())
         cable.change("there", state="down")

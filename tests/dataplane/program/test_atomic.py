@@ -104,7 +104,7 @@ def test_atomic_blocks_of_a_program() -> None:
     assert {name for node in inside if isinstance(node, CallNode) for name in node.action.registers} == {"Inbound.sums"}
 
 
-def test_the_fabric_holds_nothing_for_longer_than_an_action_but_reports_that_wait() -> None:
+def test_only_gathering_reports_holds_registers_across_actions() -> None:
     """Only copies that become reports come into that section: every other packet reads one alarm, in an action."""
     program = load_program(BUILD / "fabric.json", BUILD / "fabric.p4info.txtpb")
     assert register_sections(program.ingress) == ()

@@ -148,7 +148,7 @@ def test_meters() -> None:
     assert program.tables["Inbound.policed"].idle_timeout
 
 
-def test_a_digest_that_is_sent_in_two_places_is_two_with_one_name() -> None:
+def test_digest_sent_in_two_places_is_two_with_one_name() -> None:
     program = load_program(PROGRAMS / "stateful.json", p4info("stateful"))
     seen = DigestSpec("seen_t", (("index", 8), ("port", 9), ("wide", 96)))
     assert [digest.spec for digest in program.digests.values()] == [
@@ -159,7 +159,7 @@ def test_a_digest_that_is_sent_in_two_places_is_two_with_one_name() -> None:
     assert len(set(program.digests)) == 3
 
 
-def test_a_digest_without_a_name_has_the_one_that_p4info_gives_it() -> None:
+def test_unnamed_digest_gets_its_p4info_name() -> None:
     raw = document("stateful")
     raw["learn_lists"][1]["name"] = "tuple_0"
     info = p4info("stateful").replace(b'name: "moved_t"\n    alias', b'name: "digest_0"\n    alias')
@@ -167,7 +167,7 @@ def test_a_digest_without_a_name_has_the_one_that_p4info_gives_it() -> None:
     assert digests["tuple_0"].spec.name == "digest_0"
 
 
-def test_value_sets_have_the_keys_of_the_p4info_or_else_of_the_parser() -> None:
+def test_value_set_keys_come_from_p4info_or_the_parser() -> None:
     pairs = load_program(PROGRAMS / "choices.json", p4info("choices")).value_sets["Parse.pairs"]
     assert (pairs.size, [key.kind for key in pairs.keys]) == (4, [MatchKind.TERNARY, MatchKind.RANGE])
     bare = load_program(PROGRAMS / "choices.json", None).value_sets["Parse.pairs"]
@@ -203,7 +203,7 @@ def test_validity_of_a_union_in_a_stack_that_p4c_calls_a_header() -> None:
             condition(kind)
 
 
-def test_unions_are_equal_where_the_same_header_of_both_is_valid_and_equal() -> None:
+def test_unions_are_equal_if_the_same_valid_header_is() -> None:
     raw = document("union_stacks")
     left, right = ({"type": "header_union", "value": f"options[{index}]"} for index in (0, 1))
     conditional = raw["pipelines"][0]["conditionals"][0]

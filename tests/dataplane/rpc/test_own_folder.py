@@ -43,7 +43,7 @@ async def serve(address: str) -> int:
         await server.stop()
 
 
-def test_the_runtime_folder_is_the_best_one_and_made_for_this_user_alone(runtime: Path) -> None:
+def test_runtime_folder_is_preferred_and_private(runtime: Path) -> None:
     assert own_folders()[0] == runtime / "millrace"
     address = default_address("collector")
     assert address == f"unix:{runtime}/millrace/collector.sock"
@@ -58,9 +58,7 @@ def test_without_a_runtime_folder_there_are_others(named: str) -> None:
 
 
 @pytest.mark.root
-def test_the_systems_folder_is_of_root_or_of_whom_it_was_given_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_system_folder_is_roots_or_its_given_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_folder, "_SYSTEM", tmp_path)
     system = tmp_path / "millrace"
     assert system in own_folders({})  # nobody has it yet
@@ -77,7 +75,7 @@ def test_the_systems_folder_is_of_root_or_of_whom_it_was_given_to(
         assert refusal(system) == f"folder {system} belongs to user 12345, not to user 54321"
 
 
-def test_a_socket_that_is_there_is_found_in_whichever_folder_it_is(tmp_path: Path) -> None:
+def test_existing_socket_is_found_in_any_folder(tmp_path: Path) -> None:
     best, other = tmp_path / "best", tmp_path / "other"
     assert default_address("paths", (best, other)) == f"unix:{best}/paths.sock"
     other.mkdir()

@@ -132,7 +132,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     assert "\n" not in str(said)
 
 
-def test_unknown_fields_are_found_at_any_depth_and_only_in_requests() -> None:
+def test_unknown_fields_are_refused_at_any_depth_of_requests() -> None:
     deep = Word(more=[Word(more=[Word.FromString(b"\x78\x01")])]).SerializeToString()
     with pytest.raises(MessageError, match="does not know"):
         parse_request(Word, deep)
@@ -304,7 +304,7 @@ def test_an_address_that_is_taken_is_one_clear_error() -> None:
     served(scene)
 
 
-def test_a_server_that_stops_ends_streams_and_lets_answers_be_made() -> None:
+def test_stopping_server_ends_streams_and_finishes_answers() -> None:
     async def scene(server: RpcServer, echo: Echo, channel: grpc.aio.Channel) -> None:
         stream = channel.unary_stream(f"/{ECHO}/Repeat", None, None)(word("a"))
         assert await stream.read() == word("a")
@@ -341,7 +341,7 @@ def test_health_tells_of_the_server_and_of_each_service() -> None:
     served(scene)
 
 
-def test_a_service_answers_all_that_its_proto_declares_and_no_more() -> None:
+def test_service_implements_exactly_its_declared_methods() -> None:
     with pytest.raises(ValueError, match=r"tests.echo.v1.Echo declares \['Repeat', 'Say', 'Talk'\], not \['Say'\]"):
         Service(DESCRIPTOR.services_by_name["Echo"], {"Say": print}, {})
     methods = {"Say": print, "Repeat": print, "Talk": print}

@@ -89,7 +89,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_golden_frames_are_dissected_to_the_payload_and_built_again(name: str) -> None:
+def test_golden_frames_dissect_fully_and_rebuild_exactly(name: str) -> None:
     conf.debug_dissector = True
     mark(FRAMES[name].marking)
     found = dissect(FRAMES[name].packet)
@@ -186,9 +186,7 @@ def trimmed(bits: int, hop: HopMetadata) -> HopMetadata:
 
 @settings(max_examples=60)
 @given(bits=st.integers(1, 0xFFFF), hops=st.lists(HOPS, max_size=3), remaining=st.integers(0, 255))
-def test_md_headers_are_built_and_dissected_as_our_codec_has_them(
-    bits: int, hops: list[HopMetadata], remaining: int
-) -> None:
+def test_md_headers_match_our_codec_both_ways(bits: int, hops: list[HopMetadata], remaining: int) -> None:
     header = IntMd(int_metadata.baseline_words(bits), remaining, bits)
     ours = header.encode() + encode_stack(header, tuple(trimmed(bits, hop) for hop in hops))
     stack = [INTHop(**asked(bits, hop)) for hop in hops]
@@ -244,7 +242,7 @@ def test_the_tables_are_the_codecs() -> None:
 
 
 @pytest.mark.parametrize("name", [*FRAMES, *REPORTS])
-def test_mangled_and_cut_packets_dissect_to_something_and_build_to_their_bytes(name: str) -> None:
+def test_mangled_packets_dissect_and_rebuild_to_their_bytes(name: str) -> None:
     golden = FRAMES.get(name)
     data = golden.packet if golden else REPORTS[name].payload
     mark(golden.marking if golden else REPORTS[name].marking)

@@ -15,7 +15,7 @@ def table(*keys: KeyField, actions: tuple[str, ...] = ("c.a",)) -> TableSpec:
     return TableSpec("c.t", keys, actions, ActionCall("NoAction"), const_default=False, size=8)
 
 
-def test_a_name_is_found_by_itself_then_after_a_dot_then_by_any_end() -> None:
+def test_name_matches_exactly_then_after_a_dot_then_as_suffix() -> None:
     assert find_name(["c.t", "t"], "t", "table") == "t"
     assert find_name(["c.t", "c.at"], "t", "table") == "c.t"
     assert find_name(["c.first", "c.second"], "ond", "table") == "c.second"
@@ -28,7 +28,7 @@ def test_a_name_that_several_or_none_end_with_is_refused() -> None:
         find_name(["a.t"], "x", "table")
 
 
-def test_arguments_stand_in_parameter_order_and_none_is_left_out_or_over() -> None:
+def test_arguments_are_in_parameter_order_and_complete() -> None:
     spec, actions = table(), {"c.a": ActionSpec("c.a", (("port", 9), ("val", 8)))}
     assert find_call(spec, actions, Call("a", (("val", 1), ("port", 2)))) == ActionCall("c.a", (2, 1))
     with pytest.raises(EntryError, match=r"c\.t: c\.a: argument val is missing"):
@@ -111,7 +111,7 @@ def test_a_pattern_that_the_kind_of_match_cannot_have_is_refused(kind: MatchKind
         find_match(table(KeyField("f", kind, 16)), [("f", pattern)])
 
 
-def test_fields_that_are_not_named_may_have_any_value_and_exact_ones_are_zero() -> None:
+def test_unnamed_fields_are_wildcards_and_exact_ones_zero() -> None:
     kinds = (MatchKind.EXACT, MatchKind.LPM, MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL)
     keys = [KeyField(f"f{number}", kind, 8) for number, kind in enumerate(kinds)]
     assert find_match(table(*keys), []) == (0, (0, 0), (0, 0), (0, 255), None)

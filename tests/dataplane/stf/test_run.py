@@ -45,14 +45,14 @@ def test_readings_come_back_as_notes() -> None:
     assert notes == ("register Inbound.packets_from[3]: 9",)
 
 
-def test_a_frame_that_differs_is_shown_with_its_first_byte_and_port() -> None:
+def test_differing_frame_is_shown_with_first_byte_and_port() -> None:
     found = differences("packet 1 00 00 00\nexpect 2 00 02 01")
     assert [(one.line, one.port, one.problem, one.expected) for one in found] == [(2, 2, "differs at byte 2", "000201")]
     assert found[0].got is not None
     assert found[0].got.hex().startswith("0002000077")
 
 
-def test_a_frame_must_be_as_long_as_the_digits_and_with_the_dollar_no_longer() -> None:
+def test_frame_length_is_a_minimum_and_exact_with_a_dollar() -> None:
     whole = "expect 2 00 02 00 00 77 ************** 00 00 00"
     assert differences(f"packet 1 00 00 00\n{whole} $") == ()
     assert differences("packet 1 00 00 00\nexpect 2 00 02") == ()
@@ -64,14 +64,14 @@ def test_a_frame_that_does_not_come_is_missing() -> None:
     assert differences("packet 1 04 00 00\nexpect 2 00") == (Difference(2, "no frame came", 2, "00"),)
 
 
-def test_a_frame_that_no_one_expects_differs_where_the_port_is_named() -> None:
+def test_unexpected_frame_differs_only_on_named_ports() -> None:
     found = differences("packet 2 00 00 00")
     assert [(one.line, one.port, one.problem) for one in found] == [(1, 2, "sent a frame that is not expected")]
     # Nothing looks at a port that the test does not name.
     assert differences("packet 1 00 00 00") == ()
 
 
-def test_frames_of_a_port_come_in_order_and_any_frame_will_do_where_none_is_described() -> None:
+def test_frames_of_a_port_come_in_order_and_bare_expect_fits_any() -> None:
     packets = "packet 1 00 00 01\npacket 1 00 00 02\n"
     assert differences(packets + "expect 2 000200 01\nexpect 2 000200 02") == ()
     assert [one.line for one in differences(packets + "expect 2 000200 02\nexpect 2 000200 01")] == [3]
@@ -108,7 +108,7 @@ def test_a_counter_that_is_not_as_it_should_be_differs() -> None:
         ("packet 512 00", "port 512: ports go from 0 to 511"),
     ],
 )
-def test_what_the_program_does_not_have_is_refused_with_file_and_line(text: str, problem: str) -> None:
+def test_unknown_names_are_refused_with_file_and_line(text: str, problem: str) -> None:
     lines = text.count("\n") + 2
     with pytest.raises(ConfigError) as caught:
         run("forwarding", f"wait\n{text}\n")

@@ -55,7 +55,7 @@ def test_parameters_are_kept_in_the_writers_version(producer: Producer, client: 
         client.record("/job/gradient", b"", version=0)
 
 
-def test_a_producer_that_starts_again_has_all_that_it_acknowledged(tmp_path: Path) -> None:
+def test_restarted_producer_has_all_acknowledged_writes(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
     with Producer(path, address=HOST, port=0) as producer:
         port = producer.address[1]

@@ -19,7 +19,7 @@ Receive = Callable[[Held, Cell, Sender, Message, int], tuple[Cell, Sent, str]]
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_no_order_of_packets_has_the_switch_give_out_what_an_acknowledged_write_has_replaced(case: Case) -> None:
+def test_no_packet_order_serves_a_value_replaced_by_a_write(case: Case) -> None:
     explorer = Explorer(case)
     assert explorer.explore(MOST_WORLDS) > 500
     assert explorer.problems == []

@@ -28,7 +28,7 @@ def test_values_come_back_from_their_segments(length: int) -> None:
     assert preamble.joined([layout.padded(preamble.encode()), *blocks]) == value
 
 
-def test_segments_are_whole_quarters_and_a_value_of_a_thousand_bytes_needs_one() -> None:
+def test_segments_are_quarters_and_a_thousand_bytes_take_one() -> None:
     assert MOST_IN_FIRST == 1000
     assert [len(one) for one in layout.in_place(bytes(1000))] == [1024]
     assert [len(one) for one in layout.in_place(bytes(1001))] == [1024, 256]

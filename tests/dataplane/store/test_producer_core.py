@@ -85,7 +85,7 @@ def test_what_is_written_is_read(value: bytes, loss: float) -> None:
     assert network.producer.read("/a", network.now_ns) == value
 
 
-def test_readers_beside_a_writer_see_whole_values_in_the_order_of_their_versions() -> None:
+def test_concurrent_readers_see_whole_values_in_version_order() -> None:
     network = Network(producer_core(), random.Random(6), 0.05)
     values = [bytes([number]) * (20_000 + number) for number in range(12)]
     seen: list[Content] = []
@@ -108,7 +108,7 @@ def test_readers_beside_a_writer_see_whole_values_in_the_order_of_their_versions
     assert [content.version for content in seen] == sorted(content.version for content in seen)
 
 
-def test_versions_go_on_after_a_restart_and_a_write_is_known_again(tmp_path: Path) -> None:
+def test_versions_continue_and_writes_are_known_after_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
     shelf = opened(path)
     first = ProducerCore(shelf, ProducerSettings(), 0)
@@ -165,7 +165,7 @@ def test_versions_turn_over_without_zero() -> None:
     assert one.publish("/a", b"2", 0) == 1
 
 
-def test_an_answer_says_for_how_long_it_is_fresh_and_repeats_number_and_tag() -> None:
+def test_answer_gives_freshness_and_echoes_number_and_tag() -> None:
     one = producer_core(settings=ProducerSettings(freshness_ms=77))
     one.publish("/a", b"1", 0)
     answer = one.receive(BOB, Message(Kind.INTEREST, digest("/a"), content=ROOM, number=8, tag=9), S)
@@ -176,7 +176,7 @@ def test_an_answer_says_for_how_long_it_is_fresh_and_repeats_number_and_tag() ->
     assert (short.kind, short.reason, short.size, short.version) == (Kind.NACK, Reason.TOO_SHORT, 1, 1)
 
 
-def test_a_name_settles_when_copies_of_older_versions_are_no_longer_fresh() -> None:
+def test_name_settles_once_older_copies_are_no_longer_fresh() -> None:
     one = producer_core()
     interest = Message(Kind.INTEREST, digest("/a"), content=ROOM)
     one.publish("/a", b"1", 0)
@@ -210,13 +210,13 @@ def test_blocks_of_somebody_elses_making_do_not_stay_in_the_way() -> None:
     assert network.producer.read("/a", 0) == LONG
 
 
-def test_a_first_segment_without_its_blocks_is_refused_at_once_however_long_the_value() -> None:
+def test_first_segment_without_its_blocks_is_refused_at_once() -> None:
     first = layout.padded(Preamble(Form.BY_HASH, layout.MOST_BYTES, 7).encode())
     answer = tell(producer_core(), BOB, Message(Kind.PUT, digest("/a"), content=first))
     assert (answer.kind, answer.reason) == (Kind.NACK, Reason.ABSENT)
 
 
-def test_blocks_of_a_value_that_was_replaced_stay_for_its_readers_and_go() -> None:
+def test_blocks_of_a_replaced_value_stay_for_readers_then_go() -> None:
     shelf = opened()
     one = ProducerCore(shelf, ProducerSettings(), 0)
     interest = Message(Kind.INTEREST, layout.hash_of(LONG), 1, content=ROOM)
@@ -262,7 +262,7 @@ def test_who_floods_with_open_writes_loses_his_own() -> None:
     assert (len(staging), staging.nbytes) == (0, 0)
 
 
-def test_a_write_from_an_address_that_nobody_receives_at_is_never_kept() -> None:
+def test_write_from_an_unreachable_address_is_never_kept() -> None:
     core = producer_core()
     core.publish("/a", b"before", 0)
     told = core.receive(ALICE, put(b"genuine"), 0)
@@ -320,7 +320,7 @@ def test_names_that_are_one_to_pythons_hash_lie_apart_in_memory() -> None:
         assert len({hash(key) for key in table}) == len(table) == 200
 
 
-def test_recorded_segments_count_too_and_what_replaces_fits_where_all_is_full() -> None:
+def test_recorded_segments_count_towards_the_quotas() -> None:
     shelf = opened()
     core = ProducerCore(shelf, ProducerSettings(quotas=Quotas(names=2, bytes=3 * (1024 + SEGMENT_COST))), 0)
     parts = [Message(Kind.PUT, 7, segment, version=1, content=ROOM) for segment in range(1, 6)]
@@ -374,7 +374,7 @@ def test_a_value_that_was_checked_is_not_hashed_again(monkeypatch: pytest.Monkey
     assert network.producer.read("/a", network.now_ns) == LONG
 
 
-def test_recorded_segments_make_no_value_of_blocks_that_nobody_has_seen() -> None:
+def test_recorded_junk_blocks_form_no_value() -> None:
     network = Network(producer_core(), random.Random(1))
     preamble, blocks = layout.by_hash(LONG)
     first = layout.padded(preamble.encode())

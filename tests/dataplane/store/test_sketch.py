@@ -12,7 +12,7 @@ NAME = digest("/model/layer1")
 SEGMENT = Segment(NAME)
 
 
-def test_a_name_is_told_once_an_interval_when_it_is_asked_for_often_enough() -> None:
+def test_hot_name_is_reported_once_an_interval() -> None:
     sketch = Sketch()
     told = [[sketch.ask(SEGMENT, interval=interval, threshold=3) for _ in range(5)] for interval in (1, 2)]
     assert told == [[None, None, HotName(SEGMENT, 3, interval=interval), None, None] for interval in (1, 2)]

@@ -92,7 +92,7 @@ def test_the_p4info_beside_a_program_is_found(tmp_path: Path) -> None:
     assert parse_arguments([str(program), "--p4info", str(other)]).p4info == other
 
 
-def test_the_entries_file_beside_a_program_is_found_where_its_p4info_is(tmp_path: Path) -> None:
+def test_entries_file_is_found_beside_a_program_with_p4info(tmp_path: Path) -> None:
     program, beside = tmp_path / "fabric.json", tmp_path / "fabric.entries.txtpb"
     program.touch()
     beside.touch()

@@ -54,7 +54,7 @@ def test_the_command_has_only_what_bmv2_knows(fake_path: Path) -> None:
     assert bmv2.command(settings) == expected.split()
 
 
-def test_each_has_a_thrift_port_of_its_own_where_it_was_built_with_thrift(fake_path: Path) -> None:
+def test_each_switch_has_its_own_thrift_port_if_built_with_it(fake_path: Path) -> None:
     path = put(fake_path, 'case "$1" in --help) echo "  --thrift-port arg  TCP port of the Thrift server";; esac')
     commands = [bmv2.command(SwitchSettings(ports=())) for _ in range(3)]
     assert all(command[:2] == [str(path), "--thrift-port"] for command in commands)
@@ -72,7 +72,7 @@ def test_rates_and_delays_are_refused_unless_taken_off(fake_path: Path, port: Po
     assert "3@veth0" in bmv2.command(bmv2.without_cables(settings))
 
 
-def test_one_that_ends_at_once_is_told_and_one_that_is_silent_has_a_deadline(fake_path: Path) -> None:
+def test_switch_that_ends_or_stays_silent_is_reported(fake_path: Path) -> None:
     settings = SwitchSettings(ports=(), grpc_address=f"unix:{fake_path}/none.sock")
     put(fake_path, "exit 3")
     with Bmv2Process(settings) as process, pytest.raises(SwitchError, match="ended before it answered on unix:"):

@@ -74,7 +74,7 @@ class Empty:
     tables = actions = profiles = counters = registers = meters = value_sets = cast(dict[str, object], {})
 
 
-def test_jitter_spreads_arrivals_around_the_delay_and_nothing_overtakes() -> None:
+def test_jitter_spreads_arrivals_around_the_delay_in_order() -> None:
     port = PortSettings(1, delay_ns=5_000, jitter_ns=2_000)
     cable, again = PortCable(port, 7), PortCable(port, 7)
     spread = [cable.arrival_ns(10_000 * index) - 10_000 * index for index in range(4_000)]
@@ -98,7 +98,7 @@ def to(port: int, text: str = "") -> bytes:
     return (bytes((port,)) + text.encode()).ljust(101, b".")
 
 
-def test_a_frame_arrives_after_serialisation_and_delay_and_not_before() -> None:
+def test_frame_arrives_exactly_after_serialisation_and_delay() -> None:
     forwarder, clock, ports = make()
     ports[3].arrived = [to(1)]
     forwarder.step([3])
@@ -111,7 +111,7 @@ def test_a_frame_arrives_after_serialisation_and_delay_and_not_before() -> None:
     assert (ports[1].sent, forwarder.next_due_ns()) == ([to(1)], None)
 
 
-def test_frames_for_a_port_without_rate_and_delay_leave_in_the_same_step() -> None:
+def test_frames_for_an_ideal_port_leave_in_the_same_step() -> None:
     forwarder, _, ports = make()
     ports[1].arrived = [to(3, "a"), to(3, "b")]
     forwarder.step([1])
@@ -129,7 +129,7 @@ def test_order_holds_within_a_port_however_late_the_step_comes() -> None:
     assert ports[1].sent == frames
 
 
-def test_the_next_due_instant_is_the_queues_or_the_cables_whichever_is_first() -> None:
+def test_next_due_time_is_the_earlier_of_queue_and_cable() -> None:
     forwarder, _, ports = make()
     ports[3].arrived = [to(1), to(1), to(2)]
     forwarder.step([3])

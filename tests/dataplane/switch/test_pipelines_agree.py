@@ -111,7 +111,7 @@ def test_pipelines_agree(name: str, pipeline: PipelineName, data: st.DataObject)
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - REACHED_ELSEWHERE))
 @settings(max_examples=max(2, EXAMPLES // 8), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
-def test_a_pipeline_that_explains_does_the_same_and_tells_all_of_it(name: str, data: st.DataObject) -> None:
+def test_traced_pipeline_behaves_the_same_and_reports_every_drop(name: str, data: st.DataObject) -> None:
     made: list[TracedPipeline] = []
 
     def make_traced(program: Program, state: ForwardingState, rng: SplitMix) -> TracedPipeline:

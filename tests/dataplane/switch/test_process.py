@@ -95,7 +95,7 @@ def test_it_says_why_ports_do_not_join_segments(switch: Running) -> None:
 
 
 @pytest.mark.root
-def test_it_joins_segments_towards_a_namespace_until_somebody_reads_there(namespace: str, tmp_path: Path) -> None:
+def test_switch_joins_segments_until_a_packet_socket_reads_there(namespace: str, tmp_path: Path) -> None:
     host = f"{namespace}-host"
     with (
         held_namespaces(host),
@@ -134,7 +134,7 @@ def test_it_joins_segments_towards_a_namespace_until_somebody_reads_there(namesp
 
 
 @pytest.mark.root
-def test_with_a_services_rights_alone_it_forwards_and_joins_nothing(namespace: str, tmp_path: Path) -> None:
+def test_service_rights_alone_forward_without_joining_segments(namespace: str, tmp_path: Path) -> None:
     unit = (ROOT / "deploy/systemd/millrace-switch@.service").read_text()
     (line,) = (line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet="))
     rights = [name.removeprefix("CAP_").lower() for name in line.partition("=")[2].split()]
@@ -169,7 +169,7 @@ def said_of_segments(switch: Running) -> list[str | None]:
 
 
 @pytest.mark.root
-def test_it_says_once_that_it_is_ready_sighup_is_ignored_and_sigterm_ends_it_cleanly(switch: Running) -> None:
+def test_switch_logs_ready_ignores_sighup_and_ends_on_sigterm(switch: Running) -> None:
     switch.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "SIGHUP changes nothing" in switch.log.read_text(), "it says nothing of SIGHUP")
     switch.process.send_signal(signal.SIGTERM)
@@ -325,7 +325,7 @@ def test_ports_may_be_capture_files(tmp_path: Path, pipeline: str) -> None:
         assert list(reader) == []
 
 
-def test_who_connects_while_the_program_is_compiled_gets_answers_of_that_program(tmp_path: Path) -> None:
+def test_client_connecting_during_compilation_gets_that_program(tmp_path: Path) -> None:
     with RunningOnFiles(tmp_path) as running:
         wait_until(running.socket.exists, "it never listens")
         with grpc.insecure_channel(f"unix:{running.socket}") as channel:

@@ -232,7 +232,7 @@ def test_before_a_program_everything_is_dropped_and_counted() -> None:
     assert bench.switch.counters().ports[1].drops == {"no_program": 2}
 
 
-def test_what_is_too_long_is_dropped_and_counted_and_the_rest_goes_on() -> None:
+def test_oversize_frames_are_dropped_and_counted() -> None:
     bench = Bench()
     bench.switch.receive(1, [frame(3, length=MAX_FRAME_BYTES + 1), frame(3, length=MAX_FRAME_BYTES)])
     assert [len(d.data) for d in bench.advance(0)] == [MAX_FRAME_BYTES]
@@ -240,7 +240,7 @@ def test_what_is_too_long_is_dropped_and_counted_and_the_rest_goes_on() -> None:
     assert (port.rx_frames, port.rx_bytes, port.drops) == (2, 2 * MAX_FRAME_BYTES + 1, {"oversize": 1})
 
 
-def test_a_new_program_starts_with_empty_queues_and_state_and_keeps_counters() -> None:
+def test_new_program_resets_queues_and_state_but_keeps_counters() -> None:
     bench = Bench()
     bench.switch.receive(1, [frame(2), frame(2), frame(2, action=1)])
     bench.advance(0)
@@ -314,7 +314,7 @@ def test_wrong_ports_are_refused() -> None:
         Switch(1, [PortSettings(255)], VirtualClock())
 
 
-def test_random_numbers_depend_on_seed_and_device_and_nothing_else() -> None:
+def test_random_numbers_depend_only_on_seed_and_device() -> None:
     def numbers(device_id: int, seed: int) -> list[int]:
         found: list[int] = []
 
@@ -372,7 +372,7 @@ def test_conservation_of_frames(steps: list[tuple[int, int, list[bytes], bool]],
     assert received + clones == sent + bench.dropped() + queued
 
 
-def test_commits_and_packet_outs_from_another_thread_lose_no_frame() -> None:
+def test_concurrent_commits_and_packet_outs_lose_no_frame() -> None:
     bench = Bench()
     switch, rounds = bench.switch, 200
 

@@ -29,7 +29,7 @@ def drain(traffic: TrafficManager, until_ns: int, length: int = 101) -> list[tup
     return found
 
 
-def test_a_frame_occupies_its_port_for_its_bits_and_the_wire_overhead() -> None:
+def test_frame_occupies_its_port_for_its_bits_and_wire_overhead() -> None:
     traffic = TrafficManager([PortSettings(1, rate_bps=1_000_000_000)])
     for name in "abc":
         traffic.enqueue(place(name), 5_000)
@@ -41,7 +41,7 @@ def test_a_frame_occupies_its_port_for_its_bits_and_the_wire_overhead() -> None:
     ]
 
 
-def test_readings_are_microsecond_floors_and_depths_of_the_packets_own_queue() -> None:
+def test_queue_readings_are_microsecond_floors_and_own_depths() -> None:
     traffic = TrafficManager([PortSettings(1, rate_bps=1_000_000_000)])
     traffic.enqueue(place("a"), 1_999)
     traffic.enqueue(place("b"), 2_000)
@@ -92,14 +92,14 @@ def test_a_port_of_infinite_rate_gives_its_queue_as_one_burst() -> None:
     assert traffic.occupy(1, 1500, 9) == 9
 
 
-def test_priority_seven_is_served_first_and_order_holds_within_a_priority() -> None:
+def test_priority_seven_is_served_first_and_each_priority_fifo() -> None:
     traffic = TrafficManager([PortSettings(1, rate_bps=1_000_000_000)])
     for index, priority in enumerate([0, 3, 7, 3, 0, 7]):
         traffic.enqueue(place((priority, index), priority=priority), 0)
     assert [p.packet for _, p, _ in drain(traffic, 10**9)] == [(7, 2), (7, 5), (3, 1), (3, 3), (0, 0), (0, 4)]
 
 
-def test_a_full_queue_drops_the_newcomer_and_other_priorities_go_on() -> None:
+def test_full_queue_drops_the_newest_and_spares_other_priorities() -> None:
     traffic = TrafficManager([PortSettings(1, rate_bps=1_000, queue_frames=2)])
     assert [traffic.enqueue(place(n), 0) for n in "abc"] == [True, True, False]
     assert traffic.enqueue(place("d", priority=1), 0)
@@ -117,7 +117,7 @@ def test_what_has_no_port_or_no_priority_is_counted() -> None:
     assert traffic.port_drops(1) == {"priority_out_of_range": 2}
 
 
-def test_clear_counts_what_it_throws_away_and_leaves_the_port_busy() -> None:
+def test_clear_counts_dropped_frames_and_leaves_the_port_busy() -> None:
     traffic = TrafficManager([PortSettings(1, rate_bps=1_000_000_000)])
     traffic.enqueue(place("a"), 0)
     drain(traffic, 0)
@@ -130,7 +130,7 @@ def test_clear_counts_what_it_throws_away_and_leaves_the_port_busy() -> None:
     assert traffic.next_event_ns() == 1_000
 
 
-def test_rounding_does_not_accumulate_at_rates_that_do_not_divide() -> None:
+def test_rounding_does_not_accumulate() -> None:
     # 88 bytes at 100 Gbit/s are 7.04 ns: a hundred frames are 704 ns, not 700 or 800.
     traffic = TrafficManager([PortSettings(1, rate_bps=100_000_000_000, queue_frames=100)])
     for index in range(100):
@@ -179,7 +179,7 @@ PORTS = (PortSettings(1, 10_000_000, 4), PortSettings(2, 999_999_937, 3), PortSe
 
 @settings(deadline=None)
 @given(ARRIVALS)
-def test_every_packet_is_sent_dropped_or_queued_and_no_port_exceeds_its_rate(arrivals: list[Arrival]) -> None:
+def test_packets_are_conserved_and_ports_keep_their_rate(arrivals: list[Arrival]) -> None:
     traffic = TrafficManager(PORTS)
     now, sent = 0, []
     for index, arrival in enumerate(arrivals):

@@ -42,7 +42,7 @@ def test_fat_tree_has_the_sizes_of_the_paper(k: int) -> None:
     assert all(len(graph[edge]) == k // 2 for edge in edges)
 
 
-def test_hosts_of_two_pods_have_k_squared_over_four_shortest_paths() -> None:
+def test_pods_have_k_squared_over_four_shortest_paths() -> None:
     graph = switch_graph(fat_tree(4))
     assert len(list(nx.all_shortest_paths(graph, "edge1-1", "edge3-2"))) == 4
 

@@ -196,7 +196,7 @@ def test_any_text_gives_a_topology_or_a_config_error(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_file_with_characters_changed_gives_a_topology_or_a_config_error(data: st.DataObject) -> None:
+def test_changed_characters_give_a_topology_or_a_config_error(data: st.DataObject) -> None:
     text = SMALL
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(text)))
@@ -215,7 +215,7 @@ VALUES = st.recursive(
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_file_with_values_changed_gives_a_topology_or_a_config_error(data: st.DataObject) -> None:
+def test_changed_values_give_a_topology_or_a_config_error(data: st.DataObject) -> None:
     document: Any = yaml.safe_load(SMALL)
     for _ in range(data.draw(st.integers(1, 3))):
         _change(document, data)

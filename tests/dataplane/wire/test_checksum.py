@@ -34,7 +34,7 @@ def test_zeros_sum_to_zero_and_a_full_sum_is_all_ones() -> None:
     assert ones_complement_sum(b"\xff\xfe\x00\x01") == 0xFFFF
 
 
-def test_an_ipv4_header_seen_on_a_wire_has_the_checksum_it_carries() -> None:
+def test_captured_ipv4_header_has_its_checksum() -> None:
     header = bytes.fromhex("4500003c1c4640004006 0000 ac100a63ac100a0c")
     assert internet_checksum(header) == 0xB1E6
 

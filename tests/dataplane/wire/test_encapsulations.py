@@ -80,9 +80,7 @@ def test_every_truncation_is_a_wire_error(decode: Decode, text: str, value: Any)
 
 
 @pytest.mark.parametrize(("decode", "text", "value"), CASES)
-def test_every_flipped_bit_decodes_to_what_encodes_again_or_raises_wire_error(
-    decode: Decode, text: str, value: Any
-) -> None:
+def test_flipped_bits_decode_reversibly_or_raise_wire_error(decode: Decode, text: str, value: Any) -> None:
     for bit in range(8 * len(bytes.fromhex(text))):
         data = bytearray(bytes.fromhex(text))
         data[bit // 8] ^= 0x80 >> bit % 8
@@ -158,7 +156,7 @@ def test_only_an_option_of_ints_class_and_a_known_type_is_int() -> None:
     assert GeneveOption(0x0104, 1).int_type is None
 
 
-def test_a_probe_marker_is_64_bits_and_recognised_where_it_stands() -> None:
+def test_probe_marker_is_64_bits_and_recognised_in_place() -> None:
     marker = 0xDEADBEEF_01020304
     data = probe_marker.encode(marker)
     assert data.hex() == "deadbeef01020304"

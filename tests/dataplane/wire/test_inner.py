@@ -131,7 +131,7 @@ def test_a_marked_packet_is_the_packet_that_was_sent_with_hops(
     assert plain.shim is None
 
 
-def test_an_mx_header_travels_without_hops_and_its_sequence_number_tells_packets_apart() -> None:
+def test_mx_header_has_no_hops_and_its_sequence_is_the_packet_id() -> None:
     sent = Sent(V6, over_tcp=False, payload=b"")
     data = sent.build(sent.shim(NextProtocol.UNCHANGED, MX.encode()) + MX.encode(), dscp=0x17)
     found = decode(data, Marking())
@@ -165,9 +165,7 @@ def test_behind_a_new_udp_header_a_whole_ip_packet_may_stand() -> None:
 
 @pytest.mark.parametrize("inserted", [False, True])
 @pytest.mark.parametrize("following", [0x0800, ETHER_BRIDGED])
-def test_gre_that_the_source_inserted_is_looked_through_and_other_gre_is_the_flow(
-    inserted: bool, following: int
-) -> None:
+def test_only_gre_inserted_by_the_source_is_looked_through(inserted: bool, following: int) -> None:
     original = Sent(V4, over_tcp=False, payload=b"inner")
     inner_bytes = original.plain() if following == 0x0800 else link_header(1, 2, 4) + original.plain()
     shim = GreShim(IntType.MD, len(INT_MD) // 4, following, gre_inserted=inserted)
@@ -187,7 +185,7 @@ def test_gre_that_the_source_inserted_is_looked_through_and_other_gre_is_the_flo
 @pytest.mark.parametrize("was_vxlan", [False, True])
 @pytest.mark.parametrize("destination_header", [False, True])
 @pytest.mark.parametrize("addresses", [V4, V6])
-def test_a_vxlan_tunnel_is_the_flow_and_its_checksum_the_one_before_int(
+def test_vxlan_tunnel_is_the_flow_with_its_original_checksum(
     was_vxlan: bool, destination_header: bool, addresses: tuple[IpAddress, IpAddress]
 ) -> None:
     frame = link_header(1, 2, 4) + Sent(V4, over_tcp=False, payload=b"tenant").plain()
@@ -219,7 +217,7 @@ def test_int_in_a_geneve_option_is_found_behind_other_options() -> None:
 
 
 @pytest.mark.parametrize(("port", "protocol"), [(4790, 17), (6081, 17), (0, PROTOCOL_GRE)])
-def test_a_tunnel_without_int_or_cut_before_its_header_is_a_flow_of_its_own(port: int, protocol: int) -> None:
+def test_tunnel_without_int_or_cut_short_is_its_own_flow(port: int, protocol: int) -> None:
     bodies = {4790: VxlanGpe(1).encode(), 6081: Geneve(1, 0x6558).encode(), 0: Gre(0x6558).encode()}
     for size in range(len(bodies[port]) + 1):
         body = bodies[port][:size]

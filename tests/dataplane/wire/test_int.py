@@ -121,14 +121,14 @@ def test_a_stack_that_is_no_multiple_of_hop_ml_is_refused(size: int) -> None:
         int_md.decode_stack(MD, bytes.fromhex(STACK), 0, size)
 
 
-def test_a_hop_ml_that_disagrees_with_the_instructions_is_refused() -> None:
+def test_hop_ml_contradicting_the_instructions_is_refused() -> None:
     with pytest.raises(WireError, match="not what bitmap 0x9000 asks for"):
         int_md.decode_stack(replace(MD, hop_ml=1), bytes(4), 0, 4)
     with pytest.raises(WireError, match="HopML is 0"):
         int_md.decode_stack(replace(MD, hop_ml=0), bytes(4), 0, 4)
 
 
-def test_source_only_metadata_of_the_last_example_belongs_to_the_gateway() -> None:
+def test_source_only_metadata_belongs_to_the_gateway() -> None:
     header = int_md.decode(bytes.fromhex("20000105 80005453 80004000"))
     stack = bytes.fromhex("00000003 00000002 00000001 a61af6b1 647d0000")
     hops = int_md.decode_stack(header, stack, 0, len(stack), source_only_words=2)
@@ -137,7 +137,7 @@ def test_source_only_metadata_of_the_last_example_belongs_to_the_gateway() -> No
     assert int_md.encode_stack(header, hops) == stack
 
 
-def test_words_that_are_no_whole_hop_are_the_sources_own_where_a_domain_is_named() -> None:
+def test_remaining_words_belong_to_the_source_with_a_domain() -> None:
     header = replace(MD, domain_id=7, domain_instructions=0x8000)
     source = replace(HOP1, domain=b"\1\2\3\4")
     data = int_md.encode_stack(header, (HOP2, source))
@@ -173,7 +173,7 @@ def test_all_instructions_of_one_hop_are_read_in_bit_order() -> None:
     assert hop.encode(0xFFFF) == data
 
 
-def test_a_report_has_queue_and_drop_reason_where_a_stack_has_the_complement() -> None:
+def test_report_metadata_has_queue_and_drop_reason() -> None:
     data = bytes.fromhex("0400000a 05110000 dddddddd")
     hop = HopMetadata(queue_id=4, queue_occupancy=10, drop_queue_id=5, drop_reason=17, domain=bytes.fromhex("dddddddd"))
     assert int_metadata.decode(data, 0, 0x1001, 12, report=True) == hop

@@ -40,7 +40,7 @@ def received(data: bytes) -> UdpFrame:
     return found
 
 
-def test_an_ipv4_frame_is_the_bytes_that_a_reader_of_the_rfcs_expects() -> None:
+def test_ipv4_frame_has_the_bytes_of_the_rfcs() -> None:
     assert frame("10.0.0.1", "10.0.0.2").hex() == (
         "020000000002" "020000000001" "0800"
         "45000021" "00004000" "401126ca" "0a000001" "0a000002"

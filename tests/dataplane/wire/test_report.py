@@ -94,7 +94,7 @@ def test_example_3_has_int_md_behind_a_new_udp_header_before_tcp() -> None:
     )
 
 
-def test_example_4_has_every_hop_in_the_stack_and_the_original_port_in_the_shim() -> None:
+def test_example_4_has_all_hops_and_the_original_port() -> None:
     one = decoded(EXAMPLE_4)
     assert one.main is None
     assert one.report_type is ReportType.INNER_ONLY
@@ -237,7 +237,7 @@ def test_the_dscp_marks_int_and_the_shim_keeps_the_original_one() -> None:
     assert (unmarked.shim, unmarked.dst_port) == (None, 6001)
 
 
-def test_ipv6_extension_headers_are_walked_and_fragments_have_no_ports() -> None:
+def test_ipv6_extensions_are_walked_and_fragments_lack_ports() -> None:
     addresses = IPv6Address("2001:db8::1").packed + IPv6Address("2001:db8::2").packed
     options = bytes.fromhex("1101010401000000 0000000000000000")  # next: UDP, 16 bytes
     udp = bytes.fromhex("1388177100080000")

@@ -92,7 +92,7 @@ def dissect(
     return found
 
 
-def test_the_script_is_named_although_it_is_among_the_personal_plugins(tmp_path: Path) -> None:
+def test_named_script_coexists_with_the_personal_plugin(tmp_path: Path) -> None:
     plugins = tmp_path / ".local/lib/wireshark/plugins"
     plugins.mkdir(parents=True)
     shutil.copy(SCRIPT, plugins)

@@ -46,7 +46,7 @@ def test_least_squares_find_what_runs_were_made_of() -> None:
     assert fit("filter", runs()).coefficients == pytest.approx((1e-3, 2e-9, 1e-9))
 
 
-def test_confidence_intervals_hold_the_truth_as_often_as_they_say() -> None:
+def test_confidence_intervals_cover_the_truth_as_stated() -> None:
     truth, held, of_runs = (1e-3, 2e-9, 1e-9), 0, 0
     for seed in range(200):
         found = fit("filter", runs(0.05, seed))
@@ -105,7 +105,7 @@ def test_sides_of_a_join_add_up() -> None:
         (Operator.of("g", "gemm", {"m": 8}, NumberFormat.FP64), "g: gemm without n, k"),
     ],
 )
-def test_an_operator_that_nobody_knows_gets_no_figure_but_the_reason(operator: Operator, said: str | None) -> None:
+def test_unknown_operator_has_a_reason_instead_of_a_figure(operator: Operator, said: str | None) -> None:
     found = DEFAULT.time_of(operator)
     if said is None:
         assert found.is_known  # by its bytes alone, and says so
@@ -116,7 +116,7 @@ def test_an_operator_that_nobody_knows_gets_no_figure_but_the_reason(operator: O
     assert not DEFAULT.t_of(operator).is_known
 
 
-def test_an_operator_that_was_not_measured_is_known_by_the_roofline() -> None:
+def test_unmeasured_operator_is_timed_by_the_roofline() -> None:
     rates = Rates(
         DeviceKind.CPU,
         memory_bytes_per_s=Figure.exactly(10e9, Basis.MEASURED),
@@ -145,7 +145,7 @@ def test_sizes_beyond_what_was_measured_are_said() -> None:
     assert not any("measured:" in one for one in calibration.time_of(filter_of(10**6, 16, 10**5)).reasons)
 
 
-def test_kinds_measured_on_both_devices_have_a_factor_of_their_own() -> None:
+def test_kinds_measured_on_both_devices_have_their_own_speed_up() -> None:
     slow = fit("filter", runs())
     quick = fit("filter", [Run(one.features, one.seconds / 20) for one in runs()], device=DeviceKind.GPU)
     bus, parallelism = Figure.exactly(25e9, Basis.MEASURED), Figure.exactly(64, Basis.NOMINAL)

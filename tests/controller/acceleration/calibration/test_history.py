@@ -45,7 +45,7 @@ def test_without_noise_a_tasks_own_runs_decide() -> None:
     assert decide(cpu, gpu) == {"a": CPU, "b": GPU, "c": CPU}  # c cannot run on a GPU
 
 
-def test_a_task_that_never_ran_on_the_gpu_is_taken_to_be_like_the_others() -> None:
+def test_task_unmeasured_on_the_gpu_is_taken_to_be_like_others() -> None:
     cpu = {name: [2.0, 2.1] for name in "abcd"}
     gpu: dict[str, list[float]] = {name: [0.5, 0.52] for name in "abc"} | {"d": []}
     assert decide(cpu, gpu)["d"] is GPU

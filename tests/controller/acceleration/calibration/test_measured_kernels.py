@@ -27,7 +27,7 @@ def test_operators_by_torch_compute_what_those_by_duckdb_do(kind: str) -> None:
         assert kernel.accuracy(kernel.run(())) <= subject.tolerance
 
 
-def test_a_subject_is_run_at_all_its_sizes_and_fitted_by_a_clock_that_is_given() -> None:
+def test_subject_runs_at_all_sizes_and_is_fitted_by_its_clock() -> None:
     ticks = count(0, 1_000_000)
     found = subjects(frozenset({DeviceKind.CPU}), frozenset({Library.DUCKDB}), is_quick=True)
     (scan,) = [one for one in found if one.kind == "table-scan"]

@@ -47,7 +47,7 @@ def runs_of(operators: Sequence[Operator], penalty: float, noise: float = 0.0, s
     return found
 
 
-def test_caches_are_told_by_all_kinds_together_and_each_kind_has_a_penalty_of_its_own() -> None:
+def test_cache_size_is_common_and_the_penalty_is_per_kind() -> None:
     scans, additions = runs_of([*map(scan_of, SIZES)], 2.0), runs_of([*map(add_of, SIZES)], 0.5)
     cached = cached_bytes_of([("table-scan", scans), ("elementwise", additions)])
     assert cached == pytest.approx(CACHED)
@@ -77,7 +77,7 @@ def test_sizes_that_are_too_few_are_not_corrected() -> None:
     assert fit("table-scan", more, cached_bytes=CACHED).uncached is not None
 
 
-def test_bounds_hold_new_runs_on_both_sides_of_the_caches_as_often_as_they_say() -> None:
+def test_bounds_cover_new_runs_on_both_sides_of_the_caches() -> None:
     held, new = 0, [scan_of(rows) for rows in (3 * 2**11, 3 * 2**16, 3 * 2**18, 3 * 2**21)]
     for seed in range(60):
         found = fit("table-scan", runs_of([*map(scan_of, SIZES)], 2.0, 0.1, seed), cached_bytes=CACHED)
@@ -88,7 +88,7 @@ def test_bounds_hold_new_runs_on_both_sides_of_the_caches_as_often_as_they_say()
     assert 0.92 <= held / 240 <= 0.99
 
 
-def test_times_grow_with_data_and_do_not_jump_where_caches_are_full() -> None:
+def test_times_grow_with_data_without_jumps_at_cache_sizes() -> None:
     corrected = [one for one in DEFAULT.fits if one.uncached is not None]
     assert {one.kind for one in corrected} >= {"filter", "join", "aggregate", "table-scan", "stencil"}
     shapes = {
@@ -110,7 +110,7 @@ def test_times_grow_with_data_and_do_not_jump_where_caches_are_full() -> None:
         assert steps.max() < 4, kind  # relative to how much the data grew: a bend, no step
 
 
-def test_a_file_of_version_1_has_no_corrections_and_version_2_keeps_them() -> None:
+def test_version_1_file_has_no_corrections_and_version_2_has() -> None:
     found = fit("table-scan", runs_of([*map(scan_of, SIZES)], 2.0), library="duckdb", cached_bytes=CACHED)
     calibration = Calibration("m", 1, fits=(found,))
     for as_json in (True, False):

@@ -55,14 +55,14 @@ def test_only_a_hash_join_has_another_side() -> None:
     assert one(Work("filter", Growth.LINEAR, 0.2, 2.0, other_gb=5.0)) == one(Work("filter", Growth.LINEAR, 0.2, 2.0))
 
 
-def test_an_aggregation_by_groups_puts_out_its_groups_and_no_more_than_one_a_row() -> None:
+def test_grouped_output_is_its_groups_and_at_most_one_per_row() -> None:
     grouped = Work("sum", Growth.GROUPED, 0.1, 1.0, groups=1e6, group_bytes=16, row_bytes=100)
     assert Works.of([grouped]).output[0] == pytest.approx(0.016)
     assert Works.of([replace(grouped, groups=1e12)]).output[0] == pytest.approx(1e7 * 16 / 1e9)
     assert Works.of([replace(grouped, groups=None)]).output[0] == pytest.approx(0.1)
 
 
-def test_skew_stretches_the_fullest_machine_and_the_first_round_of_its_group() -> None:
+def test_skew_stretches_the_fullest_machine_and_first_round() -> None:
     even, skewed = Work("any", Growth.LINEAR, 0.1, 1.0), Work("any", Growth.LINEAR, 0.1, 1.0, skew=3.0)
     assert one(skewed).compute_s == pytest.approx(3 * one(even).compute_s)
     plain, stretched = one(even, TREE), one(skewed, TREE)
@@ -71,7 +71,7 @@ def test_skew_stretches_the_fullest_machine_and_the_first_round_of_its_group() -
     assert stretched.aggregation_s == pytest.approx(10 * 0.1 * (1.2 + 1.0))
 
 
-def test_skew_does_not_change_the_sum_of_all_data_or_the_size_of_groups() -> None:
+def test_skew_changes_neither_total_data_nor_group_sizes() -> None:
     even, skewed = (Work("any", Growth.GROUPED, 0.1, 1.0, groups=100, skew=skew) for skew in (1.0, 3.0))
     assert one(even, TREE).transfer_s == one(skewed, TREE).transfer_s
     summed = replace(TREE, transfer=TransferModel.SUM)
@@ -88,13 +88,13 @@ def test_a_core_s_relative_speed_divides_the_parallelism() -> None:
     assert one(work, accelerator=Accelerator(DeviceKind.NPU, 64, 2.0)).compute_s == pytest.approx(5 * 2 / 64)
 
 
-def test_a_measured_factor_stands_in_for_parallelism_where_there_is_one() -> None:
+def test_measured_speed_up_replaces_parallelism() -> None:
     device = Accelerator(DeviceKind.GPU, 64, speed_up=(("sort", 6.0),))
     found = [one(Work("any", Growth.LINEAR, 1, 1, kind=kind), accelerator=device) for kind in ("sort", "filter")]
     assert [part.compute_s for part in found] == pytest.approx([10 / 6, 10 / 64])
 
 
-def test_what_comes_from_the_network_crosses_no_bus_of_a_device_on_its_way() -> None:
+def test_device_on_the_way_takes_network_input_without_its_bus() -> None:
     dpu = Accelerator(DeviceKind.DPU, 16, is_on_the_way=True)
     work = Work("any", Growth.LINEAR, 0.5, 1.0)
     assert one(work, TREE, dpu).bus_s == pytest.approx(1.1 / 12.8)

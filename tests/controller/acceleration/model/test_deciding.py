@@ -34,19 +34,19 @@ def test_a_greater_preset_keeps_what_gains_less() -> None:
     assert "not above the preset of 3" in decision.reasons[0]
 
 
-def test_what_goes_to_the_gpu_on_a_fast_network_may_not_on_a_slow_one_at_the_same_preset() -> None:
+def test_slower_network_moves_an_operator_back_to_the_cpu() -> None:
     (fast,), (slow,) = (decide(Works.of([JOIN]), machines, [GPU], preset=1.5) for machines in (FAST, SLOW))
     assert (fast.device, slow.device) == ("gpu", "cpu")
 
 
-def test_an_unknown_operator_has_no_figure_says_why_and_stays_on_the_cpu() -> None:
+def test_unknown_operator_stays_on_the_cpu_and_says_why() -> None:
     unknown = Work("udf", Growth.LINEAR, 0.0, 1.0, basis=Basis.NONE, unknown="nobody has measured python_udf")
     (decision,) = decide(Works.of([unknown]), FAST, [GPU])
     assert (decision.device, decision.ratio, decision.times, decision.basis) == ("cpu", None, {}, Basis.NONE)
     assert decision.reasons == ("nobody has measured python_udf", "its time is not known: the CPU is taken")
 
 
-def test_of_several_devices_the_one_with_the_greatest_ratio_is_taken() -> None:
+def test_device_with_the_greatest_ratio_is_taken() -> None:
     npu = Accelerator(DeviceKind.NPU, 512)
     (decision,) = decide(Works.of([JOIN]), FAST, [GPU, npu])
     assert decision.device == "npu"
@@ -60,7 +60,7 @@ def test_a_device_runs_only_the_operators_that_it_can() -> None:
     assert decision.reasons == ("npu: it does not run join",)
 
 
-def test_a_join_must_fit_in_a_device_s_memory_and_what_streams_need_not() -> None:
+def test_join_must_fit_in_device_memory_but_streams_need_not() -> None:
     small = replace(GPU, memory_gb=0.5)
     join = Work("join", Growth.HASH_JOIN, 0.2, 1.0, other_gb=1.0, kind="join")
     scan = Work("scan", Growth.LINEAR, 10.0, 1.0)
@@ -69,7 +69,7 @@ def test_a_join_must_fit_in_a_device_s_memory_and_what_streams_need_not() -> Non
     assert (kept.device, sent.device) == ("cpu", "gpu")
 
 
-def test_the_switch_is_a_choice_of_its_own_whose_times_come_from_elsewhere() -> None:
+def test_switch_is_a_choice_with_times_of_its_own() -> None:
     works = Works.of([FILTER, JOIN])
     no_time, total_s = np.zeros(2), np.full(2, 0.001)
     switch = Choice(SWITCH, TimeColumns(total_s, no_time, no_time, no_time, no_time), ("", "no sum of fixed width"))

@@ -50,7 +50,7 @@ def test_one_machine_moves_nothing(transfer: TransferModel) -> None:
     assert on_gpu.total_s == pytest.approx(1.1 / 12.8 + 0.05 / 64)
 
 
-def test_a_fan_in_of_more_machines_than_there_are_is_all_of_them_in_one_round() -> None:
+def test_fan_in_above_the_machine_count_is_one_round() -> None:
     five, exactly = Machines(Network(1.0), 5, 10), Machines(Network(1.0), 5, 5)
     assert rounds_of(five) == 1
     for has_finite_sum in (False, True):
@@ -69,13 +69,13 @@ def test_the_data_moved_is_n_k_over_k_minus_1_for_another_fan_in() -> None:
 
 
 @MODELS
-def test_an_infinite_network_moves_in_no_time_and_computing_is_left(transfer: TransferModel) -> None:
+def test_infinite_network_leaves_only_computing(transfer: TransferModel) -> None:
     (found,) = times(Works.of([FILTER]), Machines(Network(math.inf), 1000, transfer=transfer))
     assert found.transfer_s == 0
     assert found.total_s == pytest.approx(4 * 0.05)
 
 
-def test_infinite_parallelism_and_bus_leave_what_the_network_takes() -> None:
+def test_infinite_parallelism_and_bus_leave_only_the_network() -> None:
     dream = Accelerator(DeviceKind.GPU, math.inf, bus_gb_per_s=math.inf)
     (found,) = times(Works.of([FILTER]), TEN, dream)
     assert found.transfer_s == found.total_s == pytest.approx(8 * 10 / 9)
@@ -101,7 +101,7 @@ def test_rates_of_zero_or_less_are_errors_that_name_the_figure(rate: float) -> N
     "name", ["cpu_s_per_100mb", "input_gb", "output_gb", "other_gb", "merge_s_per_100mb", "groups"]
 )
 @pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
-def test_negative_and_infinite_amounts_are_errors_that_name_operator_and_figure(name: str, value: float) -> None:
+def test_negative_or_infinite_amount_names_operator_and_figure(name: str, value: float) -> None:
     figures: dict[str, Any] = {"cpu_s_per_100mb": 1.0, "input_gb": 1.0, name: value}
     with pytest.raises(AccelerationError, match=f"scan: {name}: .* is not 0 or more and finite"):
         Work("scan", Growth.LINEAR, **figures)
@@ -125,7 +125,7 @@ def test_negative_and_infinite_amounts_are_errors_that_name_operator_and_figure(
         (lambda: Accelerator(DeviceKind.GPU, 64, name="switch"), "is not called switch"),
     ],
 )
-def test_what_cannot_be_is_one_clear_line(make: Any, said: str) -> None:
+def test_impossible_input_is_one_clear_line(make: Any, said: str) -> None:
     with pytest.raises(AccelerationError, match=said) as raised:
         make()
     assert "\n" not in str(raised.value)

@@ -89,7 +89,7 @@ def test_the_fast_path_and_its_twin_agree_part_by_part(
 
 
 @given(st.sampled_from([Growth.LINEAR, Growth.SQUARE]), amounts(0.001, 10), machines(), accelerators())
-def test_the_ratio_of_the_specification_s_classes_is_the_same_for_any_data(
+def test_ratio_of_the_specified_classes_is_scale_invariant(
     growth: Growth, t: float, shared: Machines, accelerator: Accelerator
 ) -> None:
     if shared.transfer is TransferModel.PER_PATH and shared.network.rounds:
@@ -99,9 +99,7 @@ def test_the_ratio_of_the_specification_s_classes_is_the_same_for_any_data(
 
 
 @given(amounts(0, 10), amounts(0, 1000), amounts(0.001, 1000), st.integers(0, 6))
-def test_both_transfer_models_compute_the_same_on_whole_trees_of_fan_in_10(
-    t: float, d: float, rate: float, height: int
-) -> None:
+def test_transfer_models_compute_the_same_on_whole_trees(t: float, d: float, rate: float, height: int) -> None:
     """Ten outputs of a tenth are one input again; only how they travel differs: the tree's groups at the same time."""
     plain = Work("any", Growth.LINEAR, t, d)
     one_by_one, tree = (

@@ -27,11 +27,11 @@ def test_all_eight_worked_cases_are_the_fractions_of_the_table() -> None:
     assert tuple(str(case.form()) for case in CASES) == FORMS
 
 
-def test_the_formulas_give_these_ratios_for_the_filter_and_the_join() -> None:
+def test_formulas_give_the_worked_ratios_for_filter_and_join() -> None:
     assert [round(float(case.ratio()), 4) for case in DRAWN] == [0.9998, 1.0173, 0.9872, 2.3162, 0.7705, 1.8162]
 
 
-def test_the_text_contradicts_its_formula_at_2e_and_slightly_at_2c_and_the_cases_say_so() -> None:
+def test_cases_2c_and_2e_note_that_text_and_formula_differ() -> None:
     assert [case.figure for case in CASES if case.remark] == ["2c", "2e"]
     contradicting = CASES[4]
     assert contradicting.stated == 3.2

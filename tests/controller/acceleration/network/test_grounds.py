@@ -73,7 +73,7 @@ def test_a_hardware_file_says_what_there_is(tmp_path: Path) -> None:
     assert slow.runs == frozenset({"sort"})
 
 
-def test_buses_and_memory_that_the_file_leaves_out_are_the_topologys_least(tmp_path: Path) -> None:
+def test_missing_buses_and_memory_default_to_the_topology_least(tmp_path: Path) -> None:
     ground = ground_over(load_hardware(write(tmp_path, FILE)), quiet(LAB))
     fast, slow = ground.accelerators
     assert (fast.bus_gb_per_s, fast.memory_gb) == (12, (16 << 30) / 1e9)
@@ -90,13 +90,13 @@ def test_an_accelerator_that_not_every_machine_has_is_no_choice(tmp_path: Path) 
     assert ground.notes[:2] == ("gpu: no choice, machine h3 has none", "slow: no choice, machine h3 has none")
 
 
-def test_a_device_of_unknown_parallelism_is_no_choice_and_that_is_said() -> None:
+def test_device_of_unknown_parallelism_is_noted_and_no_choice() -> None:
     ground = ground_over(Hardware(machines=("h1", "h2")), quiet(LAB))
     assert ground.accelerators == ()
     assert "gpu: the topology has some, but no hardware file says how parallel they are" in ground.notes
 
 
-def test_machines_are_those_of_which_something_is_said_else_all_but_the_collectors() -> None:
+def test_machines_default_to_hosts_without_the_collector() -> None:
     assert ground_over(Hardware(), quiet(LAB)).hosts == ("h1", "h2", "h3")
     assert ground_over(Hardware(machines=2), quiet(LAB)).hosts == ("h1", "h2")
     topology = from_text("ring:switches=3,hosts=1")
@@ -117,7 +117,7 @@ def test_a_rate_is_the_specifications_sum_and_paths_are_the_tree() -> None:
     assert times(work, over.machines).transfer_s[0] == pytest.approx(over.tree.transfer_s(0.1))
 
 
-def test_one_machine_moves_nothing_and_a_fan_in_above_n_is_one_round() -> None:
+def test_one_machine_moves_nothing_and_large_fan_in_is_one_round() -> None:
     work = Works.of([Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
     alone = ground_over(Hardware(machines=1), quiet(LAB))
     assert times(work, alone.machines)[0].total_s == 10
@@ -126,7 +126,7 @@ def test_one_machine_moves_nothing_and_a_fan_in_above_n_is_one_round() -> None:
     assert [len(part.transfers) for part in few.tree.rounds] == [1]
 
 
-def test_an_infinite_rate_moves_all_in_no_time_and_others_that_are_none_are_refused() -> None:
+def test_infinite_rate_moves_in_no_time_and_others_are_refused() -> None:
     work = Works.of([Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
     assert times(work, ground_by_rate(Hardware(machines=4), math.inf).machines).transfer_s[0] == 0
     for wrong in (0, -1e9, math.nan, -math.inf):
@@ -157,9 +157,7 @@ def test_an_infinite_rate_moves_all_in_no_time_and_others_that_are_none_are_refu
         ("preset: 1.5", "presets: 1.5", 8, "presets"),
     ],
 )
-def test_what_is_wrong_in_a_hardware_file_is_said_with_its_line(
-    tmp_path: Path, old: str, new: str, line: int, problem: str
-) -> None:
+def test_hardware_file_error_names_its_line(tmp_path: Path, old: str, new: str, line: int, problem: str) -> None:
     assert old in FILE
     with pytest.raises(ConfigError) as caught:
         load_hardware(write(tmp_path, FILE.replace(old, new, 1)))
@@ -167,7 +165,7 @@ def test_what_is_wrong_in_a_hardware_file_is_said_with_its_line(
     assert problem in str(caught.value)
 
 
-def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+def test_inconsistent_ground_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AccelerationError, match="topology lab has no host 'h9'"):
         ground_over(Hardware(machines=("h1", "h9")), quiet(LAB))
     with pytest.raises(AccelerationError, match="machines: 9 are wanted, topology lab has 3"):
@@ -212,7 +210,7 @@ def test_options_stand_before_the_files_figures(tmp_path: Path) -> None:
     assert (found.hosts, found.tree) == ((), None)
 
 
-def test_a_device_that_shares_its_machine_s_memory_has_an_infinite_bus(tmp_path: Path) -> None:
+def test_device_with_shared_memory_may_have_an_infinite_bus(tmp_path: Path) -> None:
     path = write(tmp_path, "{millrace: 1, machines: 2, accelerators: [{kind: gpu, parallelism: 8, bus: inf}]}")
     assert load_hardware(path).accelerators[0].bus_gb_per_s == math.inf
 
@@ -224,7 +222,7 @@ def test_an_infinite_rate_moves_everything_in_no_time() -> None:
         assert found.transfer_s == 0
 
 
-def test_what_processors_can_send_limits_a_rate_too(tmp_path: Path) -> None:
+def test_host_rate_limits_the_network_rate(tmp_path: Path) -> None:
     hardware = load_hardware(write(tmp_path, "{millrace: 1, machines: 4, host_rate: 2 Gbit/s}"))
     for rate_bps, expected in ((1e9, 1.0), (10e9, 2.0), (math.inf, 2.0)):
         assert ground_by_rate(hardware, rate_bps).machines.network.rate_gbit_per_s == pytest.approx(expected)

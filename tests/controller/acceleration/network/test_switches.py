@@ -55,7 +55,7 @@ def test_the_time_is_that_of_measured_all_reduces(machines: int, measured_s: flo
     assert predicted_s == pytest.approx((1 << 29) * (1024 + 78) / 1024 / 50e6, rel=1e-3)
 
 
-def test_every_link_of_the_tree_carries_the_sums_once_however_many_machines_there_are() -> None:
+def test_tree_links_carry_the_sums_once_for_any_machine_count() -> None:
     few, many = tree_of(RACKS, 2), tree_of(RACKS, 8)
     sums = Sums(groups=1000)
     assert many.transfer_s(sums) == pytest.approx(few.transfer_s(sums), rel=0.05)
@@ -105,7 +105,7 @@ AGGREGATE = Work("sum", Growth.GROUPED, cpu_s_per_100mb=1, input_gb=1, output_gb
 GPU = Accelerator(DeviceKind.GPU, parallelism=64)
 
 
-def test_it_is_chosen_where_the_rounds_of_the_reduction_are_what_takes_long() -> None:
+def test_switch_is_chosen_where_reduction_rounds_dominate() -> None:
     hardware = Hardware(fan_in=2, accelerators=(GPU,), switch=SWITCHES)
     ground = ground_over(hardware, quiet(ONE_SWITCH))
     works = Works.of([AGGREGATE, Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
@@ -121,7 +121,7 @@ def test_it_is_chosen_where_the_rounds_of_the_reduction_are_what_takes_long() ->
     assert (both.device, by_gpu.device) == ("gpu+switch", "gpu")
 
 
-def test_machines_may_compute_on_accelerators_what_switches_add_up() -> None:
+def test_accelerators_may_compute_what_switches_aggregate() -> None:
     packed = replace(GPU, compression=Compression(0.3, 0.1), bus_gb_per_s=11.0)
     ground = ground_over(Hardware(fan_in=2, accelerators=(packed,), switch=SWITCHES), quiet(ONE_SWITCH))
     small = Work("small", Growth.GROUPED, cpu_s_per_100mb=1e-6, input_gb=1, output_gb=0.1)
@@ -139,7 +139,7 @@ def test_machines_may_compute_on_accelerators_what_switches_add_up() -> None:
     assert alone.label == SWITCH
 
 
-def test_what_an_accelerator_does_not_run_it_does_not_compute_for_switches_either() -> None:
+def test_accelerator_computes_for_switches_only_what_it_runs() -> None:
     sorter = replace(GPU, runs=frozenset({"sort"}))
     tree, machines = tree_of(ONE_SWITCH, 4), Machines(Network(0.05), 4)
     choice = switch_choice(Works.of([AGGREGATE]), machines, [Sums(10)], tree, sorter)

@@ -60,7 +60,7 @@ def over(costs: CostMap, machines: Sequence[str], fan_in: int, *, member: bool =
     return timed(costs, tree_over(costs, machines, fan_in, Aggregators.MEMBER if member else Aggregators.APART))
 
 
-def test_the_tree_of_the_specification_takes_24_s_where_no_link_is_shared_but_the_aggregators_own() -> None:
+def test_specified_tree_takes_24_s_without_shared_links() -> None:
     topology = loads(_thousand())
     costs, machines = quiet(topology), workers(topology)
     counted = over(costs, machines, 10)
@@ -73,7 +73,7 @@ def test_the_tree_of_the_specification_takes_24_s_where_no_link_is_shared_but_th
     assert over(costs, machines, 10, member=True).transfer_s(0.1) == pytest.approx(21.6, abs=1e-4)
 
 
-def test_flows_of_a_round_share_the_links_that_they_have_in_common() -> None:
+def test_flows_of_a_round_share_their_common_links() -> None:
     topology = from_text(RACKS)
     costs = quiet(topology)
     tree = reduction_tree(("h1", "h5", "h2", "h6", "h3", "h7"), 2, Aggregators.MEMBER)
@@ -116,7 +116,7 @@ def test_fair_sharing_is_that_of_its_reference(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", FABRICS)
-def test_no_round_is_shorter_than_its_fullest_link_allows_nor_longer_than_its_flows_one_by_one(name: str) -> None:
+def test_round_time_lies_between_busiest_link_and_serial_flows(name: str) -> None:
     topology, rng = fabric(name), random.Random(5)
     costs = CostMap.of(topology, snapshot(topology, rng))
     machines = rng.sample(workers(topology), 6)
@@ -133,7 +133,7 @@ def test_no_round_is_shorter_than_its_fullest_link_allows_nor_longer_than_its_fl
 
 @pytest.mark.parametrize("name", FABRICS)
 @pytest.mark.parametrize("aggregators", Aggregators)
-def test_rounds_over_the_paths_of_a_cost_map_are_those_of_the_reference(name: str, aggregators: Aggregators) -> None:
+def test_rounds_over_cost_map_paths_match_the_reference(name: str, aggregators: Aggregators) -> None:
     topology, rng = fabric(name), random.Random(9)
     costs = CostMap.of(topology, snapshot(topology, rng), host_links=host_links(topology, rng))
     links = costs.links
@@ -161,7 +161,7 @@ def _shares_by_paths(costs: CostMap, transfer: Transfer) -> dict[int, Fraction]:
     return found
 
 
-def test_load_on_the_way_makes_rounds_longer_and_a_full_link_leaves_a_twentieth() -> None:
+def test_load_lengthens_rounds_and_a_full_link_keeps_a_twentieth() -> None:
     topology = from_text(RACKS)
     machines = [f"h{number}" for number in range(1, 9)]
     calm = over(quiet(topology), machines, 8, member=True)
@@ -173,7 +173,7 @@ def test_load_on_the_way_makes_rounds_longer_and_a_full_link_leaves_a_twentieth(
     assert found.s_per_gb == pytest.approx(8 / LEAST_FREE)
 
 
-def test_a_round_is_as_late_as_its_longest_path_and_knows_how_its_figures_are_known() -> None:
+def test_round_has_the_longest_delay_and_its_figures_basis() -> None:
     topology = from_text("leaf-spine:spines=1,leaves=2,hosts=2,rate=1 Gbit/s,delay=3 ms")
     costs = quiet(topology)
     machines = workers(topology)
@@ -184,7 +184,7 @@ def test_a_round_is_as_late_as_its_longest_path_and_knows_how_its_figures_are_kn
     assert over(seen, machines, 4).rounds[0].basis is Basis.PARTLY_MEASURED
 
 
-def test_what_a_host_measures_of_its_own_link_counts() -> None:
+def test_link_measured_by_its_host_counts() -> None:
     topology = from_text(ONE_RACK)
     costs = quiet(topology).with_host_links([HostLinkState("h2", GBIT // 10, 0)])
     assert over(costs, ["h1", "h2"], 2, member=True).rounds[0].s_per_gb == pytest.approx(80)
@@ -219,7 +219,7 @@ def test_a_fan_in_above_the_number_of_machines_is_one_round() -> None:
     assert [len(part.transfers) for part in found.rounds] == [2]
 
 
-def test_machines_that_are_not_there_or_cannot_be_reached_are_named() -> None:
+def test_absent_or_unreachable_machines_are_named() -> None:
     topology = from_text(RACKS)
     with pytest.raises(PathError, match="has no host 'h99'"):
         over(quiet(topology), ["h1", "h99"], 2)

@@ -17,9 +17,7 @@ def names(count: int) -> list[str]:
 @pytest.mark.parametrize("aggregators", Aggregators)
 @pytest.mark.parametrize("fan_in", [2, 3, 10, 999])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9, 10, 11, 21, 100, 101])
-def test_every_machines_data_reaches_the_root_once_by_sums_of_at_most_fan_in(
-    count: int, fan_in: int, aggregators: Aggregators
-) -> None:
+def test_reduction_tree_sums_each_machine_once_within_fan_in(count: int, fan_in: int, aggregators: Aggregators) -> None:
     tree = reduction_tree(names(count), fan_in, aggregators)
     held = {name: frozenset([name]) for name in names(count)}
     for groups in tree.rounds:
@@ -56,7 +54,7 @@ def test_where_a_group_is_all_there_is_one_of_it_sums_up() -> None:
     assert reduction_tree(names(3), 10).transfers == ((Transfer("h2", "h1"), Transfer("h3", "h1")),)
 
 
-def test_what_is_no_tree_is_refused() -> None:
+def test_impossible_tree_is_refused() -> None:
     with pytest.raises(AccelerationError, match="fan-in 1: a reduction tree needs at least 2"):
         reduction_tree(names(3), 1)
     with pytest.raises(AccelerationError, match="without machines"):

@@ -91,7 +91,7 @@ def test_an_operator_by_itself_is_decided_as_the_model_does() -> None:
             assert found.placed_s == pytest.approx(decision.times[decision.device].total_s)
 
 
-def test_each_by_itself_takes_what_the_model_says_and_together_saves_the_bus_between() -> None:
+def test_alone_times_match_the_model_and_together_save_the_bus() -> None:
     plan, machines = chain([1.0, 1.0, 1.0]), Machines(Network(10.0), 1)
     found = explain(plan, machines, [GPU])
     assert devices(found) == ["gpu"] * 3
@@ -102,7 +102,7 @@ def test_each_by_itself_takes_what_the_model_says_and_together_saves_the_bus_bet
     assert found.method is Method.TREE
 
 
-def test_an_operator_that_would_stay_on_the_cpu_goes_where_its_data_is() -> None:
+def test_small_operator_follows_its_data_to_the_gpu() -> None:
     """By itself 10 t d = 0.1 s is less than 2 GB over the bus; between two on the GPU it is not."""
     found = explain(chain([5.0, 0.01, 5.0]), Machines(Network(10.0), 1), [GPU])
     assert devices(found) == ["gpu", "gpu", "gpu"]
@@ -111,7 +111,7 @@ def test_an_operator_that_would_stay_on_the_cpu_goes_where_its_data_is() -> None
     assert found.placed_s < found.one_by_one_s < found.cpu_s
 
 
-def test_an_intermediate_that_the_device_cannot_hold_moves_all_the_same() -> None:
+def test_intermediate_beyond_device_memory_is_moved_anyway() -> None:
     small = replace(GPU, memory_gb=0.5)
     found = explain(chain([5.0, 5.0]), Machines(Network(10.0), 1), [small])
     assert found.placed_s == pytest.approx(found.one_by_one_s)
@@ -247,7 +247,7 @@ def test_a_query_is_read_as_works_of_each_machine() -> None:
     assert [edge.src < edge.dst for edge in plan.edges] == [True] * len(plan.edges)
 
 
-def test_joins_are_square_and_outputs_tenths_where_the_specification_is_asked_for() -> None:
+def test_specified_reading_has_square_joins_and_tenth_outputs() -> None:
     plan = plan_of(graph_of_sql(QUERY, None, TABLES), 10, CALIBRATION, Reading(Growth.SQUARE, 1.0, has_tenths=True))
     (joined,) = (one for one in plan.works if one.kind == "join")
     assert joined.growth is Growth.SQUARE
@@ -337,7 +337,7 @@ def test_the_faster_the_network_the_sooner_the_gpu() -> None:
     assert all(before == pytest.approx(after) for before, after in pairwise(flips))
 
 
-def test_times_of_the_calibration_are_those_that_the_plan_takes_on_the_cpu() -> None:
+def test_plan_times_on_the_cpu_match_the_calibration() -> None:
     """One machine, nothing aggregated: an operator's seconds are those that the calibration tells of its size."""
     graph = graph_of_sql(QUERY, None, TABLES)
     plan = plan_of(graph, 1, DEFAULT)
@@ -348,7 +348,7 @@ def test_times_of_the_calibration_are_those_that_the_plan_takes_on_the_cpu() -> 
         assert one.decision.times["cpu"].compute_s == pytest.approx(seconds, rel=0.02), name
 
 
-def test_what_is_stated_goes_before_what_is_calibrated() -> None:
+def test_stated_times_precede_calibrated_ones() -> None:
     known = Stated({"filter": 0.5}, DEFAULT)
     assert known.t_of(Operator.of("f", "filter", {"rows": 100, "row_bytes": 8, "kept_rows": 1})).seconds == 0.5
     plan = plan_of(graph_of_sql(QUERY, None, TABLES), 8, known)
@@ -363,5 +363,5 @@ def test_what_is_stated_goes_before_what_is_calibrated() -> None:
     ("value", "text"),
     [(6240.4, "6240"), (1461.0, "1461"), (12.345, "12.3"), (0.000569, "0.000569")],
 )
-def test_figures_for_people_have_no_exponent_where_they_need_none(value: float, text: str) -> None:
+def test_plain_figures_avoid_exponents(value: float, text: str) -> None:
     assert plain(value) == text

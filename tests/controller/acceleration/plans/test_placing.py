@@ -48,13 +48,13 @@ def test_dynamic_programming_is_exact_for_trees(problem: Problem) -> None:
 
 @given(problems(is_tree=False))
 @settings(max_examples=150, deadline=None)
-def test_graphs_that_are_no_trees_are_placed_exactly_while_few_results_are_shared(problem: Problem) -> None:
+def test_graph_with_few_shared_results_is_placed_exactly(problem: Problem) -> None:
     assert is_least(problem) in {Method.TREE, Method.CONDITIONED}
 
 
 @given(problems(is_tree=False, most_devices=2).filter(lambda one: one.seconds.shape[1] == 2))
 @settings(max_examples=100, deadline=None)
-def test_between_two_devices_a_minimum_cut_is_exact_for_any_graph(problem: Problem) -> None:
+def test_minimum_cut_between_two_devices_is_exact_for_any_graph(problem: Problem) -> None:
     assert is_least(problem, most=0) in {Method.TREE, Method.CUT}
 
 
@@ -67,7 +67,7 @@ def test_a_search_never_costs_more_than_one_device_for_all(problem: Problem) -> 
         assert found.cost_s <= problem.cost_s(same) * (1 + 1e-9)
 
 
-def test_operators_stay_together_where_moving_costs_more_than_the_device_gains() -> None:
+def test_operators_stay_together_if_moving_costs_more() -> None:
     seconds = np.array([[10.0, 1.0], [1.0, 1.5], [10.0, 1.0]])
     moves = np.array([[[0.0, 2.0], [2.0, 0.0]]] * 2)
     assert place(Problem(seconds, ((0, 1), (1, 2)), moves)).devices == (1, 1, 1)

@@ -56,7 +56,7 @@ def question(costs: CostMap | None, *hosts: str, units: int = 2) -> Asked:
     return found._replace(timed=dataclasses.replace(found.timed, view=view))
 
 
-def test_the_same_task_is_told_the_gpu_on_a_quiet_network_and_the_cpu_on_a_loaded_one(tmp_path: Path) -> None:
+def test_gpu_is_told_on_a_quiet_network_and_cpu_on_a_loaded_one(tmp_path: Path) -> None:
     policy = policy_in(tmp_path)
     for costs, device, rate in ((QUIET, DeviceKind.GPU, "0.1 Gbit/s"), (LOADED, DeviceKind.CPU, "0.005 Gbit/s")):
         of = question(costs, "h1", "h3")
@@ -71,7 +71,7 @@ def test_the_same_task_is_told_the_gpu_on_a_quiet_network_and_the_cpu_on_a_loade
     ("costs", "hosts", "units"),
     [(None, ("h1", "h3"), 2), (LOADED, ("h1",), 2), (LOADED, ("h1", "elsewhere"), 2), (LOADED, ("h1", "h3"), 1)],
 )
-def test_without_a_cost_map_of_its_hosts_the_settings_rate_counts(
+def test_configured_rate_counts_without_a_cost_map_of_the_hosts(
     tmp_path: Path, costs: CostMap | None, hosts: tuple[str, ...], units: int
 ) -> None:
     of = question(costs, *hosts, units=units)
@@ -80,14 +80,14 @@ def test_without_a_cost_map_of_its_hosts_the_settings_rate_counts(
     assert ("product on the cpu" in slow.reason(*of, 0)) == (units > 1)
 
 
-def test_units_that_nothing_leads_between_get_no_points_and_the_reason_is_said(tmp_path: Path) -> None:
+def test_unconnected_units_get_no_points_and_a_reason(tmp_path: Path) -> None:
     policy, of = policy_in(tmp_path), question(APART, "h1", "h3")
     assert policy.points(*of, np.arange(1)).tolist() == [0]
     assert "nothing leads from the one to the other" in policy.reason(*of, 0)
     assert policy.operator_devices(*of, 0) == ()
 
 
-def test_rounds_are_those_of_a_tree_over_near_hosts_up_to_the_steps_that_are_told_apart() -> None:
+def test_rounds_are_those_of_a_tree_over_near_hosts() -> None:
     topology: Topology = from_text("fat-tree:k=4")
     costs = CostMap.of(topology, Snapshot(0, {}, {}, {}))
     hosts = [host.name for host in topology.hosts]

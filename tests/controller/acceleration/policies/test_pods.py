@@ -67,7 +67,7 @@ def told(policy: PodDevices, asked: PendingPod, number: int) -> dict[str, str]:
     return {one.operator: one.device.value for one in policy.operator_devices(asked, STATE, number)}
 
 
-def test_a_pod_goes_where_its_operators_take_the_least_time_on_the_devices_that_it_gets(policy: PodDevices) -> None:
+def test_pod_goes_where_its_operators_take_the_least_time(policy: PodDevices) -> None:
     plain, a100, t4, slow_bus = policy.points(pod("product"), STATE, NODES).tolist()
     assert a100 == MOST_POINTS
     assert a100 > t4 > plain
@@ -77,7 +77,7 @@ def test_a_pod_goes_where_its_operators_take_the_least_time_on_the_devices_that_
     assert "product on the T4: 0.1" in policy.reason(pod("product"), STATE, 2)
 
 
-def test_its_programs_are_told_kinds_of_devices_whatever_accelerators_are_called(policy: PodDevices) -> None:
+def test_pod_programs_are_told_device_kinds_by_any_name(policy: PodDevices) -> None:
     asked = pod("product", "sum", "mystery")
     for number in (1, 2):
         assert told(policy, asked, number) == {"product": "gpu", "sum": "cpu", "mystery": "cpu"}
@@ -95,7 +95,7 @@ def test_of_a_part_of_a_device_a_pod_has_the_part(policy: PodDevices) -> None:
 
 
 @pytest.mark.parametrize("asked", [pod(), pod("product", request=Request(cpu_milli=1000))], ids=["silent", "bare"])
-def test_who_asks_for_no_device_or_says_nothing_is_left_alone(policy: PodDevices, asked: PendingPod) -> None:
+def test_pod_without_devices_or_operators_is_left_alone(policy: PodDevices, asked: PendingPod) -> None:
     assert policy.is_neutral(asked, STATE)
     assert policy.points(asked, STATE, NODES).tolist() == [MOST_POINTS] * 4
 

@@ -92,7 +92,7 @@ def points(policy: OperatorDevices, question: Asked) -> list[int]:
     return [int(one) for one in policy.points(*question, np.arange(len(question.timed.options)))]
 
 
-def test_a_task_whose_operators_gain_on_a_device_goes_to_units_that_have_it(policy: PolicySettings) -> None:
+def test_task_whose_operators_gain_goes_to_units_with_the_device(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "train", operators=counts(GEMM)), PLAIN, WITH_GPU)
     on_plain, on_gpu = points(made(policy), question)
     assert on_gpu == MOST_POINTS
@@ -116,7 +116,7 @@ def test_operators_of_one_task_choose_each_their_own_device(policy: PolicySettin
     assert "s on CPUs alone" in reason
 
 
-def test_an_unknown_operator_stays_on_the_cpu_and_the_reason_is_said(policy: PolicySettings) -> None:
+def test_unknown_operator_stays_on_the_cpu_with_a_reason(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "odd", operators=counts(UNKNOWN)), WITH_GPU, PLAIN)
     reason = made(policy).reason(*question, 0)
     assert "mystery on the cpu" in reason
@@ -130,14 +130,14 @@ JOIN = Operator.of("any", "join", {**JOIN_SIZES, "out_row_bytes": 40})
 
 
 @pytest.mark.parametrize("operator", [GEMM, SORT, JOIN], ids=lambda operator: operator.kind)
-def test_on_one_machine_an_operator_takes_what_its_trace_has_measured(operator: Operator) -> None:
+def test_operator_on_one_machine_takes_its_traced_time(operator: Operator) -> None:
     known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,)), {operator.name: 2.5}))
     works = Works.of(plan_of(known.graph, 1, known).works)
     assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("operator", [SORT, JOIN], ids=lambda operator: operator.kind)
-def test_on_one_machine_an_operator_takes_what_a_calibration_says(operator: Operator) -> None:
+def test_operator_on_one_machine_takes_its_calibrated_time(operator: Operator) -> None:
     known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,))), DEFAULT)
     works = Works.of(plan_of(known.graph, 1, known).works)
     assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(DEFAULT.time_of(operator).seconds)
@@ -177,7 +177,7 @@ def test_whoever_submits_nonsense_does_not_end_the_scheduler(policy: PolicySetti
         assert "\n" not in made(policy).reason(*question, 0)
 
 
-def test_a_task_with_more_operators_than_can_be_placed_in_time_is_left_alone(policy: PolicySettings) -> None:
+def test_task_with_too_many_operators_is_left_alone(policy: PolicySettings) -> None:
     many = tuple(OperatorCount(name=f"o{number}", operator="gemm") for number in range(129))
     question = asked(PendingTask("t", "vast", operators=many), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
@@ -189,7 +189,7 @@ def test_a_task_with_more_operators_than_can_be_placed_in_time_is_left_alone(pol
     assert made(policy).reason(*question, 0) == "528 flows between operators, no more than 512 are placed"
 
 
-def test_a_profile_with_the_policy_dispatches_by_it_and_keeps_the_reason(policy: PolicySettings) -> None:
+def test_profile_with_the_policy_dispatches_and_keeps_the_reason(policy: PolicySettings) -> None:
     profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))
 
     def decided(*operators: Operator) -> Verdict:
@@ -205,7 +205,7 @@ def test_a_profile_with_the_policy_dispatches_by_it_and_keeps_the_reason(policy:
     assert any(one.policy == "operator-devices" and "product on the gpu" in one.reason for one in scores)
 
 
-def test_programs_are_told_of_devices_that_a_unit_has_and_of_nothing_where_nothing_is_known(
+def test_programs_are_told_devices_only_where_known(
     policy: PolicySettings,
 ) -> None:
     profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))
@@ -227,7 +227,7 @@ def test_programs_are_told_of_devices_that_a_unit_has_and_of_nothing_where_nothi
     assert devices_of(without, Plan(question.timed.view).decide(without, mixed, question.timed.options)) == ()
 
 
-def test_a_policy_that_names_no_device_of_its_units_holds_up_its_own_task_alone(policy: PolicySettings) -> None:
+def test_policy_with_a_wrong_device_fails_its_own_task_alone(policy: PolicySettings) -> None:
     class Wild(OperatorDevices):
         def operator_devices(self, task: PendingTask, timed: TimedOptions, row: int) -> tuple[OperatorDevice, ...]:
             return (OperatorDevice(operator="product", device=DeviceKind.TPU),)

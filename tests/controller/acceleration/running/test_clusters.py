@@ -49,9 +49,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize(("count", "fan_in"), [(1, 2), (2, 2), (3, 2), (4, 2), (4, 3), (4, 10)])
-def test_a_statement_over_a_reduction_tree_has_exactly_what_one_duckdb_has(
-    workers: LocalWorkers, count: int, fan_in: int
-) -> None:
+def test_statement_over_a_reduction_tree_equals_one_duckdb(workers: LocalWorkers, count: int, fan_in: int) -> None:
     with Cluster(workers.addresses, workers.secret, plan_of_statement(SQL, TABLES, "data")) as cluster:
         cluster.load(TABLES, count)
         found = cluster.run(fan_in, count)
@@ -62,7 +60,7 @@ def test_a_statement_over_a_reduction_tree_has_exactly_what_one_duckdb_has(
     assert all(one.sent_bytes > 0 for one in found.workers[1:])
 
 
-def test_a_session_runs_jobs_one_after_the_other_and_measures_a_trial(workers: LocalWorkers) -> None:
+def test_session_runs_jobs_in_turn_and_measures_a_trial(workers: LocalWorkers) -> None:
     tables = numbers(TABLES)
     operator = Operator(kind=OperatorKind.SORT, column="value", limit=10)
     with Cluster(workers.addresses[:2], workers.secret, plan_of_operator(operator, tables, Engine.NUMPY)) as cluster:
@@ -156,7 +154,7 @@ def _pair(secret: bytes) -> tuple[Channel, Channel, socket.socket, socket.socket
     return caller, found[0], one, other
 
 
-def test_a_frame_that_was_changed_or_repeated_on_the_way_is_refused() -> None:
+def test_changed_or_repeated_frame_is_refused() -> None:
     secret = secrets.token_bytes(32)
     with closing(socket.socket()) as _:
         caller, listener, ours, theirs = _pair(secret)

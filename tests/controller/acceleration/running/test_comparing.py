@@ -53,7 +53,7 @@ def test_rows_that_are_only_put_together_all_come_to_the_root() -> None:
     assert rows.transfer_s == pytest.approx(0.8 * (1 + 2 + 3))
 
 
-def test_merging_rows_of_several_rounds_counts_all_that_a_merge_holds() -> None:
+def test_merge_time_counts_all_rows_that_a_merge_holds() -> None:
     tables = numbers(small_tables())
     trial = Trial(1_000_000_000, 0, 100_000_000, 2, 1.0, 0.2, 1.0)
     rows, sums = (Operator(kind=OperatorKind.FILTER, column="value"), Operator(kind=OperatorKind.AGGREGATE))
@@ -66,7 +66,7 @@ def test_merging_rows_of_several_rounds_counts_all_that_a_merge_holds() -> None:
     assert found[1].aggregation_s == pytest.approx(0.2 * 3)
 
 
-def test_a_round_takes_what_a_processor_needs_for_the_network_where_that_is_longer() -> None:
+def test_round_takes_the_processing_time_if_it_is_longer() -> None:
     quick, slow = members(8, 8, 100.0), members(8, 8, 1.0)
     processing = Processing(receive_s_per_gb=2.0, send_s_per_gb=5.0, receive_s=0.001, send_s=0.002)
     (on_quick,), (on_slow,) = (times(Works.of([SUMS]), processed(one, processing)) for one in (quick, slow))
@@ -77,7 +77,7 @@ def test_a_round_takes_what_a_processor_needs_for_the_network_where_that_is_long
     assert rows.transfer_s == pytest.approx(0.1 * 5 * (1 + 2 + 4) + 3 * 0.003)
 
 
-def test_what_the_network_takes_of_a_processor_is_told_from_two_tables_of_a_machine_with_its_share() -> None:
+def test_processing_is_derived_from_two_sizes_and_the_slowdown() -> None:
     found = processing_of(Sample(1_000, 0.001, 0.002), Sample(1_000_001_000, 1.001, 3.002), slower=5.0)
     assert astuple(found) == pytest.approx((15.0, 5.0, 0.01, 0.005))
     with pytest.raises(RunError, match="the second is the larger one"):

@@ -39,7 +39,7 @@ def computed(operator: Operator, engine: Engine, tables: dict[str, pa.Table], co
 
 @pytest.mark.parametrize("engine", [Engine.DUCKDB, Engine.NUMPY, Engine.TORCH])
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda one: f"{one.kind}-{one.column or 'all'}-{one.limit}")
-def test_each_engine_has_exactly_what_one_duckdb_over_all_the_data_has(operator: Operator, engine: Engine) -> None:
+def test_every_engine_equals_one_duckdb(operator: Operator, engine: Engine) -> None:
     tables = numbers(small_tables())
     found, wanted = computed(operator, engine, tables, 3), of_one_duckdb(sql_of(operator), tables)
     if operator.kind is OperatorKind.SORT:  # rows of one value come in any order
@@ -59,14 +59,14 @@ def test_groups_far_apart_are_added_up_as_those_near_one_another() -> None:
 
 
 @pytest.mark.parametrize("engine", [Engine.NUMPY, Engine.TORCH])
-def test_sums_that_may_not_fit_64_bits_are_an_error_and_no_wrong_answer(engine: Engine) -> None:
+def test_sums_beyond_64_bits_are_an_error(engine: Engine) -> None:
     tables = {"data": pa.table({"place": np.array([1, 1]), "value": np.array([1 << 62, 1 << 62])})}
     operator = Operator(kind=OperatorKind.AGGREGATE, column="place", sums=("value",))
     with pytest.raises(RunError, match="column value: sums may not fit 64 bits"):
         computed(operator, engine, tables, 1)
 
 
-def test_texts_and_columns_that_are_not_there_are_refused_by_name() -> None:
+def test_text_and_absent_columns_and_tables_are_refused_by_name() -> None:
     tables = small_tables(10)
     with pytest.raises(RunError, match="table data: column text is string"):
         plan_of_operator(FILTER, tables, Engine.NUMPY)
@@ -82,7 +82,7 @@ def test_a_gpu_has_exactly_what_one_duckdb_over_all_the_data_has(operator: Opera
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
-    test_each_engine_has_exactly_what_one_duckdb_over_all_the_data_has(operator, Engine.CUDA)
+    test_every_engine_equals_one_duckdb(operator, Engine.CUDA)
 
 
 def test_a_gpu_that_is_not_there_is_said() -> None:

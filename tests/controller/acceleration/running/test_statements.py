@@ -48,7 +48,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)
-def test_what_is_merged_is_exactly_what_one_duckdb_over_all_the_data_has(sql: str) -> None:
+def test_merged_parts_equal_one_duckdb(sql: str) -> None:
     tables = small_tables()
     found, wanted = merged(plan_of_statement(sql, tables, "data"), tables, 3), of_one_duckdb(sql, tables)
     assert found.schema.equals(wanted.schema)
@@ -63,14 +63,14 @@ def test_shards_without_rows_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("sql", "reason"), REFUSED)
-def test_a_statement_that_would_be_another_one_in_parts_is_refused_in_one_line(sql: str, reason: str) -> None:
+def test_unsplittable_statement_is_refused_in_one_line(sql: str, reason: str) -> None:
     with pytest.raises(StatementError, match=r".+") as caught:
         split_statement(sql, small_tables(10), "data")
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_only_statements_whose_merges_have_all_rows_of_their_parts_grow() -> None:
+def test_only_statements_that_merge_all_rows_grow() -> None:
     tables = small_tables(10)
     assert split_statement("SELECT * FROM data", tables).grows
     assert not split_statement("SELECT * FROM data ORDER BY 1 LIMIT 3", tables).grows

@@ -63,7 +63,7 @@ class Bench:
         self.fabric.start_flow(src, flow)
 
 
-def test_reports_that_are_dropped_or_wait_in_a_full_queue_make_no_reports() -> None:
+def test_dropped_or_queued_reports_cause_no_reports() -> None:
     """Data of both hosts fills both links on the reports' own way, so that most reports are lost, too."""
     bench = Bench(EVERYTHING)
     bench.flood(1, "h1", "hc", stop_ns=100 * MS)

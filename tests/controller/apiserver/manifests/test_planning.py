@@ -19,7 +19,7 @@ def found(**status: object) -> Pod:
     return replace(FOUND, status=replace(FOUND.status, **status))
 
 
-def test_what_is_not_there_is_created_and_what_is_the_same_is_left() -> None:
+def test_missing_is_created_and_unchanged_is_left() -> None:
     assert step_of(WANTED, None).action is Action.CREATE
     for phase in Phase:
         assert step_of(WANTED, found(phase=phase, node="h1")).action is Action.LEAVE

@@ -108,7 +108,7 @@ def test_a_graph_goes_into_a_task_and_comes_back_the_same() -> None:
     assert graph_of("g", spec) == graph
 
 
-def test_time_that_no_operator_took_is_an_operator_that_nothing_stands_for() -> None:
+def test_unattributed_time_becomes_an_operator_without_kernel() -> None:
     graph = OperatorGraph("g", (Operator.of("a", "fft", {"n": 64}),))
     found = traced_operators(graph, {"a": 0.75}, 1.0)
     assert [(one.name, one.seconds) for one in found] == [("a", 0.75), ("rest", 0.25)]

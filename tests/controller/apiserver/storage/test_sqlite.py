@@ -34,7 +34,7 @@ def test_a_second_process_is_told_that_the_file_is_taken(tmp_path: Path) -> None
     asyncio.run(act())
 
 
-def test_what_was_written_is_there_after_a_restart_and_leases_last_again(tmp_path: Path) -> None:
+def test_writes_survive_a_restart_and_leases_are_renewed(tmp_path: Path) -> None:
     path = str(tmp_path / "storage")
 
     async def before() -> tuple[int, int]:

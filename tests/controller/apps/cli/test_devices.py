@@ -40,7 +40,7 @@ def test_a_table_for_people(server: Path) -> None:
     assert "Note: NVML: not asked, as this is a recorded machine" in text
 
 
-def test_the_yaml_stands_in_a_topology_file_and_gives_the_same_node(server: Path) -> None:
+def test_yaml_in_a_topology_file_gives_the_same_node(server: Path) -> None:
     fragment = textwrap.indent(said("--root", str(server), "-o", "yaml"), "  ")
     host = loads(f"millrace: 1\nname: x\nswitches: [{{name: s}}]\nhosts:\n- name: h\n  switch: s\n{fragment}").hosts[0]
     found = node_of_machine("h", discover(Root(server), ""))

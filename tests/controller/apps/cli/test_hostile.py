@@ -106,7 +106,7 @@ def test_what_is_said(
         assert result["said"] == f"{line}\n"
 
 
-def test_a_name_that_is_no_text_is_read_where_there_is_such_a_file(
+def test_undecodable_file_name_is_read_if_the_file_exists(
     place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Path(os.fsdecode(b"\xff.yaml")).write_text("topology: abilene\nfeed: {}\n")

@@ -88,7 +88,7 @@ def test_a_checkpoint_of_another_kind_of_input_is_refused(settings: str, tmp_pat
             run(*command)
 
 
-def test_what_a_network_looks_at_is_drawn_or_refused_where_it_has_no_attention(settings: str, tmp_path: Path) -> None:
+def test_attention_is_drawn_or_refused_for_networks_without_it(settings: str, tmp_path: Path) -> None:
     given = read_given("bursty", load_settings(Path(settings)), 0)
     forms: list[Form] = ["tokens", "flat"]
     for form in forms:

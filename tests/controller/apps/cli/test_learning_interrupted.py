@@ -47,7 +47,7 @@ def interrupted(command: list[str], checkpoint: Path, number: signal.Signals) ->
     return process.returncode, shown, said
 
 
-def test_what_ctrl_c_interrupts_goes_on_to_the_same_weights_bit_for_bit(train: list[str], tmp_path: Path) -> None:
+def test_interrupted_training_resumes_to_identical_weights(train: list[str], tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.ckpt", tmp_path / "part.ckpt"
     # So many that the signal finds it at work on any machine.
     status, shown, said = interrupted([*train, "--episodes", "1000"], part, signal.SIGINT)

@@ -75,7 +75,7 @@ def test_counters_and_registers(switch: str) -> None:
     assert "watch_packets" in run("register", "list", switch)
 
 
-def test_a_name_that_is_not_there_is_answered_with_those_that_are(switch: str) -> None:
+def test_unknown_name_is_answered_with_known_ones(switch: str) -> None:
     with pytest.raises(SessionError, match=r"there is no table 'ipv4_rout'; did you mean `ipv4_routes`\?"):
         run("table", "read", switch, "ipv4_rout")
     with pytest.raises(SessionError, match="no table action named 'forwrd'"):
@@ -89,7 +89,7 @@ def test_another_device_id_is_answered_with_the_right_one(switch: str) -> None:
         run("table", "list", switch, "--device-id", "7")
 
 
-def test_beside_a_controller_one_reads_and_is_told_what_writing_takes(switch: str) -> None:
+def test_second_controller_reads_and_is_told_how_to_write(switch: str) -> None:
     with connect(switch, 1):
         assert rows("counter", "read", switch, "drop_bad_ipv4_checksum") == []
         said = r"become primary: another controller is there, with election id 1: --election-id 2 takes over"

@@ -125,7 +125,7 @@ def test_links_as_json_have_every_field(feed: str) -> None:
     assert len(found) == 10
 
 
-def test_a_dead_link_is_shown_as_dead_and_since_when_and_no_figure_of_it_as_healthy(feed: str) -> None:
+def test_dead_link_is_shown_as_down_without_healthy_figures(feed: str) -> None:
     line, why = (line for line in run("links", "--feed", feed).splitlines() if "s1->s3" in line)
     assert why == "s1->s3 is down for 3.0 s: s1 no longer hears s3"
     cells = [cell.strip() for cell in line.strip("│").split("│")]
@@ -139,7 +139,7 @@ def cells_of(shown: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("│")] for line in lines]
 
 
-def test_a_rack_that_a_job_waits_for_is_shown_with_whom_it_waits_for() -> None:
+def test_awaited_rack_is_shown_with_the_host_it_waits_for() -> None:
     leaf = job(note=False)
     child = replace(leaf.children[0], key=ChildKey(3, "s1", 0, "s2"))
     root = replace(leaf, key=JobKey(3, "s1"), children=(child,))

@@ -59,7 +59,7 @@ def test_entries_are_read_in_every_form(tmp_path: Path, name: str, text: str) ->
     assert found["sent"] == [{"port": 2, "data": PACKET}]
 
 
-def test_the_entries_file_says_what_is_const_and_with_which_priority(tmp_path: Path) -> None:
+def test_entries_file_gives_const_and_priority(tmp_path: Path) -> None:
     """Kind 7, port 1, length 8: the drop whose declared priority is 50 is found, of 4 where nothing says so."""
     for ending in ("json", "p4info.txtpb"):
         shutil.copy(PROGRAMS / f"presets.{ending}", tmp_path)

@@ -53,7 +53,7 @@ def test_the_live_view_fits_any_terminal(scenario: Scenario, width: int, height:
     assert (f"{decisions - 1} long reason" if decisions else "none yet") in captured.get()
 
 
-def test_phases_and_reaction_follow_the_moves_that_answer_the_surge(scenario: Scenario) -> None:
+def test_phases_and_reaction_follow_moves_after_the_surge(scenario: Scenario) -> None:
     """A flow that noise moved before the surge is no reaction to it."""
     early = Move(scenario.congest_ns - 1, FlowSpec("h-a", "h-b"), ("a", "b"), ("a", "c", "b"), "noise")
     late = Move(scenario.congest_ns + 1, FlowSpec("h-a", "h-c"), ("a", "c"), ("a", "b", "c"), "surge")
@@ -68,7 +68,7 @@ def test_phases_and_reaction_follow_the_moves_that_answer_the_surge(scenario: Sc
     assert first_on_new_path_ns(scenario, (early,), [], 0) is None
 
 
-def test_a_packet_that_passed_more_switches_came_by_the_longer_path(scenario: Scenario) -> None:
+def test_packet_with_more_switches_came_by_the_longer_path(scenario: Scenario) -> None:
     """Also one without telemetry; what was under way before the move has as many hops left as ever."""
     flow = scenario.flows[0]
     at_ns = scenario.congest_ns + 200_000_000

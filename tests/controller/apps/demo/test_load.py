@@ -69,7 +69,7 @@ def test_a_late_host_is_named_with_how_late_it_was(scenario: Scenario) -> None:
     assert captured.get().count(" 812 ") == 1  # one host deviates
 
 
-def test_virtual_time_allows_for_nothing_and_the_kernel_for_a_little(scenario: Scenario) -> None:
+def test_virtual_time_has_no_tolerance_and_the_kernel_a_little(scenario: Scenario) -> None:
     host = scenario.flows[0].flow.src_host
     refused = SentLoad(planned=100, sent=99, refused=1)
     assert as_planned(changed(run_of(scenario), host, refused))
@@ -80,7 +80,7 @@ def test_virtual_time_allows_for_nothing_and_the_kernel_for_a_little(scenario: S
     assert not as_planned(changed(run_of(scenario), host, SentLoad(100, 100, late=6, worst_late_ns=30 * MS)))
 
 
-def test_what_is_lost_before_the_surge_is_told_though_all_was_sent(scenario: Scenario) -> None:
+def test_loss_before_the_surge_is_reported_though_all_was_sent(scenario: Scenario) -> None:
     lossy = run_of(scenario, numbers=range(0, PACKETS, 2))
     assert not as_planned(lossy)
     line = load_line(lossy)

@@ -138,7 +138,7 @@ def test_the_same_state_makes_the_same_files(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["abilene", "geant", "leaf-spine", "fat-tree-4", "ring"])
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_maps_and_key_lie_within_the_picture_and_beside_each_other(name: str, count: int) -> None:
+def test_maps_and_key_lie_in_the_picture_without_overlap(name: str, count: int) -> None:
     _, cells = _grid(laid_out(name), count)
     places = [cell.get_position() for cell in cells]
     assert all(place.x0 >= 0 and place.y0 >= 0 and place.x1 <= 1 and place.y1 <= 1 for place in places)

@@ -55,7 +55,7 @@ def settings_by_name(plan: UpPlan) -> dict[str, Strict]:
     return {daemon.name: daemon.settings for daemon in plan.daemons}
 
 
-def test_the_first_settings_are_for_their_user_only_and_can_be_read(state: StateFolder) -> None:
+def test_first_settings_are_private_and_readable(state: StateFolder) -> None:
     settings = settings_of(state)
     assert stat.S_IMODE(state.settings.stat().st_mode) == 0o600
     assert (settings.topology, settings.time) == ("abilene", Time.VIRTUAL)
@@ -153,7 +153,7 @@ def test_switches_that_run_already_are_joined(state: StateFolder) -> None:
     assert controller.switches == addresses
 
 
-def test_hosts_that_this_machine_serves_have_managers_with_tokens_of_their_own(state: StateFolder) -> None:
+def test_local_hosts_have_managers_with_own_tokens(state: StateFolder) -> None:
     settings = replace(settings_of(state, "leaf-spine"), nodes={"h1": NodeSection(labels={"disk": "fast"})})
     plan = make_plan(settings, state)
     names = [daemon.name for daemon in plan.daemons]
@@ -304,7 +304,7 @@ def test_settings_of_ones_own_need_no_folder_of_sockets(state: StateFolder, tmp_
     assert loads("topology: leaf-spine\nrun: /elsewhere\n", UpSettings).in_folder(state).run == "/elsewhere"
 
 
-def test_where_the_sockets_are_is_known_whatever_the_settings_are(state: StateFolder) -> None:
+def test_socket_folder_is_known_without_settings(state: StateFolder) -> None:
     assert state.noted_run() is None
     with pytest.raises(UpError, match="no `millrace up` has run"):
         status(state.path)

@@ -43,7 +43,7 @@ def test_the_worked_example_moves_what_one_frees_to_who_asks() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_from_anywhere_it_comes_to_what_sharing_out_from_scratch_comes_to(seed: int) -> None:
+def test_allocation_reaches_the_worth_of_sharing_from_scratch(seed: int) -> None:
     rng = random.Random(seed)
     total = rng.randint(0, 60)
     claimants, left = [], total
@@ -62,7 +62,7 @@ def test_from_anywhere_it_comes_to_what_sharing_out_from_scratch_comes_to(seed: 
         assert total_worth(claimants, dict(found.units)) == pytest.approx(total_worth(claimants, scratch))
 
 
-def test_all_who_want_more_come_to_about_the_same_price_by_weight() -> None:
+def test_claimants_reach_equal_prices_by_weight() -> None:
     found = allocate(90, [one("a", 90, 100), one("b", 0, 100, weight=2.0)], FREELY)
     assert dict(found.units) == {"a": 30, "b": 60}
     assert found.prices["a"] == pytest.approx(found.prices["b"], rel=0.02)
@@ -73,7 +73,7 @@ def test_higher_priority_is_served_first_but_for_minimum_shares() -> None:
     assert dict(found.units) == {"low": 10, "high": 90}
 
 
-def test_units_without_work_go_to_who_starves_though_nobody_frees_them() -> None:
+def test_unused_units_go_to_a_starving_claimant() -> None:
     """Bus and load of 25 % each are an error of 0: nothing is freed, and three of four units do nothing."""
     assert busy_units(80, 0.25) == 23
     idle = one("idle", 80, 80, busy=busy_units(80, 0.25))
@@ -83,7 +83,7 @@ def test_units_without_work_go_to_who_starves_though_nobody_frees_them() -> None
     assert dict(more.units) == {"starves": 77, "idle": 23}
 
 
-def test_idle_units_are_not_wanted_where_they_are_to_be_given_back() -> None:
+def test_idle_units_are_not_wanted_below_the_load_to_free_to() -> None:
     assert within_load(80, 80, 0.25, 0.8) == 25
     assert within_load(80, 80, 0.85, 0.8) == 80
     assert within_load(20, 80, 0.25, 0.8) == 20
@@ -91,12 +91,12 @@ def test_idle_units_are_not_wanted_where_they_are_to_be_given_back() -> None:
     assert within_load(80, 80, 0.25, 0.0) == 80
 
 
-def test_a_minimum_share_is_kept_and_restored_though_it_is_not_wanted() -> None:
+def test_minimum_share_is_kept_although_unwanted() -> None:
     found = allocate(10, [one("a", 0, 0, least=3), one("b", 10, 10)], Limits())
     assert dict(found.units) == {"a": 3, "b": 7}
 
 
-def test_hysteresis_leaves_units_where_they_are_worth_about_as_much() -> None:
+def test_hysteresis_leaves_units_of_similar_worth() -> None:
     claimants = [one("a", 52, 100), one("b", 48, 100)]
     assert allocate(100, claimants, Limits(margin=0.1)).moves == ()
     assert dict(allocate(100, claimants, FREELY).units) == {"a": 50, "b": 50}
@@ -113,14 +113,14 @@ def test_rate_limits_bound_what_moves_at_once() -> None:
     assert found.units["a"] == 93
 
 
-def test_units_that_moved_a_while_ago_and_silent_holders_stay_as_they_are() -> None:
+def test_recently_moved_and_silent_holders_keep_their_units() -> None:
     claimants = [one("moved", 50, 10, may_give=False), one("silent", 50, 10, is_fixed=True), one("b", 0, 100)]
     assert allocate(100, claimants, FREELY).moves == ()
     more = allocate(110, [one("silent", 50, 90, is_fixed=True), one("moved", 50, 90, may_give=False)], FREELY)
     assert dict(more.units) == {"moved": 60, "silent": 50}
 
 
-def test_fewer_units_than_are_held_are_taken_back_where_they_are_worth_least() -> None:
+def test_shrinking_takes_units_back_where_they_are_worth_least() -> None:
     found = allocate(60, [one("a", 50, 50), one("b", 50, 50, least=40)], Limits())
     assert dict(found.units) == {"a": 20, "b": 40}
 

@@ -50,7 +50,7 @@ def accepted(seed: int, scheme: Scheme) -> Iterator[ControlSettings]:
 
 
 @pytest.mark.parametrize("scheme", [Scheme.EXPERT, Scheme.FUZZY])
-def test_loops_whose_gains_all_passed_settle_although_gains_change_with_each_sample(scheme: Scheme) -> None:
+def test_accepted_adaptive_loops_settle(scheme: Scheme) -> None:
     tried = list(accepted(7, scheme))
     assert len(tried) >= 8
     for settings in tried:
@@ -67,7 +67,7 @@ def test_loops_whose_gains_all_passed_settle_although_gains_change_with_each_sam
     st.sampled_from(list(AntiWindup)),
     st.sampled_from(list(Blocked)),
 )
-def test_no_samples_however_late_bring_output_or_gains_out_of_their_limits(
+def test_output_and_gains_stay_within_limits_for_any_samples(
     samples: list[tuple[float, float, float]],
     scheme: Scheme,
     form: Form,

@@ -118,7 +118,7 @@ def test_other_limits_are_kept_at_once() -> None:
     assert other.step(state, sample(20.0, 0.6))[1].u == 0.4
 
 
-def test_a_controller_that_has_seen_nothing_takes_other_settings_as_they_are() -> None:
+def test_unused_controller_takes_new_settings_as_they_are() -> None:
     controller = Controller(ControlSettings(pid=PID))
     other, state = controller.changed(controller.start(), ControlSettings())
     assert other == Controller(ControlSettings())
@@ -132,7 +132,7 @@ def all_schemes() -> Iterator[ControlSettings]:
 
 
 @pytest.mark.parametrize("settings", list(all_schemes()), ids=lambda settings: settings.scheme)
-def test_unstable_gains_of_any_scheme_are_refused_with_the_margin(settings: ControlSettings) -> None:
+def test_unstable_gains_of_any_scheme_are_refused_with_margin(settings: ControlSettings) -> None:
     assert worst_margin(settings) is None  # nobody said what plant it is
     slow = LinearPlant(gain=1.0, lag_samples=2.0, delay_samples=6)
     with pytest.raises(GainsError, match=r"unstable on a plant of gain 1, lag 2 samples, delay 6, .* times as large"):
@@ -169,13 +169,13 @@ def test_unstable_gains_in_a_file_are_refused_by_the_file() -> None:
         ("plant: {gain: 0}\n", r"x\.yaml:1: plant: the plant's gain is 0, not a finite number above 0"),
     ],
 )
-def test_gains_and_plants_that_cannot_be_are_refused_by_file_and_line(text: str, says: str) -> None:
+def test_impossible_gains_and_plants_are_refused_with_their_line(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=f"^{says}$"):
         loads(text, ControlSettings, file="x.yaml")
 
 
 @pytest.mark.parametrize("delay", [0, 3])
-def test_the_least_stable_gains_have_the_least_room_of_all_that_are_reached(delay: int) -> None:
+def test_least_stable_gains_have_the_smallest_reachable_margin(delay: int) -> None:
     plant = LinearPlant(gain=0.2, delay_samples=delay)
     settings = ControlSettings(pid=PidSettings(form=Form.PID, kp=1.0, ki=0.05, kd=0.5), scheme=Scheme.FUZZY)
     some = list(dict.fromkeys(reachable(settings)))[::5]

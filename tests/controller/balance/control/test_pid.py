@@ -61,7 +61,7 @@ def run(
     return state, found
 
 
-def test_p_alone_leaves_a_steady_error_and_an_integral_takes_it_away() -> None:
+def test_p_leaves_a_steady_error_and_an_integral_removes_it() -> None:
     """On a plant whose levers do not add up; where they do, they are an integral themselves."""
     plant = LinearPlant(gain=1.0, lag_samples=3.0, accumulates=False)
     p, pi = (
@@ -105,13 +105,13 @@ def test_the_integral_does_not_grow_where_no_lever_can_follow(anti_windup: AntiW
     assert run(settings, samples, blocked=Blocked.DOWN)[0].integral == pytest.approx(0.5)
 
 
-def test_back_calculation_leaves_the_integral_where_the_output_is_at_its_limit() -> None:
+def test_back_calculation_holds_the_integral_at_the_limit() -> None:
     settings = PidSettings(form=Form.PI, kp=0.5, ki=0.1, high=0.6, anti_windup=AntiWindup.BACK_CALCULATION)
     state, _ = run(settings, [(float(k), 0.8) for k in range(50)])
     assert 0.5 * 0.8 + state.integral == pytest.approx(0.6)
 
 
-def test_the_derivative_is_that_of_what_is_measured_so_another_target_gives_no_kick() -> None:
+def test_derivative_on_measurement_gives_no_setpoint_kick() -> None:
     def after_another_target(*, on_measurement: bool) -> float:
         settings = PidSettings(form=Form.PD, kp=0.0, kd=1.0, derivative_on_measurement=on_measurement)
         state, _ = run(settings, [(0.0, 0.2), (1.0, 0.2)])
@@ -142,13 +142,13 @@ def test_irregular_samples_count_by_the_time_that_passed() -> None:
     assert irregular[0].integral == pytest.approx(regular[0].integral, rel=0.1)
 
 
-def test_without_a_period_each_sample_counts_as_one_as_the_discrete_form_has_it() -> None:
+def test_pid_without_a_period_equals_the_discrete_form() -> None:
     settings = PidSettings(form=Form.PID, kp=0.3, ki=0.05, kd=0.2)
     irregular = run(settings, [(0.0, 0.1), (0.2, 0.3), (9.0, 0.2)])[1]
     assert irregular == pytest.approx(list(literal(Gains(0.3, 0.05, 0.2), [0.1, 0.3, 0.2])))
 
 
-def test_what_lies_in_a_long_gap_is_not_made_up() -> None:
+def test_long_gap_is_bounded_in_the_integral_and_has_no_slope() -> None:
     """After many missed samples the integral takes three periods of it, and nothing is said of the slope."""
     settings = PidSettings(form=Form.PID, kp=0.0, ki=0.01, kd=5.0, period_s=1.0)
     state, _ = run(settings, [(0.0, 0.1), (1.0, 0.1)])
@@ -178,6 +178,6 @@ def test_it_acts_until_the_error_is_under_the_threshold() -> None:
 
 
 @given(st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=60), st.sampled_from(list(AntiWindup)))
-def test_no_samples_bring_the_output_out_of_its_limits_or_to_nothing(errors: list[float], windup: AntiWindup) -> None:
+def test_output_stays_within_its_limits_for_any_errors(errors: list[float], windup: AntiWindup) -> None:
     settings = PidSettings(form=Form.PID, kp=3.0, ki=0.7, kd=2.0, low=-0.9, high=0.9, anti_windup=windup, period_s=2.0)
     assert all(-0.9 <= output <= 0.9 for output in outputs(settings, errors))

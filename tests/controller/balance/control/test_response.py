@@ -16,7 +16,7 @@ def test_settling_time_is_when_the_error_stays_in_the_band() -> None:
     assert figures.settle_s == 3.0  # the first time inside was left again
 
 
-def test_a_response_that_is_inside_from_the_start_settles_at_once() -> None:
+def test_response_within_the_band_from_the_start_settles_at_once() -> None:
     assert figures_of([0.0, 1.0], [0.05, 0.0]).settle_s == 0.0
 
 
@@ -34,7 +34,7 @@ def test_a_response_that_never_crosses_has_no_overshoot() -> None:
     assert figures_of([0.0, 1.0, 2.0], [0.4, 0.2, 0.1]).overshoot == 0.0
 
 
-def test_overshoot_of_a_disturbance_is_told_from_where_it_was_pushed_to() -> None:
+def test_overshoot_of_a_disturbance_is_relative_to_its_peak() -> None:
     assert figures_of([0, 1, 2, 3, 4], [0.0, 0.1, 0.4, -0.2, 0.0]).overshoot == pytest.approx(0.5)
 
 
@@ -70,6 +70,6 @@ def test_a_response_that_is_zero_throughout_has_no_overshoot() -> None:
         ([0.0, 2.0, 1.0], [0.1, 0.1, 0.1], "sample 3 of a response is not later than the one before it"),
     ],
 )
-def test_what_is_no_response_is_refused(times_s: list[float], values: list[float], says: str) -> None:
+def test_malformed_response_is_refused(times_s: list[float], values: list[float], says: str) -> None:
     with pytest.raises(ResponseError, match=f"^{says}$"):
         figures_of(times_s, values)

@@ -25,7 +25,7 @@ PLANTS = st.builds(
 GAINS = st.builds(Gains, kp=st.floats(0.0, 3.0), ki=st.floats(0.0, 1.0), kd=st.floats(0.0, 2.0))
 
 
-def test_p_on_levers_that_add_up_is_deadbeat_at_1_and_unstable_from_2() -> None:
+def test_p_on_integrating_plant_is_deadbeat_at_1_unstable_at_2() -> None:
     """By hand: z - 1 + kp = 0, so the root is 1 - kp."""
     at_once = margin_of(Gains(1.0), LinearPlant(gain=1.0))
     assert at_once.is_stable
@@ -80,7 +80,7 @@ def test_radii_of_many_are_those_of_each(many: list[Gains], plant: LinearPlant) 
 
 
 @given(GAINS, PLANTS)
-def test_gains_are_stable_up_to_the_reported_factor_and_not_beyond(gains: Gains, plant: LinearPlant) -> None:
+def test_gains_are_stable_exactly_up_to_the_reported_factor(gains: Gains, plant: LinearPlant) -> None:
     margin = margin_of(gains, plant)
     if not margin.is_stable or margin.stable_to is None or not 1.01 < margin.stable_to < 1e3:
         return
@@ -91,7 +91,7 @@ def test_gains_are_stable_up_to_the_reported_factor_and_not_beyond(gains: Gains,
 
 @pytest.mark.parametrize("form", list(Form))
 @pytest.mark.parametrize("accumulates", [True, False])
-def test_errors_in_virtual_time_die_away_as_the_largest_root_says(form: Form, *, accumulates: bool) -> None:
+def test_errors_decay_at_the_rate_of_the_largest_root(form: Form, *, accumulates: bool) -> None:
     plant = LinearPlant(gain=1.0, lag_samples=2.0, delay_samples=1, accumulates=accumulates)
     settings = PidSettings(
         form=form, kp=0.2, ki=0.01, kd=0.1, low=-9.0, high=9.0, anti_windup=AntiWindup.NONE,
@@ -119,7 +119,7 @@ def test_gains_that_no_factor_makes_stable_are_refused_as_such() -> None:
         refuse_unstable(Gains(0.001, 0.1), LinearPlant(gain=1.0, lag_samples=5.0))
 
 
-def test_a_loop_whose_errors_neither_grow_nor_die_away_is_refused() -> None:
+def test_marginally_stable_loop_is_refused() -> None:
     with pytest.raises(GainsError, match="errors do not die away"):
         refuse_unstable(Gains(0.0, 0.1), LinearPlant(gain=1.0))
 
@@ -131,6 +131,6 @@ def test_stable_gains_are_returned_with_their_margin() -> None:
 
 
 @pytest.mark.parametrize("gain", [0.0, -1.0, math.nan, math.inf])
-def test_a_plant_whose_error_does_not_fall_with_the_output_is_refused(gain: float) -> None:
+def test_plant_without_positive_finite_gain_is_refused(gain: float) -> None:
     with pytest.raises(GainsError, match=r"the plant's gain is .*, not a finite number above 0"):
         LinearPlant(gain=gain)

@@ -44,7 +44,7 @@ def test_all_cpus_move_together(tmp_path: Path) -> None:
     assert lever.move(-9000).done == -2400
 
 
-def test_cpus_of_several_kinds_are_capped_each_within_its_own_clocks(tmp_path: Path) -> None:
+def test_cpus_of_several_kinds_are_capped_within_their_clocks(tmp_path: Path) -> None:
     lever = CpuClocks(may_set=True, root=Root(write_tree(tmp_path, HYBRID)))
     assert lever.move(-200).done == -200
     assert caps(tmp_path) == {"policy0": "3800000", "policy8": "3600000"}
@@ -81,7 +81,7 @@ def test_a_file_that_says_nonsense_is_an_error_that_names_it(tmp_path: Path) -> 
         lever.read()
 
 
-def test_a_cap_that_this_user_may_not_write_is_not_moved_and_says_why(tmp_path: Path) -> None:
+def test_unwritable_cap_is_not_moved_and_says_why(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, EQUAL))
     file = tmp_path / CPUFREQ / "policy0/scaling_max_freq"
     file.unlink()

@@ -65,9 +65,7 @@ def test_a_clock_is_read_only_unless_settings_say_otherwise(library: dict[str, s
     assert not lock.exists()
 
 
-def test_a_clock_moves_among_those_that_the_device_supports_and_is_let_go(
-    library: dict[str, str], tmp_path: Path
-) -> None:
+def test_gpu_clock_moves_among_supported_ones_and_is_reset(library: dict[str, str], tmp_path: Path) -> None:
     code = """
     lever = GpuClocks(nvml, "0000:c1:00.0", may_set=True)
     say(lever.move(-300))
@@ -85,7 +83,7 @@ def test_a_clock_moves_among_those_that_the_device_supports_and_is_let_go(
     assert lock.read_text().splitlines() == ["lock 345 1200", "lock 345 1500", "reset 0 0"]
 
 
-def test_a_clock_that_only_root_may_set_says_so_and_is_not_asked_again(library: dict[str, str]) -> None:
+def test_gpu_clock_that_needs_root_says_so_and_cannot_move(library: dict[str, str]) -> None:
     code = """
     lever = GpuClocks(nvml, "0000:c1:00.0", may_set=True)
     say(lever.move(-300))

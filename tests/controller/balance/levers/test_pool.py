@@ -80,7 +80,7 @@ def test_it_reads_its_share_between_the_ends_of_its_claim(unit: Unit) -> None:
     assert (standing.value, standing.low, standing.high) == (50, 10, 80)
 
 
-def test_where_the_pool_cannot_be_asked_its_local_quota_is_no_lever_of_its_own(unit: Unit) -> None:
+def test_local_quota_is_no_lever_while_its_pool_is_away(unit: Unit) -> None:
     unit.books.is_away = True
     settings = LeverSettings(
         cpu_quota=QuotaLever(group="/unit", set=True), pool=PoolLever(pool="p", holder="gpu0", set=True)
@@ -91,7 +91,7 @@ def test_where_the_pool_cannot_be_asked_its_local_quota_is_no_lever_of_its_own(u
     assert any("it is away" in line for line in absent)
 
 
-def test_to_free_units_it_reports_and_promises_once_they_are_asked_back_and_not_used(unit: Unit) -> None:
+def test_freed_units_are_promised_once_unused(unit: Unit) -> None:
     assert unit.lever.move(-2).done == -2
     unit.tell()
     reported = unit.books.reported
@@ -119,7 +119,7 @@ def test_more_units_are_used_only_once_the_books_have_them(unit: Unit) -> None:
     assert unit.books.quotas[-1] == (53, "50000")  # not used before the promise was taken
 
 
-def test_what_was_asked_for_and_came_meanwhile_is_not_asked_for_again(unit: Unit) -> None:
+def test_units_that_came_meanwhile_are_not_requested_again(unit: Unit) -> None:
     unit.lever.move(-20)
     unit.tell()
     unit.lever.move(-20)  # the loop does not know yet what becomes of the first
@@ -128,7 +128,7 @@ def test_what_was_asked_for_and_came_meanwhile_is_not_asked_for_again(unit: Unit
     assert (unit.books.reported.wants, unit.books.reported.holds) == (0, 30)
 
 
-def test_what_is_not_given_for_long_is_handed_on_and_asked_for_all_the_same(unit: Unit) -> None:
+def test_ungranted_request_is_handed_on_and_kept(unit: Unit) -> None:
     assert unit.lever.move(+3).left == 0
     unit.tell()
     unit.machine.pass_s(31)
@@ -142,7 +142,7 @@ def test_what_is_not_given_for_long_is_handed_on_and_asked_for_all_the_same(unit
     assert (unit.books.reported.wants, unit.lever.read().high) == (0, 80)
 
 
-def test_without_an_answer_it_stops_using_its_units_well_before_its_lease_ends(unit: Unit) -> None:
+def test_unanswered_unit_lowers_its_quota_before_its_lease_ends(unit: Unit) -> None:
     unit.books.is_away = True
     for after_s, quota in ((3, "50000"), (3, "1000"), (3, "1000")):
         unit.machine.pass_s(after_s)
@@ -161,7 +161,7 @@ def test_released_it_keeps_its_least_share_and_promises_that(unit: Unit) -> None
     unit.books.share(10)
 
 
-def test_what_still_runs_on_a_unit_is_not_promised_away(unit: Unit) -> None:
+def test_units_in_use_are_not_promised_away(unit: Unit) -> None:
     unit.tell()
     unit.books.share(50, leaving=45)
     unit.lever.tell(SAMPLE, "int8", 1000.0)
@@ -175,7 +175,7 @@ def test_what_still_runs_on_a_unit_is_not_promised_away(unit: Unit) -> None:
     assert unit.books.reported.holds == 5
 
 
-def test_a_pool_that_does_not_answer_or_a_holder_without_a_claim_is_an_error_at_the_start(tmp_path: Path) -> None:
+def test_silent_pool_or_unclaimed_holder_is_an_error_at_start(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     books = Books(machine.clock)
     with pytest.raises(LeverError, match="lever units of pool p: UnitPool p: gpu7 has neither a claim nor units"):

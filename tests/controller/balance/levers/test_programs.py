@@ -9,7 +9,7 @@ from controller.balance.levers.programs import Autocast, BatchSize
 from controller.balance.values import Precision
 
 
-def test_autocast_computes_in_the_precision_that_the_lever_stands_at() -> None:
+def test_autocast_computes_in_the_precision_of_the_lever() -> None:
     torch = pytest.importorskip("torch")
     lever = Autocast(torch.bfloat16, device_type="cpu")
     left, right = torch.ones(4, 4), torch.ones(4, 4)

@@ -50,7 +50,7 @@ def test_as_sub_units_it_counts_parts_of_a_cpu(tmp_path: Path, tree: dict[str, s
 
 
 @TREES
-def test_as_a_frequency_it_counts_the_clock_that_the_share_stands_for(tmp_path: Path, tree: dict[str, str]) -> None:
+def test_quota_as_frequency_reports_the_equivalent_clock(tmp_path: Path, tree: dict[str, str]) -> None:
     root = Root(write_tree(tmp_path, tree))
     lever = CpuQuota("/unit", 0.4, kind=LeverKind.FREQUENCY, low=500, high=2500, may_set=True, root=root)
     assert lever.read().value == 1250
@@ -84,7 +84,7 @@ def test_it_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:
     assert (tmp_path / "sys/fs/cgroup/unit/cpu.max").read_text() == "50000 100000\n"
 
 
-def test_with_a_short_period_the_least_quota_is_a_millisecond_of_it(tmp_path: Path) -> None:
+def test_least_quota_of_a_short_period_is_one_millisecond(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, V2))
     assert CpuQuota("/unit", 10, period_us=10_000, root=root).read().low == 10
 

@@ -41,7 +41,7 @@ def test_a_lever_never_goes_too_far_nor_the_other_way(
     assert min(value, value + by) - 1e-6 <= found <= max(value, value + by) + 1e-6
 
 
-def test_what_is_left_is_handed_on_with_the_reason() -> None:
+def test_unmet_move_is_handed_on_with_the_reason() -> None:
     standing = Standing(98, 1, 100)
     assert moved(standing, 4, 100) == Moved(2, 2, "it stands at its end, 100")
     assert moved(Standing(10, 1, 100, 3), 2, 10) == Moved(0, 2, "it has no step in between", between=True)

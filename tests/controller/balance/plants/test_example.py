@@ -43,7 +43,7 @@ def test_two_clusters_of_100_before_balancing() -> None:
     assert (first.full.error, second.full.error) == (Fraction(1, 2), Fraction(-1, 2))
 
 
-def test_the_first_frees_50_and_the_second_asks_for_100_and_gets_those() -> None:
+def test_first_cluster_frees_50_and_the_second_asks_for_100() -> None:
     first, second = CLUSTERS
     asks = [
         PlatformRule().change(float(one.full.error), Sample(0.0, float(one.full.bus), float(one.full.load)), one.state)
@@ -63,7 +63,7 @@ def test_of_the_residual_error_the_clock_takes_ten_percent() -> None:
     assert second.full.work_tops == Fraction(16_500)
 
 
-def test_the_data_centre_does_21500_instead_of_15000_for_215_instead_of_200() -> None:
+def test_data_centre_does_21500_tops_for_a_power_of_215() -> None:
     start, _, after = stages()
     assert (start.work_tops, after.work_tops) == (Fraction(15_000), Fraction(21_500))
     assert (start.power, after.power) == (Fraction(200), Fraction(215))
@@ -78,7 +78,7 @@ def test_the_decision_is_the_same_when_loads_are_light() -> None:
         assert changes[0] == changes[1]
 
 
-def test_the_table_from_the_same_start_frees_two_a_step_and_rests_at_55() -> None:
+def test_table_frees_two_units_a_step_and_rests_at_55() -> None:
     first, second = by_table()
     assert first.sub_units[:3].tolist() == [100, 98, 96]
     assert second.sub_units[:3].tolist() == [100, 102, 104]

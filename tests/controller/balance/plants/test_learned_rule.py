@@ -86,7 +86,7 @@ def test_a_lever_whose_moves_show_no_effect_is_unknown() -> None:
     assert found.effects[LeverKind.SUB_UNITS].value == pytest.approx(1, abs=0.1)
 
 
-def test_a_learned_table_settles_sooner_than_the_given_one_and_does_not_swing() -> None:
+def test_learned_table_settles_sooner_than_the_given_one() -> None:
     plant = Plant(application=Application(ops_per_byte=200_000))
     alone = (LeverKind.SUB_UNITS,)
     table = learn(tried(0), Learning(levers=alone)).table()
@@ -196,7 +196,7 @@ def test_a_history_without_a_column_or_a_file_is_refused(tmp_path: Path) -> None
         read_history(tmp_path / "none.csv")
 
 
-def test_what_the_service_kept_is_read_as_it_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_history_reads_back_from_its_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Times as dates, holders and units; a holder that says nothing of its clock, reports without figures or units."""
     reports = ((1, 0.5, 0.25, 7), (2, None, None, 7), (3, 0.25, 0.5, 7), (4, 0.25, None, 7), (5, 0.25, 0.5, 0))
     rows = [
@@ -213,7 +213,7 @@ def test_what_the_service_kept_is_read_as_it_is_shown(tmp_path: Path, capsys: py
     )
 
 
-def test_what_a_unit_recorded_of_its_loop_has_all_that_is_read() -> None:
+def test_recorded_columns_include_all_that_is_read() -> None:
     assert {*COLUMNS, "unit"} <= set(RECORDED)
 
 

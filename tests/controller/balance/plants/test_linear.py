@@ -21,7 +21,7 @@ def at(sub_units: int) -> UnitState:
     return UnitState(Precision.INT8, 1000.0, sub_units)
 
 
-def test_the_gain_is_what_the_first_step_beyond_the_dead_band_does() -> None:
+def test_gain_is_the_first_step_beyond_the_dead_band() -> None:
     plant = Plant(application=Application(ops_per_byte=400_000), delay_s=2.5)
     found = linearised(plant, at(100), 1e6, SUB_UNITS)
     assert found.gain == pytest.approx(-math.log(0.99) / 0.1)

@@ -22,6 +22,6 @@ def test_noise_is_of_its_spread_and_never_below_nothing() -> None:
     assert found.min() >= 0
 
 
-def test_a_duty_cycle_is_a_share_of_a_peak_for_so_many_steps_each() -> None:
+def test_duty_cycle_is_a_clipped_share_of_the_peak_per_step() -> None:
     found = loads.duty_cycle(np.array([0.5, 1.2, -0.1]), 200, steps_each=2)
     assert found.tolist() == [100, 100, 200, 200, 0, 0]

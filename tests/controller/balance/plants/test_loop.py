@@ -36,7 +36,7 @@ def test_the_table_frees_two_units_a_step_and_rests_at_55_of_100() -> None:
     assert round(float(found.error[-1]), 3) == 0.091
 
 
-def test_the_platform_rule_frees_fifty_at_once_and_the_other_unit_gets_them() -> None:
+def test_platform_rule_frees_fifty_units_for_the_other_unit() -> None:
     first, second = run([member(TRANSFER, PlatformRule()), member(COMPUTE, PlatformRule())], free=0)
     assert first.sub_units[:3].tolist() == [100, 50, 50]
     assert second.state_at(-1) == UnitState(Precision.INT8, 1100.0, 150)
@@ -66,7 +66,7 @@ def test_levers_wait_for_their_pace() -> None:
     assert np.flatnonzero(found.moves).tolist() == [5, 15, 25, 35, 45, 55]
 
 
-def test_late_samples_make_the_platform_rule_ask_twice_unless_it_waits() -> None:
+def test_late_samples_double_the_request_unless_the_rule_waits() -> None:
     late = Plant(application=TRANSFER.application, delay_s=3)
     (hasty,) = run([member(late, PlatformRule())])
     (patient,) = run([member(late, PlatformRule(), pace=Pace(wait=3))])
@@ -97,7 +97,7 @@ def test_a_sample_is_the_mean_of_its_interval() -> None:
     assert set(found.bus[:3]) == {0.0}
 
 
-def test_no_integral_grows_while_levers_wait_or_stand_at_their_stops() -> None:
+def test_integral_does_not_wind_up_at_stops_or_while_waiting() -> None:
     control = Controller(ControlSettings(pid=PidSettings(form=Form.PI, kp=0.1, ki=0.1, high=100)))
     offered = constant(200, 1e5)
 

@@ -77,7 +77,7 @@ def test_no_limit_cycle_from_the_table_whatever_the_plant(
     ),
     st.integers(0, 30),
 )
-def test_units_that_share_a_pool_come_to_rest_and_no_sub_unit_is_in_two_places(
+def test_pooled_units_settle_and_no_sub_unit_is_held_twice(
     units: list[tuple[float, float, int, bool]], free: int
 ) -> None:
     """Some free what others ask for, by either rule; what a unit holds stays between its limits."""
@@ -122,7 +122,7 @@ def test_few_coarse_sub_units_would_swing_without_the_guard() -> None:
     assert not swings(tried(guarded=True))
 
 
-def test_what_is_handed_on_to_precision_would_swing_without_the_guard() -> None:
+def test_precision_hand_on_swings_without_the_guard() -> None:
     """Sub-units and clock at their stops; a step of precision doubles the speed, of which three tenths are missing."""
     plant = Plant(application=Application(ops_per_byte=2.6 * 4000, sent_in_precision=0))
     unit = UnitState(Precision.INT8, 1000.0, 2)
@@ -144,7 +144,7 @@ def test_what_is_handed_on_to_precision_would_swing_without_the_guard() -> None:
     assert not swings(tried(guarded=True))
 
 
-def test_late_samples_do_not_swing_the_table_while_its_dead_band_is_wider_than_what_moves_meanwhile() -> None:
+def test_late_samples_do_not_swing_within_a_wide_dead_band() -> None:
     application = Application(ops_per_byte=200_000)
     unit = UnitState(Precision.INT8, 1000.0, 100)
     for delay_s in (1, 3, 6):
@@ -153,7 +153,7 @@ def test_late_samples_do_not_swing_the_table_while_its_dead_band_is_wider_than_w
         assert not swings(found)
 
 
-def test_late_samples_swing_few_sub_units_and_waiting_for_them_helps() -> None:
+def test_late_samples_swing_few_sub_units_unless_it_waits() -> None:
     plant = Plant(application=Application(ops_per_byte=20_000), delay_s=8)
     unit = UnitState(Precision.INT8, 1000.0, 10)
 

@@ -72,14 +72,14 @@ def test_work_is_neither_made_nor_lost(offered: list[float], dt_s: float, seed: 
     assert state.backlog_tera <= 200 + 1e-6
 
 
-def test_a_light_application_waits_for_the_bus_and_a_heavy_one_for_the_cores() -> None:
+def test_light_load_waits_for_the_bus_and_heavy_for_the_cores() -> None:
     """The same unit of 25 sub-units under all that it can take."""
     unit = UnitState(Precision.INT8, 1000.0, 25)
     assert Plant(application=LIGHT).rest(unit, 1e9).error == pytest.approx(0.5)
     assert Plant(application=HEAVY).rest(unit, 1e9).error == pytest.approx(-0.5)
 
 
-def test_a_step_down_in_precision_doubles_the_speed_and_saves_the_bytes_that_follow_it() -> None:
+def test_lower_precision_doubles_speed_and_saves_its_bytes() -> None:
     for share, ratio in ((0.0, 1.0), (0.5, 0.75), (1.0, 0.5)):
         plant = Plant(application=Application(sent_in_precision=share))
         down = UnitState(Precision.INT4, 1000.0, 100)
@@ -148,7 +148,7 @@ def test_noise_is_of_its_spread_and_reports_stay_occupancies() -> None:
         (UNIT, math.nan, 1.0, "a load of nan TOPS"),
     ],
 )
-def test_what_cannot_be_is_an_error(unit: UnitState, tops: float, dt_s: float, problem: str) -> None:
+def test_impossible_plant_step_is_an_error(unit: UnitState, tops: float, dt_s: float, problem: str) -> None:
     with pytest.raises(PlantError, match=problem):
         Plant().step(PlantState(), unit, tops, dt_s)
 

@@ -101,7 +101,7 @@ def test_a_scenario_that_cannot_be_is_refused_with_its_line(text: str, problem: 
     assert "what.yaml" in str(raised.value)
 
 
-def test_the_command_shows_draws_and_writes_what_can_be_learned_from(tmp_path: Path) -> None:
+def test_whatif_command_prints_draws_and_writes_a_history(tmp_path: Path) -> None:
     (tmp_path / "what.yaml").write_text(CLUSTERS, encoding="utf-8")
     steps, picture = tmp_path / "steps.csv", tmp_path / "run.svg"
     arguments = ["balance", "whatif", str(tmp_path / "what.yaml"), "--write", str(steps), "--picture", str(picture)]

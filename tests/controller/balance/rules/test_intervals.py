@@ -96,9 +96,7 @@ def test_a_dead_band_of_several_rows_is_one() -> None:
         ("[{interval: '[0, 1]', subunits: 1}]", "unknown key; did you mean `sub_units`"),
     ],
 )
-def test_settings_with_gaps_overlaps_or_wrong_signs_are_refused_with_file_and_line(
-    rows: str, problem: str, tmp_path: Path
-) -> None:
+def test_gaps_overlaps_and_wrong_signs_are_refused_by_line(rows: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "table.yaml").write_text(f"rows: {rows}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=problem) as raised:
         load(tmp_path / "table.yaml", IntervalTable)

@@ -26,7 +26,7 @@ def sample(bus: float, load: float) -> Sample:
     return Sample(0.0, bus, load)
 
 
-def test_at_half_an_error_the_table_frees_two_units_and_the_platform_fifty() -> None:
+def test_table_frees_two_units_and_platform_fifty_at_half_error() -> None:
     seen = sample(1.0, 0.5)
     assert IntervalRule().change(0.5, seen, unit()) == Change(0, -100, -2)
     assert PlatformRule().change(0.5, seen, unit()) == Change(sub_units=-50)
@@ -92,7 +92,7 @@ def test_the_platform_rule_rounds_up_and_is_bounded(bus: float, load: float, her
 
 
 @pytest.mark.parametrize("rule", [IntervalRule(asks_from_load=0.9), PlatformRule(asks_from_load=0.9)])
-def test_nothing_is_asked_for_cores_that_have_time_if_settings_say_so(rule: IntervalRule | PlatformRule) -> None:
+def test_idle_cores_get_nothing_if_settings_say_so(rule: IntervalRule | PlatformRule) -> None:
     light, full = sample(0.25, 0.5), sample(0.5, 1.0)
     assert rule.change(-0.25, light, unit()) == Change()
     assert rule.change(-0.5, full, unit()).sub_units > 0
@@ -101,11 +101,11 @@ def test_nothing_is_asked_for_cores_that_have_time_if_settings_say_so(rule: Inte
     assert PlatformRule().change(-0.25, light, unit()) == Change(sub_units=100)
 
 
-def test_the_platform_rule_keeps_where_controller_and_sample_disagree() -> None:
+def test_platform_rule_holds_when_controller_and_sample_disagree() -> None:
     assert PlatformRule().change(-0.5, sample(1.0, 0.5), unit()) == Change()
 
 
-def test_what_levers_can_do_is_not_handed_on() -> None:
+def test_change_within_the_limits_is_not_handed_on() -> None:
     change = Change(-1, 100.0, 4)
     assert hand_on(change, unit(), Limits()).change == change
     assert hand_on(change, unit(), Limits()).left == 1.0
@@ -144,7 +144,7 @@ def test_an_exhausted_lever_hands_on_downwards_too() -> None:
     assert found.left == pytest.approx(0.5 / 0.8 / 0.5)
 
 
-def test_what_is_handed_on_is_bounded_by_the_largest_step() -> None:
+def test_handed_on_change_is_bounded_by_the_largest_step() -> None:
     limits = Limits(sub_units_high=100)
     most = Change(2, 300, 4)
     assert hand_on(Change(sub_units=100), unit(), limits, most=most).change.frequency_mhz == 300
@@ -158,13 +158,13 @@ def test_the_order_says_who_is_next_and_levers_outside_it_keep() -> None:
     assert hand_on(Change(sub_units=100), unit(), limits, order=accuracy_first).change == Change(precision_steps=-1)
 
 
-def test_a_lever_that_already_stands_beyond_its_limits_is_not_pulled_back() -> None:
+def test_lever_beyond_its_limits_is_not_pulled_back() -> None:
     limits = Limits(sub_units_high=100, frequency_high_mhz=900)
     assert hand_on(Change(), unit(120, 1000), limits).change == Change()
     assert hand_on(Change(sub_units=2), unit(120, 1000), limits, order=(LeverKind.SUB_UNITS,)).change == Change()
 
 
-def test_clocks_stand_on_their_grid_and_never_go_further_than_asked() -> None:
+def test_clock_moves_on_its_grid_and_never_beyond_the_request() -> None:
     limits = Limits(frequency_low_mhz=210, frequency_high_mhz=1410, frequency_step_mhz=15)
     assert hand_on(Change(frequency_mhz=100), unit(mhz=1005), limits).change.frequency_mhz == 90
     assert hand_on(Change(frequency_mhz=-100), unit(mhz=1005), limits).change.frequency_mhz == -90

@@ -23,7 +23,7 @@ with alone("gpus", "u0", "unix:/run/api.sock", Path(sys.argv[1])):
 REFUSED = r"^lever units of pool gpus: holder u0 is driven here already \(process {}\)$"
 
 
-def test_a_second_one_is_refused_and_told_who_the_first_is_until_that_is_dead(tmp_path: Path) -> None:
+def test_second_process_is_refused_while_the_first_lives(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with subprocess.Popen(
         [sys.executable, "-c", OTHER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

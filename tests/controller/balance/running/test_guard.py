@@ -48,7 +48,7 @@ with Guard(msgspec.json.decode(sys.argv[1], type=GuardOrder)) as guard:
 """
 
 
-def test_a_killed_loops_levers_are_held_and_then_stand_where_they_were_found(machine: Machine) -> None:
+def test_levers_of_a_killed_loop_are_restored_after_the_hold(machine: Machine) -> None:
     order = GuardOrder(levers=LeverSettings(cpu_quota=QUOTA), hold_s=0.5, root=str(machine.folder))
     command = [sys.executable, "-c", LOOP, msgspec.json.encode(order).decode()]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as loop:
@@ -68,7 +68,7 @@ def test_a_guard_that_a_service_manager_ends_releases_at_once(machine: Machine) 
         assert machine.quota() == "50000"
 
 
-def test_a_hanging_loops_levers_are_released_and_it_is_watched_over_again_once_it_goes_on(machine: Machine) -> None:
+def test_levers_of_a_hanging_loop_are_released_and_rewatched(machine: Machine) -> None:
     with guard(machine, LeverSettings(cpu_quota=QUOTA), 0.2) as found:
         for _ in range(2):
             machine.units().move(-20)
@@ -76,14 +76,14 @@ def test_a_hanging_loops_levers_are_released_and_it_is_watched_over_again_once_i
             until(lambda: machine.quota() == "50000")
 
 
-def test_what_follows_a_pools_books_goes_to_its_low_end(machine: Machine) -> None:
+def test_pool_driven_lever_goes_to_its_low_end(machine: Machine) -> None:
     levers = LeverSettings(cpu_quota=QUOTA, pool=PoolLever(pool="p", holder="u"))
     with guard(machine, levers, 0.2) as found:
         found.beat()
         until(lambda: machine.quota() == "5000")
 
 
-def test_a_guard_lowers_what_follows_a_pool_by_the_time_that_a_living_loop_told_it(machine: Machine) -> None:
+def test_guard_lowers_a_pool_driven_lever_at_the_told_time(machine: Machine) -> None:
     levers = LeverSettings(cpu_quota=QUOTA, pool=PoolLever(pool="p", holder="u"))
     with guard(machine, levers, 600) as found:
         until_ns = time.monotonic_ns() + 300_000_000

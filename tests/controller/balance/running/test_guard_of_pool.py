@@ -87,7 +87,7 @@ def guard(life: Life) -> None:
     ("away_s", "dead_s"),
     [(2.0, 2.0), (2.0, 4.0), (2.0, 6.5), (2.0, 6.9), (2.0, 8.0), (2.0, 11.0), (99.0, 4.0)],
 )
-def test_units_are_let_go_half_a_lease_after_the_last_answer_whether_the_service_or_the_loop_fails_first(
+def test_units_are_released_half_a_lease_after_the_last_answer(
     tmp_path: Path, away_s: float, dead_s: float, *, hangs: bool
 ) -> None:
     life = Life(tmp_path, away_s, 99.0, dead_s, hangs=hangs)
@@ -97,7 +97,7 @@ def test_units_are_let_go_half_a_lease_after_the_last_answer_whether_the_service
     assert LEASE_S - (life.low_s[0] - life.answered_s) == pytest.approx((1 - LEASE_SHARE) * LEASE_S)
 
 
-def test_a_live_loop_has_its_units_again_once_the_service_is_back_and_they_are_watched_over_anew(
+def test_live_loop_regains_its_units_when_the_service_returns(
     tmp_path: Path,
 ) -> None:
     life = Life(tmp_path, 2.0, 9.0, 12.0, hangs=False)
@@ -108,7 +108,7 @@ def test_a_live_loop_has_its_units_again_once_the_service_is_back_and_they_are_w
     assert life.unit.machine.quota() == LEAST
 
 
-def test_the_guard_hears_of_an_answer_before_anything_is_moved_by_it(tmp_path: Path) -> None:
+def test_guard_hears_of_an_answer_before_levers_move(tmp_path: Path) -> None:
     unit = Unit(tmp_path)
     unit.machine.units(low=1).move(-30)
     quotas: list[str] = []
@@ -131,9 +131,7 @@ def test_without_a_guard_that_hears_of_it_units_are_not_used(tmp_path: Path) -> 
     assert unit.machine.quota() == "20000"
 
 
-def test_an_answer_that_is_half_a_lease_old_once_it_is_looked_at_raises_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answer_half_a_lease_old_raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = Unit(tmp_path)
     unit.machine.units(low=1).move(-30)
     answer = unit.books.report_units

@@ -57,7 +57,7 @@ def test_the_platforms_rule_frees_all_that_is_idle_at_once(machine: Machine) -> 
     assert [tick.state.sub_units for tick in found] == [25, 25]
 
 
-def test_a_unit_that_stops_reporting_is_held_then_released_and_begins_anew(machine: Machine) -> None:
+def test_silent_unit_is_held_then_released_then_starts_anew(machine: Machine) -> None:
     found = ticks(machine, [HALF, None, None, None, None, None, None, HALF], [machine.units()])
     watched = [tick.watch for tick in found]
     assert watched == [Watch.FRESH] * 3 + [Watch.HELD] * 3 + [Watch.RELEASED, Watch.FRESH]
@@ -81,7 +81,7 @@ def test_a_sample_that_comes_twice_moves_once(machine: Machine) -> None:
     assert found[1].problem == "unit u: there is no newer sample than that of 1.0 s ago"
 
 
-def test_what_is_of_the_future_moves_nothing(machine: Machine) -> None:
+def test_future_sample_moves_nothing(machine: Machine) -> None:
     found = ticks(machine, [Sample(200.0, 0.75, 0.25, "u")], [machine.units()])
     assert (found[0].watch, found[0].has_moved) == (Watch.HELD, False)
 
@@ -95,7 +95,7 @@ def test_an_exhausted_lever_hands_on_to_the_next(machine: Machine) -> None:
     assert found[1].state.frequency_mhz < found[0].state.frequency_mhz
 
 
-def test_what_is_asked_of_a_lever_that_a_unit_does_not_have_is_not_handed_on(machine: Machine) -> None:
+def test_change_for_an_absent_lever_is_not_handed_on(machine: Machine) -> None:
     found = ticks(machine, [HALF], [machine.clocks()], IntervalRule())
     assert found[0].change == Change(frequency_mhz=-100, sub_units=-2)
     assert found[0].state.frequency_mhz == 900
@@ -108,7 +108,7 @@ def test_a_lever_that_may_not_be_set_hands_on_to_the_next(machine: Machine) -> N
     assert machine.quota() == "50000"
 
 
-def test_a_lever_that_fails_is_named_handed_on_and_tried_again_later(machine: Machine) -> None:
+def test_failing_lever_is_named_handed_on_and_retried_later(machine: Machine) -> None:
     levers = [machine.units(), machine.clocks()]
     board = Board(levers, machine.clock, rest_s=3.0)
     silence = SilenceSettings()
@@ -129,7 +129,7 @@ def test_a_lever_that_fails_is_named_handed_on_and_tried_again_later(machine: Ma
     assert [tick.state.sub_units for tick in found] == [48, 48, 48, 46, 44]
 
 
-def test_a_lever_that_fails_does_not_keep_the_others_from_being_released(machine: Machine) -> None:
+def test_failing_lever_does_not_block_the_release_of_others(machine: Machine) -> None:
     levers = [machine.units(), machine.clocks()]
     board = Board(levers, machine.clock)
     board.read()
@@ -174,7 +174,7 @@ def test_at_its_ends_the_controller_is_told_that_nothing_moves(machine: Machine)
         (10, 9, Watch.HELD),
     ],
 )
-def test_how_long_a_unit_may_be_silent(last_s: float, now_s: float, said: Watch) -> None:
+def test_watch_is_fresh_held_or_released_by_sample_age(last_s: float, now_s: float, said: Watch) -> None:
     assert watch(SilenceSettings(stale_s=5, release_s=60), last_s, now_s) is said
 
 

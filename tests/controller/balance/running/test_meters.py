@@ -52,7 +52,7 @@ def test_the_load_of_a_group_is_of_its_quota(tmp_path: Path) -> None:
     assert meter.share(SECOND) == 0.5
 
 
-def test_no_load_where_the_quota_changed_meanwhile_or_is_not_what_holds(tmp_path: Path) -> None:
+def test_changed_or_ineffective_quota_gives_no_load(tmp_path: Path) -> None:
     meter = GroupLoad("u", "/unit", Root(write_tree(tmp_path, MACHINE | used(0))))
     meter.begin(0)
     write_tree(tmp_path, used(250, quota_us=40_000))
@@ -72,7 +72,7 @@ def test_the_use_of_a_network_device_is_of_its_links_rate(tmp_path: Path, direct
     assert meter.share(SECOND) == share
 
 
-def test_settings_may_say_the_links_rate_and_a_wrong_one_is_found_out(tmp_path: Path) -> None:
+def test_configured_link_rate_is_used_and_a_wrong_one_detected(tmp_path: Path) -> None:
     rates = [4_000_000] * 4
     root = Root(write_tree(tmp_path, net(0, 0)))
     meter = InterfaceUse("u", "e0", Direction.SENT, rates.pop, root)
@@ -84,7 +84,7 @@ def test_settings_may_say_the_links_rate_and_a_wrong_one_is_found_out(tmp_path: 
         meter.share(SECOND)
 
 
-def test_no_use_of_a_link_whose_rate_changed_is_not_known_or_that_is_not_there(tmp_path: Path) -> None:
+def test_link_without_a_steady_known_rate_gives_no_sample(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, net(0, 0)))
     rates = iter([8_000_000, 4_000_000])
     meter = InterfaceUse("u", "e0", Direction.SENT, lambda: next(rates), root)
@@ -98,7 +98,7 @@ def test_no_use_of_a_link_whose_rate_changed_is_not_known_or_that_is_not_there(t
         InterfaceUse("u", "e7", Direction.SENT, lambda: None, root).begin(0)
 
 
-def test_a_devices_load_is_what_its_driver_says_and_what_is_missing_has_its_reason(tmp_path: Path) -> None:
+def test_device_load_is_the_drivers_and_gaps_have_reasons(tmp_path: Path) -> None:
     sampler = Sampler(Root(write_tree(tmp_path, SERVER, SERVER_LINKS)), VirtualClock())
     use = DeviceUse("u", "0000:81:00.0", sampler)
     assert DeviceLoad(use).share(0) == 0.37
@@ -108,7 +108,7 @@ def test_a_devices_load_is_what_its_driver_says_and_what_is_missing_has_its_reas
         DeviceLoad(DeviceUse("u", "0000:ff:00.0", sampler)).begin(0)
 
 
-def test_what_a_host_receives_is_told_by_telemetry_or_is_no_sample() -> None:
+def test_received_share_is_that_of_telemetry_or_no_sample() -> None:
     topology = fabric("ring:switches=3,hosts=1")
     key = LinkKey("s1", "h1")
     rate_bps = topology.directed_links[key].rate_bps

@@ -24,7 +24,7 @@ from tests.benchmarks.balancing.real_plant import PERIOD_US, RealPlant
 
 
 @pytest.mark.root
-def test_it_drives_a_unit_in_another_namespace_records_each_turn_and_lets_it_go_at_the_end(tmp_path: Path) -> None:
+def test_drive_moves_records_and_releases_a_namespaced_unit(tmp_path: Path) -> None:
     if os.geteuid() != 0 or "cpu" not in group_at("/").folders:
         pytest.skip("needs root and control groups with a quota of CPU time")
     record, ready, ticks = tmp_path / "record.csv", list[str](), list[Tick]()
@@ -79,7 +79,7 @@ def test_a_record_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         asyncio.run(drive(load(settings, RunSettings), list[str]().append, list[Tick]().append, turns=1))
 
 
-def test_sensors_that_a_machine_does_not_have_are_said_at_the_start_and_each_turn(tmp_path: Path) -> None:
+def test_absent_sensors_are_reported_at_start_and_each_turn(tmp_path: Path) -> None:
     settings, ready, ticks = tmp_path / "unit.yaml", list[str](), list[Tick]()
     bus = "{interface: {interface: e0, namespace: nowhere}}"
     for text, problem in (
@@ -93,7 +93,7 @@ def test_sensors_that_a_machine_does_not_have_are_said_at_the_start_and_each_tur
         assert (ready[-1], ticks[-1].problem) == (f"unit u0; {problem}", problem)
 
 
-def test_a_machine_without_any_of_the_levers_says_so_at_the_start(tmp_path: Path) -> None:
+def test_machine_without_any_lever_is_an_error_at_start(tmp_path: Path) -> None:
     settings = tmp_path / "unit.yaml"
     settings.write_text(
         "unit: u0\nbus: {interface: {interface: e0}}\nload: {group: /nobody}\n"
@@ -103,7 +103,7 @@ def test_a_machine_without_any_of_the_levers_says_so_at_the_start(tmp_path: Path
         asyncio.run(drive(load(settings, RunSettings), print, print, turns=1))
 
 
-def test_a_host_that_the_topology_does_not_have_and_a_file_that_cannot_be_written_are_said_at_the_start(
+def test_unknown_host_or_unwritable_record_is_an_error_at_start(
     tmp_path: Path,
 ) -> None:
     settings = tmp_path / "unit.yaml"
@@ -117,9 +117,7 @@ def test_a_host_that_the_topology_does_not_have_and_a_file_that_cannot_be_writte
         asyncio.run(drive(load(settings, RunSettings), print, print, turns=1))
 
 
-def test_a_second_drive_of_a_holder_of_a_pool_is_refused_before_it_reports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_drive_of_a_pool_holder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     settings, address = tmp_path / "unit.yaml", f"unix:{tmp_path}/api.sock"
     settings.write_text(

@@ -43,7 +43,7 @@ def settled(loop: Loop) -> list[Tick]:
 
 
 @pytest.mark.root
-def test_the_error_gets_under_a_tenth_and_stays_while_the_links_rate_is_halved_and_restored() -> None:
+def test_error_settles_under_a_tenth_as_the_link_rate_changes() -> None:
     if os.geteuid() != 0 or "cpu" not in group_at("/").folders:
         pytest.skip("needs root and control groups with a quota of CPU time")
     clock = MonotonicClock()

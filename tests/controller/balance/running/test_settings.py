@@ -16,7 +16,7 @@ load: {device: "0000:c1:00.0"}
 """
 
 
-def test_the_least_settings_only_look_and_go_by_the_specifications_table() -> None:
+def test_minimal_settings_move_nothing_and_use_the_table() -> None:
     settings = loads(LEAST, RunSettings)
     assert settings.rule == IntervalRule()
     assert settings.levers.cpu_quota is None
@@ -38,7 +38,7 @@ def test_the_least_settings_only_look_and_go_by_the_specifications_table() -> No
         ("control: {pid: {kp: -1}}", "<text>:5: control.pid.kp"),
     ],
 )
-def test_what_cannot_be_is_refused(more: str, problem: str) -> None:
+def test_impossible_settings_are_refused(more: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loads(f"{LEAST}{more}\n", RunSettings)
     assert problem in str(caught.value)

@@ -31,7 +31,7 @@ STEPS = IntervalTable(
 RULE = IntervalRule(table=STEPS, levers=(LeverKind.PRECISION,), guarded=False)
 
 
-def test_what_is_spent_inside_counts_also_while_it_runs_and_once_where_blocks_are_nested() -> None:
+def test_busy_time_counts_running_and_nested_blocks_once() -> None:
     clock = VirtualClock()
     busy = BusyTime(clock)
     with busy:
@@ -86,7 +86,7 @@ class Training:
         return sample.error
 
 
-def test_round_trips_that_keep_cores_waiting_make_batches_larger_until_both_are_busy() -> None:
+def test_long_round_trips_grow_batches_until_both_are_busy() -> None:
     batch = BatchSize(8, high=512, per_doubling=4)
     program = Training(trip_ns=10_000_000, item_bus_ns=100_000, item_core_ns=200_000, lever=batch)
     errors = [program.run(batch.size) for _ in range(20)]
@@ -95,7 +95,7 @@ def test_round_trips_that_keep_cores_waiting_make_batches_larger_until_both_are_
     assert abs(errors[-1]) < 0.1
 
 
-def test_cores_that_keep_the_bus_waiting_make_a_program_compute_less_exactly() -> None:
+def test_slow_cores_lower_the_precision_until_both_are_busy() -> None:
     lever = Autocast(None)
     program = Training(trip_ns=0, item_bus_ns=100_000, item_core_ns=195_000, lever=lever)
     errors = [program.run(32, halved=lever.precision is Precision.FP16) for _ in range(4)]

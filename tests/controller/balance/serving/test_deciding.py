@@ -83,7 +83,7 @@ def test_silence_is_counted_from_when_holders_could_be_heard() -> None:
     assert gone.shares == ()
 
 
-def test_a_stale_report_and_one_of_before_the_last_change_ask_for_nothing() -> None:
+def test_stale_report_or_one_before_the_last_change_is_ignored() -> None:
     pool = pool_of({"a": 50}, wants={"a": 10})
     assert units(after(pool, 15.0)) == {"a": (60, 0)}
     assert after(pool, 25.0).shares is None
@@ -93,7 +93,7 @@ def test_a_stale_report_and_one_of_before_the_last_change_ask_for_nothing() -> N
     assert after(settling, 15.0).shares is None
 
 
-def test_what_pods_hold_is_no_capacity() -> None:
+def test_devices_held_by_pods_are_no_capacity() -> None:
     devices = (Device(number=0, kind=DeviceKind.GPU), Device(number=1, kind=DeviceKind.GPU))
     pod = Share(pod="p", uid="1", epoch=1, devices=(DeviceShare(number=0, thousandths=700),))
     node = Node(metadata=Metadata(name="h1"), spec=NodeSpec(hardware=Hardware(devices=devices)), shares=(pod,))
@@ -104,7 +104,7 @@ def test_what_pods_hold_is_no_capacity() -> None:
     assert (lost.shares, lost.status.reason) == (None, "there is no Node h1")
 
 
-def test_idle_units_are_freed_to_a_load_where_the_pool_says_so_though_the_error_is_none() -> None:
+def test_idle_units_are_freed_if_the_pool_frees_to_a_load() -> None:
     def found(load: float, control: PoolControl) -> dict[str, tuple[int, int]] | None:
         report = HolderStatus(holder="a", bus=load, load=load, reported_ns=10 * SECOND_NS)
         pool = pool_of({"a": 80}, control=control)
@@ -116,7 +116,7 @@ def test_idle_units_are_freed_to_a_load_where_the_pool_says_so_though_the_error_
     assert found(0.25, PoolControl()) is None
 
 
-def test_what_is_freed_is_not_asked_for_again() -> None:
+def test_frees_to_load_must_be_below_asks_from_load() -> None:
     for asks in (0.0, 0.8):
         with pytest.raises(ValueError, match="frees_to_load is not below asks_from_load"):
             PoolControl(asks_from_load=asks, frees_to_load=0.8)
@@ -166,7 +166,7 @@ def test_the_table_is_configuration() -> None:
     assert units(after(pool)) == {"a": (48, 0)}
 
 
-def test_reports_count_at_once_after_the_access_points_clock_was_set_back_an_hour() -> None:
+def test_reports_count_at_once_after_the_clock_is_set_back() -> None:
     """So do the controller's samples, and units that moved a moment before the clock was set."""
     control = PoolControl(form=ControlForm.PI, kp=0.5, ki=0.1, rule=ControlRule.PLATFORM)
     pool, hour_ns = pool_of({"a": 50}, control=control, hold_s=60.0), 3600 * SECOND_NS

@@ -84,7 +84,7 @@ def check(found: Node) -> None:
     found.value.check(found.held)
 
 
-def test_what_a_pool_holds_no_pod_gets_and_the_other_way_round(tmp_path: Path) -> None:
+def test_pool_and_pods_never_hold_the_same_device(tmp_path: Path) -> None:
     async def act(client: ApiClient) -> None:
         await ask(client, 15)
         await pool_when(client, lambda pool: pool.held == 15)

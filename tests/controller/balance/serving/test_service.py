@@ -124,7 +124,7 @@ def test_the_worked_example_over_the_api(play: Play) -> None:
     play(act)
 
 
-def test_what_holders_ask_for_themselves_moves_units(play: Play) -> None:
+def test_requests_of_holders_move_units(play: Play) -> None:
     async def act(cloud: Cloud) -> None:
         await cloud.add("vgpus", {"i": 10, "ii": 10})
         async with cloud.served():
@@ -152,7 +152,7 @@ def test_a_unit_goes_on_only_once_its_holder_has_let_go_of_it(play: Play) -> Non
     play(act)
 
 
-def test_a_holder_that_falls_silent_keeps_its_units_until_its_lease_is_over(play: Play) -> None:
+def test_silent_holder_keeps_its_units_until_its_lease_ends(play: Play) -> None:
     async def act(cloud: Cloud) -> None:
         claims = (Claim(holder="i", least=2), Claim(holder="ii"))
         await cloud.add("vgpus", {"i": 10, "ii": 10}, lease_s=1.0, claims=claims)
@@ -188,9 +188,7 @@ def test_after_a_restart_controllers_go_on_where_they_were(play: Play) -> None:
     play(act)
 
 
-def test_what_controllers_remember_is_kept_before_anybody_sees_what_they_made(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_controller_memory_is_saved_before_its_output_is_seen(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     write = Resources.replace_status
 
     async def unanswered(to: Resources[UnitPool], pool: UnitPool) -> UnitPool:
@@ -214,7 +212,7 @@ def test_what_controllers_remember_is_kept_before_anybody_sees_what_they_made(
     play(act)
 
 
-def test_a_write_that_fails_each_round_is_logged_once_for_each_reason_and_when_it_works_again(
+def test_failing_write_is_logged_once_per_reason_and_on_recovery(
     play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write, reasons, tried = Resources.replace_status, ["no key `a`", "no key `b`", ""], list[str]()
@@ -269,7 +267,7 @@ def test_shares_that_were_refused_take_nothing_of_what_may_move(play: Play, monk
     play(act)
 
 
-def test_a_watch_of_nodes_that_waited_alone_keeps_nothing_from_being_decided(play: Play) -> None:
+def test_ended_watch_of_nodes_does_not_block_decisions(play: Play) -> None:
     async def act(cloud: Cloud) -> None:
         await cloud.add("vgpus", {"a": 40})
         async with cloud.served() as service:

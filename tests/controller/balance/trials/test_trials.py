@@ -46,14 +46,14 @@ def test_a_noisy_load_is_balanced_in_the_mean(found: dict[tuple[LoadKind, str], 
     assert figures.mean_error < 0.06
 
 
-def test_p_alone_leaves_a_steady_error_that_an_integral_takes_away(found: dict[tuple[LoadKind, str], Trial]) -> None:
+def test_p_leaves_a_steady_error_that_an_integral_removes(found: dict[tuple[LoadKind, str], Trial]) -> None:
     for load in STEADY:
         error = {form: abs(found[load, form].figures.steady_error) for form in Form}
         assert max(error[Form.PI], error[Form.PID]) < min(error[Form.P], error[Form.PD])
         assert min(error[Form.P], error[Form.PD]) > 0.05
 
 
-def test_a_derivative_answers_the_jump_most_and_moves_levers_under_noise(
+def test_derivative_answers_jumps_most_and_moves_under_noise(
     found: dict[tuple[LoadKind, str], Trial],
 ) -> None:
     first = {form: float(found[LoadKind.STEP, form].trajectory.output.max()) for form in (Form.P, Form.PD)}
@@ -63,7 +63,7 @@ def test_a_derivative_answers_the_jump_most_and_moves_levers_under_noise(
     assert late[Form.PD] > 0
 
 
-def test_an_integral_without_a_threshold_creeps_and_swings_now_and_then() -> None:
+def test_integral_without_a_threshold_creeps() -> None:
     law = PidSettings(form=Form.PI, kp=1.0, ki=0.05)
     ground = Ground(Plant(delay_s=5.0))
     (creeping,) = trials({"PI": ControlSettings(pid=law)}, ground, [LoadKind.STEP])

@@ -103,7 +103,7 @@ def test_a_client_finds_its_way_from_the_directory() -> None:
     run(scenario)
 
 
-def test_over_loopback_uris_are_whole_and_who_asks_may_be_left_out() -> None:
+def test_loopback_uris_are_absolute_and_the_source_is_optional() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder, listen="127.0.0.1:0") as client:
             await until_it_knows(client)
@@ -202,7 +202,7 @@ def test_a_reader_that_takes_nothing_is_disconnected(caplog: pytest.LogCaptureFi
     assert "a client was too slow" in caplog.text
 
 
-def test_its_socket_is_its_users_alone_and_no_other_address_is_served() -> None:
+def test_socket_is_private_and_other_addresses_are_refused() -> None:
     async def scenario(folder: Path) -> None:
         async with serving(folder):
             assert stat.S_IMODE((folder / "alto").stat().st_mode) == 0o600

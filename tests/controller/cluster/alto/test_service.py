@@ -144,7 +144,7 @@ def cost_type(metric: str, mode: str = "numerical") -> dict[str, str]:
     return {"cost-mode": mode, "cost-metric": metric}
 
 
-def test_every_resource_of_the_directory_is_there_and_what_it_says(source: Source) -> None:
+def test_every_directory_resource_exists_as_described(source: Source) -> None:
     service = service_of(source)
     found = body_of(service.directory(), Directory)
     assert found.resources[found.meta.default_alto_network_map].media_type.endswith("alto-networkmap+json")

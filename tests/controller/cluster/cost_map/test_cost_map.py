@@ -141,7 +141,7 @@ def test_arrays_say_what_pairs_say(name: str, seed: int) -> None:
         assert found.loss_ppb == costs.pairs.loss_ppb[src, dst]
 
 
-def test_a_flow_takes_bandwidth_and_lengthens_queues_where_it_goes() -> None:
+def test_load_takes_bandwidth_and_lengthens_queues_on_its_path() -> None:
     costs = CostMap.of(fabric("leaf-spine:spines=2,leaves=2,hosts=2"), IDLE)
     src, dst = "h1", "h3"
     before = costs.cost(src, dst)
@@ -201,7 +201,7 @@ def test_a_host_that_measures_its_own_link_limits_what_it_sends() -> None:
     assert gone.available_bps == costs.cost("h1", "h2").available_bps
 
 
-def test_what_a_host_receives_is_what_its_switch_measures_of_the_link_towards_it() -> None:
+def test_received_load_is_measured_at_the_hosts_switch_port() -> None:
     topology = fabric("ring:switches=3,hosts=1")
     key = LinkKey("s1", "h1")
     rate_bps = topology.directed_links[key].rate_bps

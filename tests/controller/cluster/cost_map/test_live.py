@@ -75,7 +75,7 @@ def test_the_same_network_with_other_rates_is_refused() -> None:
         keeper.current(0)
 
 
-def test_routes_of_another_network_are_refused_until_right_ones_come() -> None:
+def test_routes_of_another_network_are_refused_until_replaced() -> None:
     keeper = CostMapKeeper(RING, wants_routes=True)
     keeper.observe(IDLE, 0)
     right = RouteSet(1, (Route(FlowSpec("h1", "h3"), ("s1", "s2")),))
@@ -87,7 +87,7 @@ def test_routes_of_another_network_are_refused_until_right_ones_come() -> None:
     assert keeper.current(0).costs.cost("h1", "h3").explicit
 
 
-def test_what_hosts_measure_of_their_own_links_grows_old_with_the_map() -> None:
+def test_host_link_measurements_age_with_the_map() -> None:
     keeper = CostMapKeeper(RING, wants_routes=False, stale_after_ns=3 * S)
     keeper.take_host_links([HostLinkState("h1", 5, S)], 10 * S)
     keeper.observe(IDLE, 11 * S)

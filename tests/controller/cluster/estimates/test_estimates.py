@@ -148,7 +148,7 @@ def test_ranking_leaves_out_what_cannot_be_ranked_and_says_why() -> None:
     assert rank(dict[str, Estimate]()).order == ()
 
 
-def test_what_has_no_baseline_ranks_with_the_largest_group_that_has() -> None:
+def test_estimates_without_baseline_join_the_largest_group() -> None:
     last = Baseline("last value", 1.0)
     choices = {
         "a": Estimate.exactly(3.0, Basis.MODELLED, baseline=CORE),

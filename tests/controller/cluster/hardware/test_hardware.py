@@ -47,7 +47,7 @@ def one(thousandths: int = WHOLE, *models: str, count: int = 1, memory_bytes: in
     return Request(devices=(DeviceRequest(GPU, count, thousandths, frozenset(models), memory_bytes),))
 
 
-def test_hosts_with_hardware_are_nodes_and_processors_are_not_handed_out() -> None:
+def test_hosts_with_hardware_are_nodes_without_device_cpus() -> None:
     topology = loads(
         "millrace: 1\nname: x\nswitches: [{name: s}]\nhosts:\n"
         "- {name: a, switch: s, cores: 4, memory: [{kind: dram, capacity: 8 GiB}], "

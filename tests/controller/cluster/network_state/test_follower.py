@@ -173,7 +173,7 @@ class FakeFeed:
             yield found
 
 
-def test_a_peer_of_another_version_is_asked_again_later_and_named_meanwhile() -> None:
+def test_peer_of_another_version_is_named_and_asked_again_later() -> None:
     async def scenario() -> None:
         feed, clock, waits = FakeFeed(), VirtualClock(), asyncio.Queue[float]()
 

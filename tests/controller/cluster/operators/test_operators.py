@@ -126,7 +126,7 @@ def test_a_product_is_counted_by_doing_it() -> None:
     assert work.intensity == done / 24
 
 
-def test_kinds_that_are_not_known_have_no_work_and_wrong_shapes_are_refused() -> None:
+def test_unknown_kinds_have_no_work_and_bad_shapes_are_refused() -> None:
     assert work_of(Operator.of("x", "my-kernel", {"anything": 1})) is None
     for operator, problem in (
         (Operator.of("x", "gemm", {"m": 1, "n": 1}, FP64), "x: gemm without k"),

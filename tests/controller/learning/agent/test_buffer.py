@@ -32,7 +32,7 @@ def test_training_starts_when_the_buffer_is_full(live: Live) -> None:
     assert len(buffer) == 8
 
 
-def test_duplicates_are_dropped_before_sampling_and_leave_their_mean_reward(live: Live) -> None:
+def test_duplicates_are_merged_with_their_mean_reward(live: Live) -> None:
     buffer, one = Buffer(8), live(np.random.default_rng(2))
     for reward in (1.0, 2.0, 6.0):
         buffer.add(replace(one, reward=reward))
@@ -51,7 +51,7 @@ def test_a_full_buffer_of_duplicates_gives_one_batch_of_one(live: Live) -> None:
     assert [len(batch.experiences) for batch in drawn] == [1]
 
 
-def test_eight_batches_of_128_are_all_different_and_sampled_entries_are_removed(live: Live) -> None:
+def test_batches_are_disjoint_and_sampled_entries_removable(live: Live) -> None:
     buffer = _filled(live, 1100)
     drawn = buffer.draw(np.random.default_rng(1), 128, 8)
     numbers = [number for batch in drawn for number in batch.numbers]
@@ -62,7 +62,7 @@ def test_eight_batches_of_128_are_all_different_and_sampled_entries_are_removed(
     assert not {number for number, _, _ in buffer} & set(numbers)
 
 
-def test_prioritised_draws_great_errors_more_often_and_weights_them_less(live: Live) -> None:
+def test_prioritised_draw_favours_large_errors_at_less_weight(live: Live) -> None:
     buffer = _filled(live, 100)
     buffer.remember_errors({number: 10.0 if number == 7 else 0.1 for number in range(100)})
     generator = np.random.default_rng(1)
@@ -73,7 +73,7 @@ def test_prioritised_draws_great_errors_more_often_and_weights_them_less(live: L
     assert max(drawn[0].importance) == pytest.approx(1)
 
 
-def test_comparing_only_what_is_new_leaves_what_comparing_all_does(live: Live) -> None:
+def test_incremental_deduplication_equals_a_full_comparison(live: Live) -> None:
     """While experiences come, are drawn and removed, and the oldest go, with few that differ."""
     generator = np.random.default_rng(9)
     few = [live(generator) for _ in range(6)]

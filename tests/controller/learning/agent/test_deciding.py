@@ -56,9 +56,7 @@ def test_the_best_value_of_those_possible_is_chosen(observe: Observe) -> None:
 
 
 @pytest.mark.parametrize(("told", "action"), [([1, 3.4, 9, 3], 3), ([1, 3.6, 9, 3], 1), ([1, 2, 9, 3], 3)])
-def test_with_a_margin_the_fallbacks_choice_stands_where_the_best_is_little_better(
-    observe: Observe, told: list[float], action: int
-) -> None:
+def test_fallback_choice_stands_within_the_margin(observe: Observe, told: list[float], action: int) -> None:
     observation = _with(observe(np.random.default_rng(1)), 0, 1, 3)
     decider = Decider(DecisionSettings(exploration=0, margin=0.5), Last(), np.random.default_rng(1), lambda: 0)
     decision = decider.decide(Known(told), observation, None)
@@ -76,7 +74,7 @@ def test_with_a_margin_the_fallbacks_choice_stands_where_the_best_is_little_bett
         ([1, 2, 9, 3], 3, []),
     ],
 )
-def test_with_a_tolerance_the_fallback_chooses_among_those_that_are_nearly_as_good(
+def test_fallback_chooses_within_the_tolerance(
     observe: Observe, told: list[float], action: int, near: list[int]
 ) -> None:
     """It always wants the last action: where that is not nearly as good, the best one is taken."""

@@ -173,7 +173,7 @@ def test_an_observation_that_does_not_fit_is_refused(
         inference.values(observe(generator, 4 if form == "tokens" else 5, network=False))
 
 
-def test_dense_has_as_many_weights_as_flat_with_the_same_settings(observe: Observe) -> None:
+def test_dense_form_has_as_many_weights_as_flat(observe: Observe) -> None:
     observation = observe(np.random.default_rng(7), 16)
     counts = [
         sum(

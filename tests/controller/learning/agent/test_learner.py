@@ -54,7 +54,7 @@ def test_the_loss_is_the_formula() -> None:
         assert cost(loss, errors).tolist() == pytest.approx(expected)
 
 
-def test_the_formulas_factor_lets_great_errors_weigh_less_but_never_turns_them_around() -> None:
+def test_criticality_weighs_large_errors_less_without_reversal() -> None:
     error = torch.tensor([0.1, 1.0, 3.0], requires_grad=True)
     cost("criticality", error).sum().backward()
     slopes = error.grad.tolist()
@@ -96,7 +96,7 @@ def test_sgd_and_adam_take_the_steps_of_their_formulas() -> None:
     assert ours(TrainingSettings(learning_rate=0.1, optimiser="adam"))[0] == pytest.approx(x)
 
 
-def test_h_is_reward_and_the_discounted_best_value_of_what_is_possible_next(observe: Observe) -> None:
+def test_target_is_reward_plus_discounted_best_possible_value(observe: Observe) -> None:
     generator = np.random.default_rng(1)
     seen, following = observe(generator), observe(generator)
     following = Observation(following.row, np.array([True, False, True, False]))
@@ -110,7 +110,7 @@ def test_h_is_reward_and_the_discounted_best_value_of_what_is_possible_next(obse
     assert by_time == pytest.approx(0.25 + 0.9**0.5 * max(values[0], values[2]), abs=1e-5)
 
 
-def test_double_takes_the_training_networks_choice_and_the_published_ones_value(observe: Observe) -> None:
+def test_double_values_the_trained_choice_by_published_weights(observe: Observe) -> None:
     generator = np.random.default_rng(2)
     seen, following = observe(generator), observe(generator)
     learner = _learner(_settings(double=True), seen)
@@ -125,7 +125,7 @@ def test_double_takes_the_training_networks_choice_and_the_published_ones_value(
 
 @pytest.mark.parametrize("form", ["flat", "tokens", "dense"])
 @pytest.mark.parametrize("quantiles", [1, 3])
-def test_what_is_computed_for_a_chosen_action_is_what_the_whole_network_has(
+def test_forward_of_a_chosen_action_equals_the_whole_network(
     observe: Observe, live: Live, form: Form, quantiles: int
 ) -> None:
     """Values and gradients; of tokens with observations of different numbers of actions."""
@@ -146,7 +146,7 @@ def test_what_is_computed_for_a_chosen_action_is_what_the_whole_network_has(
         assert torch.allclose(found, other, atol=1e-6)
 
 
-def test_dropout_of_one_tokens_attention_drops_whole_heads_as_often(observe: Observe) -> None:
+def test_dropout_of_one_token_drops_whole_heads_as_often(observe: Observe) -> None:
     """Means over many draws are those of PyTorch's own layer, whose attention has one weight a head to drop."""
     learner = _learner(_settings("flat", {"dropout": 0.5}), observe(np.random.default_rng(13)))
     network = learner._trained
@@ -216,7 +216,7 @@ def test_every_form_learns_which_action_pays(observe: Observe, form: Form) -> No
     assert errors[-1] < errors[40] / 2
 
 
-def test_weights_are_published_every_so_many_decisions_and_never_change(live: Live, observe: Observe) -> None:
+def test_weights_are_published_periodically_and_are_immutable(live: Live, observe: Observe) -> None:
     generator = np.random.default_rng(4)
     learner = _learner(_settings(), observe(generator))
     found = [learner.take(live(generator)) for _ in range(96)]
@@ -228,7 +228,7 @@ def test_weights_are_published_every_so_many_decisions_and_never_change(live: Li
         published[0].arrays["output.weight"][0, 0] = 1
 
 
-def test_training_can_start_before_the_buffer_is_full_and_its_rate_fall(live: Live, observe: Observe) -> None:
+def test_training_starts_early_and_its_rate_halves(live: Live, observe: Observe) -> None:
     generator = np.random.default_rng(9)
     settings = _settings(start=16, train_every=8, remove_sampled=False, half_steps=2, learning_rate=0.5)
     learner = _learner(settings, observe(generator))
@@ -240,7 +240,7 @@ def test_training_can_start_before_the_buffer_is_full_and_its_rate_fall(live: Li
     assert [rates[place][1] for place in (15, 23, 31)] == pytest.approx([0.5, 0.5 * 0.5**0.5, 0.25])
 
 
-def test_the_first_copy_can_wait_until_the_fallback_was_learned_from(live: Live, observe: Observe) -> None:
+def test_first_publication_waits_for_its_decision_count(live: Live, observe: Observe) -> None:
     generator = np.random.default_rng(10)
     settings = _settings(start=16, train_every=16, remove_sampled=False, publish_every=16, first_publish=40)
     learner = _learner(settings, observe(generator))
@@ -284,9 +284,7 @@ def test_learning_leaves_the_processs_random_numbers_alone(live: Live, observe: 
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_figures_that_are_not_finite_and_nodes_that_join_or_vanish_are_counted_and_not_learned_from(
-    live: Live, observe: Observe
-) -> None:
+def test_malformed_experience_is_counted_and_not_learned_from(live: Live, observe: Observe) -> None:
     generator = np.random.default_rng(8)
     learner = _learner(_settings(), observe(generator))
     good = live(generator)

@@ -107,7 +107,7 @@ def test_networks_of_any_size_give_the_values_of_the_plain_twin(
 
 
 @pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
-def test_of_the_default_size_they_choose_as_the_plain_twin_but_for_near_ties(
+def test_kernels_choose_as_the_plain_twin_except_near_ties(
     observe: Observe, form: Form, plain: Make, fast: Make, tolerance: float
 ) -> None:
     chance = np.random.default_rng(11)
@@ -129,9 +129,7 @@ def test_of_the_default_size_they_choose_as_the_plain_twin_but_for_near_ties(
 @WIDE
 @pytest.mark.parametrize("actions", [1, 3, 16, 50])
 @pytest.mark.parametrize("spread", [1.0, 30.0])
-def test_the_first_layers_attention_is_that_of_float32_also_where_one_token_has_it_all(
-    observe: Observe, actions: int, spread: float
-) -> None:
+def test_first_layer_attention_matches_float32_when_one_hot(observe: Observe, actions: int, spread: float) -> None:
     observation = observe(np.random.default_rng(3), actions, load=True)
     weights = _weights("tokens", observation, spread=spread, hidden=48, heads=3, feed_forward=8)
     first, features = folding.first(weights), with_one(observation.tokens())
@@ -146,7 +144,7 @@ def test_the_first_layers_attention_is_that_of_float32_also_where_one_token_has_
 
 
 @pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
-def test_what_is_no_number_is_told_and_does_not_stay(
+def test_nan_input_gives_nan_output_and_leaves_no_trace(
     observe: Observe, form: Form, plain: Make, fast: Make, tolerance: float
 ) -> None:
     chance = np.random.default_rng(4)
@@ -184,7 +182,7 @@ def test_threads_that_decide_at_once_do_not_disturb_one_another(
 
 
 @pytest.mark.parametrize("form", ["flat", "tokens"])
-def test_large_networks_are_halved_where_precision_allows_it_and_small_ones_never(observe: Observe, form: Form) -> None:
+def test_only_large_networks_are_halved_if_precision_allows(observe: Observe, form: Form) -> None:
     observation = observe(np.random.default_rng(8))
     halved, exact = DecisionSettings(), DecisionSettings(precision="float32")
     plain: Make = FlatInference if form == "flat" else TokensInference

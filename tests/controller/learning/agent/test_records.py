@@ -102,7 +102,7 @@ def test_a_generator_goes_on_where_it_was() -> None:
         ("dense", {"momentum": 0.9, "remove_sampled": False, "train_every": 16, "prioritised": 0.5}),
     ],
 )
-def test_what_is_resumed_goes_on_exactly(
+def test_resumed_agent_continues_exactly(
     observe: Observe, live: Live, tmp_path: Path, form: Form, training: dict[str, object]
 ) -> None:
     """With experience in the buffer, a state of the optimiser and random numbers half used."""
@@ -150,7 +150,7 @@ def test_a_damaged_checkpoint_names_its_file(checkpoint: Checkpoint, tmp_path: P
             load_checkpoint(path)
 
 
-def test_a_file_of_another_kind_is_refused_and_a_pickle_runs_nothing(tmp_path: Path) -> None:
+def test_foreign_checkpoint_is_refused_and_no_pickle_runs(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
             return exec, (f"open({str(tmp_path / 'ran')!r}, 'w')",)

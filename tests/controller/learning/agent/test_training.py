@@ -59,7 +59,7 @@ def start(observe: Observe) -> Iterator[Callable[[Where], Agent[None]]]:
 
 
 @pytest.mark.parametrize("where", ["thread", "process"])
-def test_training_beside_decisions_gives_the_weights_of_training_in_line(
+def test_background_training_gives_the_inline_weights(
     start: Callable[[Where], Agent[None]], live: Live, where: Where
 ) -> None:
     agents = [start("inline"), start(where)]
@@ -77,9 +77,7 @@ def test_training_beside_decisions_gives_the_weights_of_training_in_line(
     assert agents[1].published.weights.to_bytes() == agents[0].published.weights.to_bytes()
 
 
-def test_a_thread_that_is_behind_drops_what_is_newest_and_counts_it(
-    start: Callable[[Where], Agent[None]], live: Live
-) -> None:
+def test_thread_that_lags_drops_the_newest_and_counts_it(start: Callable[[Where], Agent[None]], live: Live) -> None:
     agent = start("thread")
     assert isinstance(agent.training, ThreadTraining)
     go_on: list[bool] = []
@@ -129,9 +127,7 @@ def test_memory_that_is_handed_over_cannot_be_changed() -> None:
         assert hear(theirs) is None
 
 
-def test_an_agent_without_pytorch_decides_but_says_what_training_needs(
-    observe: Observe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_agent_without_pytorch_decides_but_cannot_train(observe: Observe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "find_spec", lambda name: None)
     checkpoint = msgspec.structs.replace(
         new_checkpoint(SETTINGS, observe(np.random.default_rng(7)), "nodes"), version=1

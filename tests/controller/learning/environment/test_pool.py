@@ -33,7 +33,7 @@ from tests.controller.learning.environment.pools import (
 )
 
 
-def test_missing_data_is_fetched_from_remote_before_the_task_computes(make: Maker) -> None:
+def test_missing_data_is_fetched_before_the_task_computes(make: Maker) -> None:
     pool = make(two_and_pool(), reads(0), PLAIN)
     pool.start(0)
     step = pool.step(0)
@@ -70,7 +70,7 @@ def test_data_moves_from_the_fast_memory_of_another_node(make: Maker) -> None:
     assert step.observation.free.tolist() == [1.0, 0.5]
 
 
-def test_a_task_waits_for_data_that_another_one_has_fetched_until_it_has_arrived(make: Maker) -> None:
+def test_task_waits_for_data_under_way_with_arrivals_on(make: Maker) -> None:
     tasks = [Task(0, reads=(0,)), Task(100, reads=(0,)), Task(FETCH_NS + 1, reads=(0,))]
     base = system(node("a", cpu(3)), node("pool", slow_bytes=10_000))
     pool = make(base, Workload.of(tasks, [1000]), ARRIVING)
@@ -82,7 +82,7 @@ def test_a_task_waits_for_data_that_another_one_has_fetched_until_it_has_arrived
     assert [pool.step(0).latency_ns for _ in tasks] == [FETCH_NS + ACCESS_NS, ACCESS_NS, ACCESS_NS]
 
 
-def test_data_under_way_is_read_where_it_comes_from_if_that_is_sooner(make: Maker) -> None:
+def test_data_under_way_is_read_from_its_source_if_sooner(make: Maker) -> None:
     tasks = [Task(0, reads=(0,)), Task(100, reads=(0,)), Task(200, reads=(0,))]
     pool = make(two_and_pool(), Workload.of(tasks, [1000]), ARRIVING)
     pool.start(0)
@@ -100,7 +100,7 @@ def test_data_under_way_is_read_where_it_comes_from_if_that_is_sooner(make: Make
     assert pool.foretell(1).served_ns == 800 + 101 + 800 + 1 + 10 + 10 + 100
 
 
-def test_what_a_task_writes_is_there_when_it_has_written_it(make: Maker) -> None:
+def test_written_data_is_available_after_the_write(make: Maker) -> None:
     tasks = [Task(0, writes=(0,)), Task(100, reads=(0,)), Task(200, reads=(1,))]
     pool = make(two_and_pool(), Workload.of(tasks, [1000, 1000]), ARRIVING)
     pool.start(0)
@@ -111,7 +111,7 @@ def test_what_a_task_writes_is_there_when_it_has_written_it(make: Maker) -> None
     assert pool.foretell(1).served_ns >= 8100 + FETCH_NS + ACCESS_NS
 
 
-def test_what_is_evicted_is_read_where_it_comes_from_until_it_is_home(make: Maker) -> None:
+def test_evicted_data_is_read_at_its_old_node_until_it_is_home(make: Maker) -> None:
     tasks = [Task(0, reads=(0,)), Task(50_000, reads=(1,)), Task(100_000, reads=(2,)), Task(100_001, reads=(0,))]
     pool = make(two_and_pool(), Workload.of(tasks, [1000] * 3), ARRIVING)
     pool.start(0)
@@ -121,7 +121,7 @@ def test_what_is_evicted_is_read_where_it_comes_from_until_it_is_home(make: Make
     assert pool.foretell(1).served_ns == 108_000 + 8000 + 1000 + 10 + ACCESS_NS
 
 
-def test_where_the_source_vanishes_what_is_under_way_arrives_and_is_passed_on_from_there(make: Maker) -> None:
+def test_transfer_survives_its_source_and_is_passed_on(make: Maker) -> None:
     # It may be back before that: what a memory had may be gone.
     for back in ((), (Change(150, "pool", is_there=True),)):
         base, changes = two_and_pool(), (Change(100, "pool", is_there=False), *back)
@@ -132,7 +132,7 @@ def test_where_the_source_vanishes_what_is_under_way_arrives_and_is_passed_on_fr
         assert pool.step(1).latency_ns == FETCH_NS + 8000 + 1000 + 10 - 200 + ACCESS_NS
 
 
-def test_what_is_written_on_a_node_that_vanishes_is_at_home_as_it_was(make: Maker) -> None:
+def test_write_on_a_vanished_node_is_lost_but_not_the_home_copy(make: Maker) -> None:
     base, changes = two_and_pool(), (Change(100, "a", is_there=False),)
     tasks = [Task(0, writes=(0,)), Task(200, reads=(0,))]
     pool = make(System(base.nodes, base.network, changes), Workload.of(tasks, [1000]), ARRIVING)
@@ -141,7 +141,7 @@ def test_what_is_written_on_a_node_that_vanishes_is_at_home_as_it_was(make: Make
     assert pool.step(1).latency_ns == FETCH_NS + ACCESS_NS
 
 
-def test_what_was_not_used_for_longest_is_evicted_to_remote_when_local_memory_is_full(make: Maker) -> None:
+def test_least_recently_used_data_is_evicted_when_memory_is_full(make: Maker) -> None:
     tasks = [Task(ns * 100_000, reads=(number,)) for ns, number in enumerate([0, 1, 0, 2, 0, 1])]
     pool = make(two_and_pool(), Workload.of(tasks, [1000] * 3), PLAIN)
     pool.start(0)
@@ -151,7 +151,7 @@ def test_what_was_not_used_for_longest_is_evicted_to_remote_when_local_memory_is
     assert [step.latency_ns == ACCESS_NS for step in steps] == [False, False, True, False, True, False]
 
 
-def test_reward_has_utilisation_and_latency_and_with_an_eviction_its_bounded_penalty(make: Maker) -> None:
+def test_reward_sums_utilisation_latency_and_bounded_penalty(make: Maker) -> None:
     settings = PoolSettings(
         placing=Placing.STRIPED, utilisation_weight=2.0, eviction_bound=-0.5, latency_unit_ns=10_000
     )
@@ -217,7 +217,7 @@ def test_an_engine_of_the_node_that_ends_first_runs_the_task(make: Maker) -> Non
     assert pool.step(0).response_ns == 2000
 
 
-def test_a_task_of_a_graph_is_decided_on_when_those_before_it_have_ended(make: Maker) -> None:
+def test_graph_task_is_decided_on_after_its_predecessors(make: Maker) -> None:
     tasks = [
         Task(0, writes=(0,), float_operations=100),
         Task(0, writes=(1,), float_operations=5000),
@@ -315,7 +315,7 @@ def test_a_rate_that_is_as_good_as_none_is_no_way(make: Maker) -> None:
     assert pool.refusals == {0: Refusal.NO_DATA}
 
 
-def test_requests_for_data_that_nobody_has_are_refused_and_so_is_what_follows(make: Maker) -> None:
+def test_request_for_absent_data_is_refused_with_its_successors(make: Maker) -> None:
     tasks = [Task(0), Task(0, reads=(0,)), Task(0, after=(1,)), Task(0, after=(2, 0)), Task(5)]
     pool = make(two_and_pool(), Workload.of(tasks, [1000], created=[0]), PLAIN)
     pool.start(0)
@@ -364,7 +364,7 @@ def test_nodes_vanish_and_join_between_decisions(make: Maker) -> None:
     assert pool.step(1).task == 5
 
 
-def test_what_is_foretold_happens(make: Maker) -> None:
+def test_forecasts_come_true(make: Maker) -> None:
     pool = make(two_and_pool(), reads(0, 100, 200, 300), PLAIN)
     pool.start(0)
     for action in (0, 1, 0, 0):
@@ -386,7 +386,7 @@ def test_the_end_is_the_end_until_a_new_start(make: Maker) -> None:
     assert pool.step(0).response_ns == FETCH_NS + ACCESS_NS + 500
 
 
-def test_a_home_of_its_own_slow_memory_is_no_way_over_the_network(make: Maker) -> None:
+def test_own_slow_memory_needs_no_network(make: Maker) -> None:
     base = system(node("a", cpu(), slow_bytes=10_000), node("b", cpu()))
     pool = make(base, reads(0), PLAIN)
     seen = pool.start(0)
@@ -413,7 +413,7 @@ def test_a_network_and_a_change_hold_from_their_very_time_on(make: Maker) -> Non
     assert found == [[True, True], [True, False]]
 
 
-def test_what_a_task_created_is_nobodys_when_the_node_that_keeps_it_vanishes(make: Maker) -> None:
+def test_created_data_is_lost_with_its_node(make: Maker) -> None:
     base = two_and_pool()
     changes = (Change(50_000, "a", is_there=False), Change(60_000, "a", is_there=True))
     tasks = [

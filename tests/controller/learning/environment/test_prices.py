@@ -28,7 +28,7 @@ def test_a_gain_of_the_response_departs(make: Maker) -> None:
         assert pool.step(0).reward == pytest.approx(expected, rel=1e-3)
 
 
-def test_what_transfers_leave_others_to_wait_for_counts_with_the_response(make: Maker) -> None:
+def test_reward_counts_the_waits_behind_a_transfer(make: Maker) -> None:
     settings = PoolSettings(placing=Placing.STRIPED, gain=Gain.RESPONSE, latency_unit_ns=1, port_hz=1_000_000.0)
     pool = make(two_and_pool(), reads(0, 0), settings)
     pool.start(0)
@@ -40,7 +40,7 @@ def test_what_transfers_leave_others_to_wait_for_counts_with_the_response(make: 
         PoolSettings(port_hz=-1.0)
 
 
-def test_what_a_held_slot_leaves_others_to_wait_for_counts_with_the_response(make: Maker) -> None:
+def test_reward_counts_the_waits_behind_a_held_slot(make: Maker) -> None:
     settings = PoolSettings(placing=Placing.STRIPED, gain=Gain.RESPONSE, latency_unit_ns=1, slot_hz=1_000_000.0)
     pool = make(two_and_pool(), reads(0, 0), settings)
     pool.start(0)
@@ -54,7 +54,7 @@ def test_what_a_held_slot_leaves_others_to_wait_for_counts_with_the_response(mak
         PoolSettings(slot_hz=float("inf"))
 
 
-def test_what_a_node_is_foretold_to_cost_is_what_the_decision_is_rewarded_by(make: Maker) -> None:
+def test_foretold_cost_of_a_node_equals_the_reward(make: Maker) -> None:
     settings = PoolSettings(
         placing=Placing.STRIPED,
         load_features=True,
@@ -75,7 +75,7 @@ def test_what_a_node_is_foretold_to_cost_is_what_the_decision_is_rewarded_by(mak
         PoolSettings(foretold=True)
 
 
-def test_what_a_node_costs_that_cannot_run_the_task_is_the_most(make: Maker) -> None:
+def test_foretold_cost_of_an_incapable_node_is_the_most(make: Maker) -> None:
     settings = PoolSettings(placing=Placing.STRIPED, load_features=True, foretold=True)
     pool = make(closed(two_and_pool(), 2, 0, from_ns=1), reads(1), settings)
     seen = pool.start(0)

@@ -73,7 +73,7 @@ def test_data_without_a_home_is_named() -> None:
         Pool(system(node("a", cpu()), node("p", slow_bytes=1500)), reads(0, 0), PLAIN)
 
 
-def test_what_would_take_for_ever_is_named() -> None:
+def test_endless_task_is_named() -> None:
     slow = Engine(EngineKind.CPU, 1, 1, 1)
     with pytest.raises(LearningError, match=r"task 1 takes more than \d+ s on .* of node a"):
         Pool(

@@ -78,7 +78,7 @@ def test_fast_path_and_readable_reference_are_twins(seed: int) -> None:
     _run(seed)
 
 
-def test_what_the_twins_run_on_has_everything_in_it() -> None:
+def test_twin_inputs_cover_every_case() -> None:
     counts: Counter[str] = sum((_run(seed) for seed in range(40)), Counter())
     assert (
         min(

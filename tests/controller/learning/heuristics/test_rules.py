@@ -61,13 +61,13 @@ def same_time(*uses: tuple[int, ...], size: int = 100, objects: int = 4) -> Work
     return Workload.of([Task(0, reads=used, int_operations=1000) for used in uses], [size] * objects)
 
 
-def test_round_robin_takes_one_node_after_another_and_leaves_those_out_that_cannot() -> None:
+def test_round_robin_skips_nodes_that_cannot_run_the_task() -> None:
     assert taken(PlainPool(system(), same_time((0,), (1,), (2,), (3,))), RoundRobin()) == [0, 1, 2, 0]
     gone = system(changes=(Change(0, "n1", is_there=False),))
     assert taken(PlainPool(gone, same_time((0,), (1,), (2,), (3,))), RoundRobin()) == [0, 2, 0, 2]
 
 
-def test_least_loaded_takes_the_node_with_the_fewest_tasks_for_what_it_can_run() -> None:
+def test_least_loaded_takes_the_fewest_tasks_per_core() -> None:
     made = system()
     big = Node("n1", (replace(made.nodes[1].engines[0], cores=4),), made.nodes[1].memories)
     made = replace(made, nodes=(made.nodes[0], big, *made.nodes[2:]))
@@ -92,7 +92,7 @@ def test_fast_only_takes_a_node_where_nothing_has_to_be_evicted() -> None:
     assert pool.start(0).free.tolist() == [1, 1, 1]
 
 
-def test_earliest_finish_takes_the_node_on_which_the_task_ends_first() -> None:
+def test_earliest_finish_takes_the_node_that_ends_first() -> None:
     made = system()
     quick = Node("n2", (replace(made.nodes[2].engines[0], int_ops_per_s=2 * S),), made.nodes[2].memories)
     made = replace(made, nodes=(*made.nodes[:2], quick, made.nodes[3]))
@@ -132,9 +132,7 @@ def _foretold(
         ({"possible": [False, False, True, True]}, [3, 3, 3]),  # now the least is 200 us
     ],
 )
-def test_foretold_local_takes_most_data_among_what_costs_little_more_than_the_least(
-    changed: dict[str, list[Any]], chosen: list[int]
-) -> None:
+def test_foretold_local_takes_most_data_among_cheap_nodes(changed: dict[str, list[Any]], chosen: list[int]) -> None:
     shown: dict[str, list[Any]] = {
         "cost_ns": [100_000, 150_000, 200_000, 500_000],
         "evicting": [0, 65_536, 0, 0],
@@ -157,7 +155,7 @@ def test_foretold_local_is_a_rule_where_costs_are_shown() -> None:
 @pytest.mark.parametrize(
     "name", ["random", "round-robin", "least-loaded", "data-local", "fast-only", "earliest-finish"]
 )
-def test_every_rule_chooses_what_is_possible_on_the_bursty_family(name: str) -> None:
+def test_rules_choose_possible_nodes_on_the_bursty_family(name: str) -> None:
     made = bursty_input(0, BurstySettings(tasks=80, system=PoolSystem(nodes=5)))
     rule = pool_rules(made, 0)[name]
     actions = taken(PlainPool(made.system, made.workload), rule)
@@ -210,7 +208,7 @@ def test_heft_sees_what_edges_carry() -> None:
     assert set(far) == {far[0]}
 
 
-def test_heft_follows_its_plan_and_takes_another_node_where_that_one_is_gone() -> None:
+def test_heft_follows_its_plan_and_replaces_a_missing_node() -> None:
     made = input_of(graph((4, 1), (4, 1), edges=((0, 1),)), settings(edge_bytes=1000))
     assert taken(PlainPool(made.system, made.workload), Heft()) == planned(made) == [0, 0]
     work = same_time((0,), (1,))
@@ -268,7 +266,7 @@ def test_jobs_go_by_age_or_by_length(rule: Chooser[Ordering], begun: list[int]) 
     assert [ns // S for ns in made.started_ns] == begun
 
 
-def test_what_takes_the_oldest_job_is_called_easy_where_jobs_are_backfilled() -> None:
+def test_job_rules_are_named_by_backfilling_and_features() -> None:
     others = {"random", "shortest-first", "shortest-fitting-first", "smallest-first", "smallest-fitting-first"}
     others |= {"wfp3", "unicep", "f1"}
     assert set(job_rules(OrderingSettings(), 0)) == {"easy", *others}
@@ -276,7 +274,7 @@ def test_what_takes_the_oldest_job_is_called_easy_where_jobs_are_backfilled() ->
     assert set(job_rules(OrderingSettings(job_features=True, foretold=True), 0)) == {"easy", "rollout", *others}
 
 
-def test_heft_ends_hetero_spotri_sooner_than_rules_that_see_one_task_at_a_time() -> None:
+def test_heft_ends_hetero_spotri_before_the_greedy_rules() -> None:
     if not (path := DATA / "hetero_spotri_spotri-320-10.txt").exists():
         pytest.skip(f"{path.name} is not there")
     made = graph_input(path, GraphSettings(edge_bytes=1000))

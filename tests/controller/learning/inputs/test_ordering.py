@@ -52,7 +52,7 @@ def started_s(made: Ordering) -> list[float]:
     return [ns / S for ns in made.started_ns]
 
 
-def test_a_job_that_fits_starts_at_once_and_one_that_does_not_is_reserved_for() -> None:
+def test_fitting_job_starts_at_once_and_another_is_reserved_for() -> None:
     made = Ordering(jobs_of((0, 10, 4), (1, 5, 2), (2, 5, 2)))
     made.start(0)
     first = made.step(0)
@@ -65,7 +65,7 @@ def test_a_job_that_fits_starts_at_once_and_one_that_does_not_is_reserved_for() 
     assert started_s(made) == [0, 10, 10]
 
 
-def test_easy_backfills_only_what_does_not_delay_the_reserved_job() -> None:
+def test_easy_backfills_without_delaying_the_reserved_job() -> None:
     # 3 of 4 processors are held until 10; the second job needs all. Of those after it one ends in time, one does not.
     rows = (0, 10, 3), (1, 10, 4), (2, 20, 1), (2, 5, 1)
     made = finished(Ordering(jobs_of(*rows)))
@@ -74,13 +74,13 @@ def test_easy_backfills_only_what_does_not_delay_the_reserved_job() -> None:
     assert started_s(off) == [0, 10, 20, 20]
 
 
-def test_what_is_left_beside_the_reserved_job_is_backfilled_for_any_time() -> None:
+def test_spare_processors_are_backfilled_for_any_time() -> None:
     # The reserved job leaves one processor when it starts.
     made = finished(Ordering(jobs_of((0, 10, 3), (1, 10, 3), (2, 100, 1))))
     assert started_s(made) == [0, 10, 2]
 
 
-def test_backfilling_believes_estimates_and_the_reserved_job_starts_as_soon_as_it_can() -> None:
+def test_backfilling_trusts_estimates_but_reserved_starts_early() -> None:
     # The first is thought to run until 50 but ends at 10; the third, thought to end at 42, goes before and ends at 12.
     made = finished(Ordering(jobs_of((0, 10, 3, 50), (1, 10, 4), (2, 10, 1, 40))))
     assert started_s(made) == [0, 12, 2]
@@ -120,7 +120,7 @@ def test_features_of_waits_and_sizes_can_be_switched_off() -> None:
     assert len(seen.row) == 4 + 2 * 128
 
 
-def test_without_early_decisions_fall_only_when_some_job_of_the_window_fits() -> None:
+def test_late_decisions_wait_until_a_job_of_the_window_fits() -> None:
     rows = (0, 10, 4), (1, 9, 4), (2, 3, 4), (3, 1, 1)
     made = Ordering(jobs_of(*rows), OrderingSettings(early=False))
     made.start(0)
@@ -170,7 +170,7 @@ def test_by_how_much_each_choice_makes_all_waits_longer() -> None:
     assert len(made.places) == 3
 
 
-def test_what_is_foretold_of_a_choice_is_a_seventh_feature() -> None:
+def test_foretold_gain_is_the_seventh_job_feature() -> None:
     made = three_to_choose_from()
     seen = made.restore(made.save())
     assert seen is not None
@@ -182,12 +182,12 @@ def test_what_is_foretold_of_a_choice_is_a_seventh_feature() -> None:
     np.testing.assert_allclose(reserved.load[6, :2], [0.5 - 0.5 * hours / (1 + hours), 0.5], rtol=1e-6)
 
 
-def test_what_is_foretold_is_shown_with_other_job_features_only() -> None:
+def test_foretold_needs_the_other_job_features() -> None:
     with pytest.raises(LearningError, match="foretold is one of the job features, which are off"):
         OrderingSettings(foretold=True)
 
 
-def test_without_empty_places_there_are_as_many_actions_as_jobs_wait() -> None:
+def test_actions_equal_waiting_jobs_without_empty_places() -> None:
     made = Ordering(jobs_of((0, 10, 4), *[(1, 1, 1)] * 5), OrderingSettings(window=3, empty_places=False))
     assert made.start(0).actions == 1
     seen = made.step(0).observation
@@ -222,7 +222,7 @@ def test_an_episode_longer_than_the_log_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_job_starts_once_after_its_submission_and_processors_never_run_out(seed: int) -> None:
+def test_jobs_start_after_submission_within_the_processors(seed: int) -> None:
     made = finished(Ordering(drawn(seed), OrderingSettings(window=16)), random.Random(seed))
     started, jobs = np.array(made.started_ns), made.jobs
     assert (started >= jobs.submitted_ns).all()
@@ -252,7 +252,7 @@ def test_outcome_is_means_and_used_over_all_processor_time() -> None:
         Ordering(made.jobs).outcome()
 
 
-def test_the_reward_is_the_specifications_with_slowdown_as_latency() -> None:
+def test_reward_adds_weighted_utilisation_and_inverse_slowdown() -> None:
     made = Ordering(jobs_of((0, 20, 4), (10, 20, 1)), OrderingSettings(utilisation_weight=0.5))
     made.start(0)
     assert made.step(0).reward == 0.5 + 1
@@ -270,7 +270,7 @@ def test_the_other_reward_sums_up_to_all_response_time() -> None:
     assert -total * 3600 == pytest.approx(responses_ns / S)
 
 
-def test_foretold_gain_is_nothing_where_what_was_foretold_comes_true() -> None:
+def test_foretold_gain_is_zero_where_the_forecast_comes_true() -> None:
     at_once = jobs_of((0, 10, 3), (0, 7, 4), (0, 5, 1), (0, 20, 2), (0, 3, 2))
     settings = OrderingSettings(early=False, gain=Gain.FORETOLD, gain_hours=1 / 3600)
     made, rule = Ordering(at_once, settings), job_rules(settings, 0)["shortest-fitting-first"]
@@ -304,7 +304,7 @@ def test_foretold_gains_sum_up_to_all_waits(seed: int, *, early: bool) -> None:
     assert -total * 3600 == pytest.approx(made.outcome().mean_wait_ns * len(made.jobs) / S)
 
 
-def test_with_foresight_only_a_choice_that_changes_what_will_be_is_rewarded() -> None:
+def test_foresight_rewards_only_choices_that_change_the_forecast() -> None:
     settings = OrderingSettings(early=False, gain=Gain.FORETOLD, foresight=True)
     jobs = drawn(5)
     made, pick = Ordering(replace(jobs, estimate_ns=jobs.run_ns), settings), random.Random(1)
@@ -334,7 +334,7 @@ def test_foretelling_leaves_a_reserved_job_undelayed() -> None:
     assert foretold_waits_ns(1, [(10, 3)], [(100, 1), (120, 1)], (5, 3)) == 0 + 10 + 15
 
 
-def test_a_moment_that_was_saved_can_be_gone_back_to_more_than_once() -> None:
+def test_saved_moment_can_be_restored_repeatedly() -> None:
     made = Ordering(drawn(1))
     made.start(0)
     for _ in range(20):

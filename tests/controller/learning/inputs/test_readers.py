@@ -63,13 +63,13 @@ def decided(made: PoolInput, most: int = 10_000) -> list[int]:
     return responses
 
 
-def test_requests_of_a_second_are_spread_over_it_and_time_is_compressed_as_stated(tmp_path: Path) -> None:
+def test_requests_are_spread_over_their_second_and_compressed(tmp_path: Path) -> None:
     assert spread_ns([0, 0, 0, 2 * S]) == [0, S // 3, 2 * S // 3, 2 * S]
     made = block_input(written(tmp_path, BLOCKS), BlockSettings(time_compression=1000))
     assert made.workload.submitted_ns.tolist() == [0, S // 3000, 2 * S // 3000, 2 * S // 1000]
 
 
-def test_2a_is_a_write_and_28_a_read_of_the_extents_that_they_touch(tmp_path: Path) -> None:
+def test_opcode_2a_writes_and_28_reads_the_touched_extents(tmp_path: Path) -> None:
     workload = block_input(written(tmp_path, BLOCKS)).workload
     accesses = [workload.access_object[b:e].tolist() for b, e in pairwise(workload.access_start.tolist())]
     # Sector 64 is in the middle of the first extent of 65,536 bytes, and as many bytes reach into the second.
@@ -115,7 +115,7 @@ def test_tasks_of_a_graph_take_the_files_times_on_both_engines(tmp_path: Path) -
     assert {EngineKind.CPU.bit | EngineKind.GPU.bit} == set(workload.kinds.tolist()[1:])
 
 
-def test_what_a_task_hands_on_is_of_the_stated_size_and_read_by_all_that_come_after(tmp_path: Path) -> None:
+def test_graph_output_has_the_edge_size_and_all_successors_read(tmp_path: Path) -> None:
     workload = graph_input(written(tmp_path, GRAPH), GraphSettings(edge_bytes=1000)).workload
     reads = [
         workload.access_object[b:e][workload.access_is_write[b:e] == 0].tolist()
@@ -222,7 +222,7 @@ def test_a_window_of_jobs_begins_at_time_0() -> None:
         jobs.window(3, 1)
 
 
-def test_the_bursty_family_is_the_same_for_a_seed_and_comes_in_bursts() -> None:
+def test_bursty_family_is_reproducible_and_bursty() -> None:
     settings = BurstySettings(tasks=3000)
     first, again, other = (bursty_input(seed, settings).workload for seed in (0, 0, 1))
     assert (first.submitted_ns == again.submitted_ns).all()
@@ -259,7 +259,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
         JobSettings(estimate_factor=0.5)
 
 
-def test_cloud_physics_has_as_many_requests_and_kinds_as_its_notes_say() -> None:
+def test_cloud_physics_has_the_documented_requests_and_writes() -> None:
     made = block_input(given("cloudPhysicsIO.csv"))
     assert len(made.workload) == 113_872
     starts = made.workload.access_start[:-1]
@@ -275,7 +275,7 @@ def test_hetero_spotri_is_decided_on_task_by_task() -> None:
     assert len(decided(made, 40)) == 40
 
 
-def test_lublin_has_no_requested_times_so_that_estimates_are_exact() -> None:
+def test_lublin_estimates_equal_run_times() -> None:
     jobs = read_jobs(given("lublin_256.swf"))
     assert (len(jobs), jobs.total) == (10_000, 256)
     assert (jobs.estimate_ns == jobs.run_ns).all()

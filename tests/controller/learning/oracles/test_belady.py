@@ -22,7 +22,7 @@ def workload(*uses: tuple[int, ...], sizes: tuple[int, ...]) -> Workload:
     return Workload.of([Task(number * 10**9, reads=used) for number, used in enumerate(uses)], sizes)
 
 
-def test_a_loop_that_is_longer_than_memory_is_the_worst_of_lru_and_not_of_belady() -> None:
+def test_loop_longer_than_memory_defeats_lru_but_not_belady() -> None:
     uses = [(number % 3,) for number in range(9)]
     found = judge(system(2), workload(*uses, sizes=(1, 1, 1)), [(number, 0) for number in range(9)])
     assert found.accesses == found.lru.misses == 9
@@ -70,7 +70,7 @@ def test_its_lru_evicts_what_the_environment_evicts(seed: int) -> None:
     assert not found.is_least
 
 
-def test_what_another_node_takes_need_not_be_kept() -> None:
+def test_data_used_next_on_another_node_need_not_be_kept() -> None:
     # Node 0 has room for two; of 0 and 1 it uses only 1 again, as node 1 takes 0 first.
     uses, nodes = [(0,), (1,), (2,), (0,), (1,), (0,)], [0, 0, 0, 1, 0, 0]
     found = judge(system(2, nodes=2), workload(*uses, sizes=(1, 1, 1)), list(enumerate(nodes)))

@@ -110,7 +110,7 @@ def test_the_search_finds_the_best_run_of_a_small_graph(seed: int) -> None:
     assert found.plays == 652
 
 
-def test_the_search_goes_on_from_what_it_is_given_and_repeats_itself() -> None:
+def test_search_continues_from_given_nodes_and_is_repeatable() -> None:
     made = drawn(2, 60)
     pool = pool_of(made)
     known = improve(pool, [], Plays(100, 100, 300), seed=0)
@@ -119,7 +119,7 @@ def test_the_search_goes_on_from_what_it_is_given_and_repeats_itself() -> None:
     assert again == Found(known.nodes, known.mean_response_ns, 4)
 
 
-def test_what_no_run_can_do_is_told() -> None:
+def test_infeasible_search_is_an_error() -> None:
     # No node has an FPGA or XPU among the first two kinds of nodes.
     tasks = [Task(0, int_operations=10), Task(1, int_operations=10, kinds=EngineKind.XPU.bit)]
     pool = Pool(PoolSystem(nodes=2).made(), Workload.of(tasks, [1]))

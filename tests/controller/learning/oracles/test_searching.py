@@ -75,7 +75,7 @@ def test_the_exact_search_finds_what_trying_everything_finds(seed: int, objectiv
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_rule_is_better_than_the_exact_search_and_a_wide_beam_is_as_good(seed: int) -> None:
+def test_no_rule_beats_exact_search_and_a_wide_beam_equals_it(seed: int) -> None:
     made = window(seed, 7)
     pool = pool_of(made)
     found = exact(pool, pool.start(0), pool_floors_ns(pool.model))
@@ -101,7 +101,7 @@ def test_the_best_order_of_jobs_is_that_of_trying_all_orders(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_beam_of_jobs_that_foretells_the_rest_is_as_good_as_the_rule_it_foretells_by(seed: int) -> None:
+def test_job_beam_is_at_least_as_good_as_its_forecasting_rule(seed: int) -> None:
     rng = np.random.default_rng(seed)
     run = rng.integers(1, 200, 24) * S
     made = Ordering(Jobs("drawn", 16, run * 0, run, run, rng.integers(1, 13, 24)), OrderingSettings(early=False))
@@ -117,7 +117,7 @@ def taken(actions: Iterator[int], _: Observation) -> int:
     return next(actions)
 
 
-def test_a_search_in_the_midst_of_a_run_finds_the_best_from_there_on() -> None:
+def test_search_from_mid_run_finds_the_best_remainder() -> None:
     made = bursty_input(0, SMALL).window(0, 60)
     pool, rule = pool_of(made), RoundRobin()
     seen = pool.start(0)
@@ -138,7 +138,7 @@ def test_a_search_in_the_midst_of_a_run_finds_the_best_from_there_on() -> None:
         exact(pool, here, {0: 0})
 
 
-def test_what_a_decision_on_jobs_costs_is_not_known_with_inexact_estimates() -> None:
+def test_job_costs_are_unknown_with_inexact_estimates() -> None:
     one = np.array([S], np.int64)
     with pytest.raises(LearningError, match="estimates that are exact"):
         job_floors_ns(Jobs("log", 4, one * 0, one, 2 * one, one // S))

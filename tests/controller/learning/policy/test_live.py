@@ -79,7 +79,7 @@ def test_a_checkpoint_that_others_can_change_is_refused(tmp_path: Path) -> None:
         network_of(tmp_path / "nowhere" / "a")
 
 
-def test_a_link_from_a_safe_folder_into_one_of_others_is_followed(tmp_path: Path) -> None:
+def test_link_from_a_safe_into_an_unsafe_folder_is_followed(tmp_path: Path) -> None:
     unsafe, safe = tmp_path / "unsafe", tmp_path / "safe"
     for folder in (unsafe, safe):
         folder.mkdir(mode=0o755)
@@ -101,7 +101,7 @@ def test_a_new_one_begins_where_there_is_none_if_it_is_to_learn(tmp_path: Path) 
         network_of(file, learn=LearnSettings(agent=AGENT, save_every_s=0))
 
 
-def test_what_was_made_for_pods_does_not_decide_about_tasks(tmp_path: Path) -> None:
+def test_checkpoint_for_pods_is_refused_for_tasks(tmp_path: Path) -> None:
     settings = {"checkpoint": str(_trained(tmp_path))}
     problem = (
         r"policy learned: it cannot be made: LearningError: \S+/pods\.ckpt: it was made for pods, and here are tasks"
@@ -121,7 +121,7 @@ def test_only_one_learns_into_a_checkpoint(tmp_path: Path) -> None:
         claim.release()
 
 
-def test_reasons_without_values_are_counted_and_decisions_compared(tmp_path: Path) -> None:
+def test_missing_values_are_counted_and_decisions_compared(tmp_path: Path) -> None:
     file = _trained(tmp_path)
     network = network_of(file, shadow=False)
     good = network.answer(seen(0.1, 0.9), "a")
@@ -141,7 +141,7 @@ def test_reasons_without_values_are_counted_and_decisions_compared(tmp_path: Pat
     assert (late.standing.unanswered, late.standing.decisions) == ({"late": 1}, {"fallback": 1})
 
 
-def test_the_fallbacks_choice_stands_where_the_best_is_close_and_is_then_the_first_choice(tmp_path: Path) -> None:
+def test_close_fallback_choice_becomes_the_first_choice(tmp_path: Path) -> None:
     def with_margin(one: Checkpoint) -> Checkpoint:
         decisions = msgspec.structs.replace(AGENT.decisions, margin=100.0)
         return msgspec.structs.replace(one, settings=msgspec.structs.replace(one.settings, decisions=decisions))
@@ -162,7 +162,7 @@ def test_the_fallbacks_choice_stands_where_the_best_is_close_and_is_then_the_fir
     assert (standing.unanswered, standing.compared, standing.agreed) == ({"close": 2}, 3, 2)
 
 
-def test_of_nearly_equal_values_the_fallbacks_choice_is_the_networks(tmp_path: Path) -> None:
+def test_fallback_choice_within_tolerance_counts_as_the_networks(tmp_path: Path) -> None:
     def with_tolerance(one: Checkpoint) -> Checkpoint:
         decisions = msgspec.structs.replace(AGENT.decisions, tolerance=100.0)
         return msgspec.structs.replace(one, settings=msgspec.structs.replace(one.settings, decisions=decisions))
@@ -221,9 +221,7 @@ def test_values_that_are_not_finite_are_none(tmp_path: Path) -> None:
     assert (answer.values, answer.problem) == (None, "not finite")
 
 
-def test_what_is_tried_is_the_same_each_time_and_as_often_as_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exploration_is_repeatable_and_only_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = _trained(tmp_path)
     weights = load_checkpoint(file).weights()
     still = NoTraining(Published(weights, inference_of(weights, AGENT.decisions)))
@@ -248,7 +246,7 @@ def test_what_is_tried_is_the_same_each_time_and_as_often_as_said(
         (Outcome(None, 0.25), "response", -600.0),
     ],
 )
-def test_what_a_decision_is_worth(outcome: Outcome, gain: str, reward: float) -> None:
+def test_reward_of_an_outcome_follows_the_gain(outcome: Outcome, gain: str, reward: float) -> None:
     learn = msgspec.convert({"gain": gain}, LearnSettings)
     assert learn.reward(outcome) == pytest.approx(reward)
 

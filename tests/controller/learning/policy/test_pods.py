@@ -183,7 +183,7 @@ def test_a_margin_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_pat
     ]
 
 
-def test_of_what_the_fallback_gives_as_many_points_the_highest_value_is_its_choice() -> None:
+def test_tied_fallback_points_are_decided_by_the_highest_value() -> None:
     usual = usual_of(np.array([5, 9, 9]), np.array([0, 2, 3]))
     all_, few = np.ones(4, np.bool_), np.array([True, True, True, False])
     assert [usual(np.array(values, np.float32), all_) for values in ([9, 8, 1, 3], [9, 8, 3, 1])] == [3, 2]
@@ -197,9 +197,7 @@ def test_tokens_serve_nodes_that_join(snapshot: Snapshot, tmp_path: Path) -> Non
     assert "place" in learned.reason(POD, more, 4)
 
 
-def test_other_scores_decide_where_the_network_is_untrained_late_or_does_not_fit(
-    snapshot: Snapshot, tmp_path: Path
-) -> None:
+def test_other_scores_decide_if_the_network_gives_no_answer(snapshot: Snapshot, tmp_path: Path) -> None:
     more = Snapshot.of(Cluster.of(node(f"n{number}") for number in range(5)))
     untrained = _learned(tmp_path, _checkpoint(snapshot, version=0), shadow=False)
     late = _learned(tmp_path, _checkpoint(snapshot), shadow=False, deadline_ns=0)

@@ -64,7 +64,7 @@ def _pools() -> Iterator[Pool]:
         yield pool
 
 
-def test_tokens_decide_and_learn_on_systems_of_any_number_of_nodes_and_faults() -> None:
+def test_tokens_form_learns_on_systems_of_any_size_with_faults() -> None:
     pools = list(_pools())
     agent = _agent("tokens", pools[0].start(0))
     decisions = sum(1 for pool in pools for _ in _play(pool, agent))
@@ -77,7 +77,7 @@ def test_tokens_decide_and_learn_on_systems_of_any_number_of_nodes_and_faults() 
     assert agent.decider.counts["network"] > decisions / 2
 
 
-def test_flat_leaves_systems_of_another_number_of_nodes_to_the_fallback() -> None:
+def test_flat_form_leaves_systems_of_other_sizes_to_the_fallback() -> None:
     pools = list(_pools())
     agent = _agent("flat", pools[0].start(0))
     decisions = {pool: sum(1 for _ in _play(pool, agent)) for pool in pools}
@@ -89,7 +89,7 @@ def test_flat_leaves_systems_of_another_number_of_nodes_to_the_fallback() -> Non
 
 
 @pytest.mark.parametrize("form", ["flat", "tokens"])
-def test_a_node_that_vanished_is_never_chosen_and_is_again_when_it_joined(form: Form) -> None:
+def test_vanished_node_is_chosen_only_after_it_rejoins(form: Form) -> None:
     base = system(node("a", cpu()), node("b", cpu()), node("pool", slow_bytes=1_000_000))
     there = [Change(3_000_000, "a", is_there=False), Change(6_000_000, "a", is_there=True)]
     tasks = [Task(100_000 * number, reads=(number % 4,)) for number in range(100)]
@@ -105,7 +105,7 @@ def test_a_node_that_vanished_is_never_chosen_and_is_again_when_it_joined(form: 
     assert agent.published.weights.version == 3
 
 
-def test_infinite_latency_closes_a_way_and_every_figure_seen_is_finite() -> None:
+def test_infinite_latency_closes_a_link_and_features_stay_finite() -> None:
     base = system(node("a", cpu()), node("b", cpu()), node("pool", slow_bytes=1_000_000))
     # From 50 us on nothing comes from the pool to a any more.
     pool = Pool(closed(base, 2, 0, from_ns=50_000), reads(*range(0, 2_000_000, 20_000), size=400), PLAIN)
@@ -116,7 +116,7 @@ def test_infinite_latency_closes_a_way_and_every_figure_seen_is_finite() -> None
     assert agent.status.refused == 0
 
 
-def test_a_full_buffer_of_duplicates_is_one_step_on_one_experience() -> None:
+def test_duplicates_that_fill_the_buffer_make_one_step() -> None:
     pool = Pool(system(node("a", cpu()), node("pool", slow_bytes=1000)), reads(0, size=100), PLAIN)
     seen = pool.start(0)
     agent = _agent("tokens", seen)

@@ -84,7 +84,7 @@ def _run(given: Given[Any], checkpoint: Checkpoint) -> tuple[Run[Any], Agent[Any
         (270, 0.01, 0.1),
     ],
 )
-def test_what_stopped_between_two_decisions_goes_on_exactly(
+def test_interrupted_training_continues_exactly(
     given: Given[Any], tmp_path: Path, stops_at: int, margin: float, tolerance: float
 ) -> None:
     """While the fallback decides, which remembers whose turn it is, at an episode's end and while the network does.
@@ -242,7 +242,7 @@ def test_attention_is_a_mean_whose_rows_sum_to_one(given: Given[Any]) -> None:
         attention_of(given, new_checkpoint(flat, given.environment.start(1), "nodes"), given.rules(1)["random"], 1, 10)
 
 
-def test_attention_of_jobs_is_of_the_number_of_places_that_comes_most_often(tmp_path: Path) -> None:
+def test_attention_uses_the_most_frequent_number_of_places(tmp_path: Path) -> None:
     (tmp_path / "log.swf").write_text(LOG)
     # Ten jobs wait at first, one at last: 4 places, then 3, 2 and 1.
     ordering = OrderingSettings(window=4, empty_places=False, episode=10, at_once=True)

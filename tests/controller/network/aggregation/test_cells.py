@@ -48,7 +48,7 @@ def test_small_blocks_leave_great_ones_whole() -> None:
     assert min(groups) > 0
 
 
-def test_a_number_and_its_cells_are_used_again_only_when_no_switch_holds_the_job() -> None:
+def test_job_number_and_cells_are_reused_once_no_switch_has_them() -> None:
     registry = Registry()
     first = registry.reserve(["s1", "s2"], window=2048)
     second = registry.reserve(["s1"], window=2048)

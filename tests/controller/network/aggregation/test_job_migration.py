@@ -55,7 +55,7 @@ def test_a_tree_is_better_off_where_links_are_free(jobs: Jobs) -> None:
     assert str(found) == "spine2 costs 25% of its present tree"
 
 
-def test_who_has_left_does_not_count(jobs: Jobs) -> None:
+def test_former_member_does_not_count_for_migration(jobs: Jobs) -> None:
     job = made(jobs, 1, 2, 3, 4, 5)
     assert job.placed.tree.root == "spine1"
     busy = nominal(TOPOLOGY, leaf3=0.99, spine1=0.2)
@@ -80,7 +80,7 @@ def test_a_tree_without_a_way_is_left_at_any_price(jobs: Jobs) -> None:
     assert str(found) == "its tree has no way; spine2 has"
 
 
-def test_a_job_is_asked_to_move_when_that_lasts_and_then_left_alone() -> None:
+def test_job_migrates_after_confirmed_gain_then_is_held_down() -> None:
     mover = MigrationPolicy(MoveSettings(gain=0.25, confirm_rounds=3, hold_down_ns=10 * S))
     tree = AggregationTree("spine2", ("h1",))
     worth, little = BetterTree(tree, 100.0, 75.0), BetterTree(tree, 100.0, 76.0)
@@ -101,7 +101,7 @@ def test_many_jobs_are_judged_in_turn(jobs: Jobs) -> None:
     assert mover.judged([]) == []
 
 
-def test_a_link_is_dead_that_loses_nearly_all_or_is_silent_for_too_long() -> None:
+def test_link_is_dead_at_near_total_loss_or_long_silence() -> None:
     lossy, silent, access = LinkKey("leaf1", "spine1"), LinkKey("spine2", "leaf2"), LinkKey("h1", "leaf1")
     links = dict(QUIET.links)
     links[lossy] = replace(links[lossy], loss=0.95)

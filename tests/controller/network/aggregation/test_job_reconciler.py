@@ -39,7 +39,7 @@ def play(scene: Callable[[Running], Awaitable[None]], lab: Lab | None = None) ->
     asyncio.run(whole())
 
 
-def test_a_job_is_in_all_its_switches_when_it_is_made_and_in_none_when_it_has_ended() -> None:
+def test_job_is_in_all_its_switches_until_it_ends() -> None:
     async def scene(run: Running) -> None:
         job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=6))
         assert run.about(job.number).keys() == ALL
@@ -117,7 +117,7 @@ def test_a_job_that_a_switch_has_no_room_for_is_nowhere() -> None:
     play(scene)
 
 
-def test_a_job_whose_switch_does_not_answer_is_given_up_at_the_deadline() -> None:
+def test_job_is_given_up_if_a_switch_misses_the_deadline() -> None:
     async def scene(run: Running) -> None:
         run.lab.switches["leaf2"].is_stuck = True
         with pytest.raises(
@@ -148,7 +148,7 @@ def test_a_job_ends_when_one_of_its_switches_is_away_too_long() -> None:
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_switch_that_cannot_clear_cells_has_jobs_only_if_it_was_empty(is_new: bool) -> None:
+def test_switch_without_clear_cells_takes_jobs_only_if_empty(is_new: bool) -> None:
     async def scene(run: Running) -> None:
         if is_new:
             job = await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
@@ -212,7 +212,7 @@ def test_a_job_is_asked_to_move_and_moves_under_a_new_number() -> None:
     play(scene, Lab(leaf_spine(2, 2, 3)))
 
 
-def test_what_another_controller_left_is_removed_and_its_number_is_left_to_it() -> None:
+def test_leftover_job_is_removed_and_its_number_not_reused() -> None:
     async def scene(run: Running) -> None:
         await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
 
@@ -255,7 +255,7 @@ def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCapt
     asyncio.run(scene())
 
 
-def test_a_job_that_has_moved_is_there_even_if_a_switch_keeps_the_old_one_for_a_while() -> None:
+def test_moved_job_runs_while_a_switch_keeps_the_old_one() -> None:
     async def scene(run: Running) -> None:
         topology, left = run.lab.topology, run.lab.switches
         job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=6))
@@ -273,7 +273,7 @@ def test_a_job_that_has_moved_is_there_even_if_a_switch_keeps_the_old_one_for_a_
     play(scene, Lab(leaf_spine(2, 2, 3)))
 
 
-def test_where_all_links_are_taken_for_dead_everything_stays_as_it_was() -> None:
+def test_entries_stay_when_all_links_are_reported_down() -> None:
     async def scene(run: Running) -> None:
         job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
         before = {name: dict(switch.tables) for name, switch in run.lab.switches.items()}

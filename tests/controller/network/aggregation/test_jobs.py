@@ -65,7 +65,7 @@ def test_a_switch_is_to_hold_a_job_when_its_cells_are_clear(jobs: Jobs) -> None:
     assert jobs.to_clear("leaf2")
 
 
-def test_who_comes_back_has_the_place_that_he_had_and_his_new_port(jobs: Jobs) -> None:
+def test_rejoining_worker_keeps_its_place_and_gets_its_new_port(jobs: Jobs) -> None:
     number = jobs.create(workers(1, 2, 5, 6), STATE, window=1, capacity=4).number
     before = jobs.job(number).placed.tree
     assert jobs.leave(number, "h1").members.workers == {"h2", "h5", "h6"}
@@ -91,7 +91,7 @@ def test_somebody_new_has_a_place_at_his_switch_or_at_the_root(jobs: Jobs) -> No
     assert jobs.job(number).placed.tree.children == (*leaves, "h11", "h10")
 
 
-def test_a_place_is_somebody_elses_when_its_switch_does_not_count_who_had_it(jobs: Jobs) -> None:
+def test_place_is_reused_once_its_switch_no_longer_counts_it(jobs: Jobs) -> None:
     number = jobs.create(workers(1, 2, 5, 6), STATE, window=1, capacity=8).number
     before = jobs.entities_of(number)["leaf1"]
     jobs.leave(number, "h1")
@@ -111,7 +111,7 @@ def test_a_place_is_somebody_elses_when_its_switch_does_not_count_who_had_it(job
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whoever_comes_and_goes_the_entries_are_those_of_the_members(jobs: Jobs, seed: int) -> None:
+def test_entries_match_the_members_after_random_changes(jobs: Jobs, seed: int) -> None:
     chance = random.Random(seed)
     number = jobs.create(workers(1, 2, 5, 6), STATE, window=1, capacity=12).number
     for _ in range(60):
@@ -130,7 +130,7 @@ def test_whoever_comes_and_goes_the_entries_are_those_of_the_members(jobs: Jobs,
         }
 
 
-def test_what_is_refused_leaves_everything_as_it_was(jobs: Jobs) -> None:
+def test_refused_change_leaves_the_job_unchanged(jobs: Jobs) -> None:
     with pytest.raises(ControllerError, match="3 members are more than its capacity, 2"):
         jobs.create(workers(1, 2, 3), STATE, window=4096, capacity=2)
     number = jobs.create(workers(1, 2, 3), STATE, window=4096, capacity=3).number
@@ -152,7 +152,7 @@ def test_what_is_refused_leaves_everything_as_it_was(jobs: Jobs) -> None:
         jobs.end(9)
 
 
-def test_cells_of_a_job_that_ends_are_nobodys_until_a_switch_holds_nothing_of_it(jobs: Jobs) -> None:
+def test_cells_of_an_ended_job_are_free_once_no_switch_holds_it(jobs: Jobs) -> None:
     number = jobs.create(workers(1, 2), STATE, window=4096, capacity=2).number
     jobs.cleared(number, "leaf1")
     held = jobs.entities("leaf1")

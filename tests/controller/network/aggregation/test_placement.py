@@ -31,12 +31,12 @@ def test_workers_of_one_rack_are_added_up_there() -> None:
     assert placed(leaf_spine(), ["h3", "h4"]) == AggregationTree("leaf2", ("h3", "h4"))
 
 
-def test_racks_are_leaves_of_a_spine_and_a_single_worker_contributes_by_itself() -> None:
+def test_racks_become_leaves_and_a_lone_worker_a_direct_child() -> None:
     tree = placed(leaf_spine(hosts=4), ["h1", "h2", "h5", "h6", "h9"], spine1=0.5)
     assert tree == AggregationTree("spine2", (Leaf("leaf1", ("h1", "h2")), Leaf("leaf2", ("h5", "h6")), "h9"))
 
 
-def test_a_spine_whose_links_are_busy_or_whose_cells_are_taken_is_left_to_others() -> None:
+def test_busy_or_full_spine_is_avoided() -> None:
     hosts = [f"h{number}" for number in range(1, 9)]
     assert placed(leaf_spine(), hosts).root == "spine1"
     assert placed(leaf_spine(), hosts, spine1=0.3).root == "spine2"
@@ -48,7 +48,7 @@ def test_a_full_rack_switch_has_its_workers_contribute_directly() -> None:
     assert tree.children == ("h1", "h2", Leaf("leaf2", ("h3", "h4")), Leaf("leaf3", ("h5", "h6")))
 
 
-def test_in_a_fat_tree_one_pod_is_added_up_at_its_aggregation_switches_and_two_at_the_core() -> None:
+def test_fat_tree_job_roots_in_its_pod_or_at_the_core() -> None:
     topology = fat_tree(4)
     assert placed(topology, ["h1", "h2", "h3", "h4"]).root in {"agg1-1", "agg1-2", "edge1-1", "edge1-2"}
     across = [f"h{number}" for number in range(1, 17)]
@@ -57,7 +57,7 @@ def test_in_a_fat_tree_one_pod_is_added_up_at_its_aggregation_switches_and_two_a
     assert len(tree.children) == 8
 
 
-def test_on_abilene_the_root_is_where_all_ways_together_are_shortest() -> None:
+def test_abilene_root_minimises_total_path_length() -> None:
     topology = load_topology(ABILENE)
     hosts = [host.name for host in topology.hosts if topology.collector is None or host.name != topology.collector.host]
     tree = placed(topology, hosts)
@@ -70,7 +70,7 @@ def test_on_abilene_the_root_is_where_all_ways_together_are_shortest() -> None:
     assert moved.root != tree.root
 
 
-def test_a_banned_switch_gets_no_part_and_too_many_children_none_either() -> None:
+def test_banned_full_and_too_wide_switches_are_refused() -> None:
     topology = leaf_spine(2, 2, 2)
     hops, state = next_hops(topology), nominal(topology)
     tree = place(topology, hops, state, ["h1", "h2", "h3"], cells=64, taken={}, banned=("leaf1", "spine1"))

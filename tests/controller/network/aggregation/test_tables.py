@@ -38,7 +38,7 @@ def action(made: AggregationTables, key: EntityKey) -> P4TableAction | None:
     ("every", "slow_us", "expected"),
     [(16, 0, (15, 0)), (1, 500, (0, 500)), (0, 500, (0xFFFFFFFF, 500)), (0, 0, None)],
 )
-def test_a_switch_reports_of_one_item_in_so_many_and_of_slow_ones(
+def test_report_entry_has_the_sampling_mask_and_slow_threshold(
     every: int, slow_us: int, expected: tuple[int, int] | None
 ) -> None:
     made = tables_of(AggregationSettings(report_every=every, report_slow_us=slow_us))
@@ -47,7 +47,7 @@ def test_a_switch_reports_of_one_item_in_so_many_and_of_slow_ones(
     assert not any(key.table == "aggregation_reports" for key in made.wanted("leaf2"))
 
 
-def test_packets_are_marked_from_a_quarter_of_the_shortest_queue_or_as_settings_say() -> None:
+def test_mark_threshold_defaults_to_a_quarter_of_shortest_queue() -> None:
     key = key_of(congestion_entity(1))
     shortest = min(link.queue_frames for at, link in TOPOLOGY.directed_links.items() if at.src == "leaf1")
     for settings, frames in ((AggregationSettings(), shortest // 4), (AggregationSettings(mark_from_frames=7), 7)):

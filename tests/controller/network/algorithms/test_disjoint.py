@@ -17,7 +17,7 @@ from tests.controller.network.algorithms.graphs import digraph, fabric, tables
 
 
 @given(table=tables(), data=st.data())
-def test_a_backup_shares_as_little_as_any_path_and_costs_least_of_those(table: LinkTable, data: st.DataObject) -> None:
+def test_backup_shares_least_and_then_costs_least(table: LinkTable, data: st.DataObject) -> None:
     src, dst = data.draw(st.permutations(range(len(table.switches))))[:2]
     graph, search = digraph(table, table.costs()), PathSearch(table)
     primary = search.path(table.costs(), src, dst)

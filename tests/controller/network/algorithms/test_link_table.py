@@ -12,7 +12,7 @@ from dataplane.topology.values import LinkKey, Topology
 from tests.controller.network.algorithms.graphs import tables
 
 
-def test_links_to_hosts_have_no_row_and_rows_are_in_order_of_switch_and_port(diamond: Topology) -> None:
+def test_link_table_orders_rows_and_omits_host_links(diamond: Topology) -> None:
     table = LinkTable.of(diamond)
     assert [str(key) for key in table.links[:5]] == ["a->b", "a->c", "b->a", "b->d", "b->c"]
     ports = [diamond.directed_links[key].tail.port for key in table.links[:5]]

@@ -18,9 +18,7 @@ A_COST = st.one_of(st.just(FORBIDDEN), st.integers(0, 6).map(link_cost))
 
 
 @given(table=tables(), data=st.data())
-def test_a_path_costs_what_the_reference_says_with_and_without_an_estimate(
-    table: LinkTable, data: st.DataObject
-) -> None:
+def test_path_cost_matches_the_reference_with_any_estimate(table: LinkTable, data: st.DataObject) -> None:
     costs = np.array([data.draw(A_COST) for _ in table.links], np.uint64)
     cheaper = np.array([link_cost(data.draw(st.integers(0, 2))) for _ in table.links], np.uint64)
     src, dst = (data.draw(st.integers(0, len(table.switches) - 1)) for _ in range(2))
@@ -48,9 +46,7 @@ def every_path(table: LinkTable, costs: Costs, src: int, dst: int) -> list[tuple
 
 
 @given(table=tables(), data=st.data())
-def test_bounds_of_width_and_delay_are_kept_by_the_best_path_that_keeps_them(
-    table: LinkTable, data: st.DataObject
-) -> None:
+def test_bounded_search_finds_the_best_path_within_its_bounds(table: LinkTable, data: st.DataObject) -> None:
     costs = np.array([data.draw(A_COST) for _ in table.links], np.uint64)
     width = np.array([data.draw(st.integers(0, 3)) for _ in table.links], np.int64)
     bound_ns, floor_bps = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 3))
@@ -83,7 +79,7 @@ def test_the_k_shortest_paths_are_all_simple_paths_in_order(table: LinkTable, da
     assert {path.rows for path in found} <= set(every_path(table, costs, src, dst))
 
 
-def test_a_switch_reaches_itself_without_a_link_and_without_limit() -> None:
+def test_path_to_itself_is_empty_and_unlimited() -> None:
     table = LinkTable.of(fabric(2, [(0, 1, 5)]))
     search = PathSearch(table)
     assert k_shortest(search, table.costs(), 0, 0, 3) == (FoundPath((), 0),)

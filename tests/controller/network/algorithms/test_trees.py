@@ -20,7 +20,7 @@ A_COST = st.one_of(st.just(FORBIDDEN), st.integers(0, 6).map(link_cost), st.inte
 
 
 @given(table=tables(), data=st.data())
-def test_trees_have_the_distances_of_networkx_and_of_the_reference(table: LinkTable, data: st.DataObject) -> None:
+def test_tree_distances_match_networkx_and_the_reference(table: LinkTable, data: st.DataObject) -> None:
     costs = np.array([data.draw(A_COST) for _ in table.links], np.uint64)
     trees = DestinationTrees(table, costs)
     backwards = digraph(table, costs).reverse()
@@ -31,7 +31,7 @@ def test_trees_have_the_distances_of_networkx_and_of_the_reference(table: LinkTa
 
 
 @given(table=tables(), data=st.data())
-def test_repaired_trees_are_those_grown_anew_and_every_change_is_told(table: LinkTable, data: st.DataObject) -> None:
+def test_repaired_trees_match_new_ones_and_report_changes(table: LinkTable, data: st.DataObject) -> None:
     trees = DestinationTrees(table, table.costs(), repair_share=1.0)
     rows = st.lists(st.integers(0, len(table.links) - 1), unique=True, max_size=4)
     for _ in range(data.draw(st.integers(1, 5))):
@@ -47,7 +47,7 @@ def test_repaired_trees_are_those_grown_anew_and_every_change_is_told(table: Lin
 
 
 @given(table=tables(), data=st.data())
-def test_paths_along_a_tree_cost_what_it_says_and_take_the_lowest_ports(table: LinkTable, data: st.DataObject) -> None:
+def test_tree_paths_cost_the_distance_and_take_lowest_ports(table: LinkTable, data: st.DataObject) -> None:
     trees = DestinationTrees(table, table.costs())
     src, dst = (data.draw(st.integers(0, len(table.switches) - 1)) for _ in range(2))
     rows, plain = trees.path(src, dst), reference.path(table, table.costs(), src, dst)
@@ -58,7 +58,7 @@ def test_paths_along_a_tree_cost_what_it_says_and_take_the_lowest_ports(table: L
         assert all(table.head[near] == table.tail[far] for near, far in pairwise(rows))
 
 
-def test_more_changes_than_are_worth_repairing_grow_the_trees_anew() -> None:
+def test_trees_are_rebuilt_when_too_much_changes() -> None:
     table = LinkTable.of(fabric(3, [(0, 1, 5), (1, 2, 5), (0, 2, 50)]))
     trees = DestinationTrees(table, table.costs(), repair_share=0.5)
     pairs = trees.update(range(len(table.links)), [link_cost(1)] * len(table.links))

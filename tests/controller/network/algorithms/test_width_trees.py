@@ -29,7 +29,7 @@ def test_widths_are_those_of_the_reference_after_every_change(
             assert trees.width[src].tolist() == reference.widths(table, np.where(usable, widths, 0), src).tolist()
 
 
-def test_what_hangs_below_a_narrowed_link_finds_another_way() -> None:
+def test_subtree_below_a_narrowed_link_finds_another_path() -> None:
     table = LinkTable.of(fabric(4, [(0, 1, 1), (1, 2, 1), (2, 3, 1), (0, 2, 1)]))
     widths = np.full(len(table.links), 9, np.int64)
     widths[table.rows(("s0", "s2"))] = 7

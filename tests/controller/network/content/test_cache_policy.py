@@ -36,7 +36,7 @@ def test_names_that_are_asked_for_alike_do_not_take_turns() -> None:
     assert choose(_held(8), _hot(a=11), cells=range(1), generation=1).inserted != ()
 
 
-def test_what_is_held_is_not_inserted_again_nor_twice() -> None:
+def test_held_or_repeated_name_is_not_inserted_again() -> None:
     hot = [*_hot(a=3), *_hot(a=5), HotName(Segment(0), 9)]
     assert [one.segment for one in choose(_held(1), hot, cells=range(4), generation=1).inserted] == [Segment(ord("a"))]
 

@@ -99,7 +99,7 @@ async def until(condition: Callable[[], bool], pause_s: float = 0.005) -> None:
             await asyncio.sleep(pause_s)
 
 
-def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does(
+def test_daemon_copies_hot_names_and_recovers_restarted_switches(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

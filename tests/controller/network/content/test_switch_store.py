@@ -68,7 +68,7 @@ def tell(store: SwitchStore, requests: dict[int, int], now_ns: int) -> None:
         store.report_hot(HotName(Segment(name), count, PRODUCER, store.interval_number), now_ns)
 
 
-def test_hot_names_of_a_producer_here_get_cells_at_the_end_of_an_interval() -> None:
+def test_hot_names_of_local_producers_get_cells_each_interval() -> None:
     store, switch = new(), Switch()
     store.connected({}, {}, 0)
     switch.bring(store)
@@ -88,7 +88,7 @@ def test_hot_names_of_a_producer_here_get_cells_at_the_end_of_an_interval() -> N
     assert store.batches() == []
 
 
-def test_copies_of_a_producer_that_is_plugged_in_elsewhere_now_are_made_anew() -> None:
+def test_copies_are_dropped_when_their_producer_changes_port() -> None:
     store, switch = new(), Switch()
     store.connected({}, {}, 0)
     tell(store, {1: 20}, S // 2)
@@ -100,7 +100,7 @@ def test_copies_of_a_producer_that_is_plugged_in_elsewhere_now_are_made_anew() -
         assert list(after.copies) == kept
 
 
-def test_who_comes_to_the_threshold_first_is_taken_for_the_hottest() -> None:
+def test_first_name_at_the_threshold_counts_as_hottest() -> None:
     store = new(settings=StoreSettings(producers=("h1",), copies=1))
     store.connected({}, {}, 0)
     tell(store, {1: 16}, S // 10)
@@ -109,7 +109,7 @@ def test_who_comes_to_the_threshold_first_is_taken_for_the_hottest() -> None:
     assert list(store.copies) == [Segment(1)]
 
 
-def test_what_comes_late_from_the_interval_before_is_not_taken_for_something_hot() -> None:
+def test_late_report_of_the_last_interval_is_ignored() -> None:
     store = new(settings=StoreSettings(producers=("h1",), copies=1))
     store.connected({}, {}, 0)
     before = store.interval_number
@@ -147,7 +147,7 @@ def test_a_flood_of_names_is_told_less_and_less() -> None:
     assert thresholds == [16, 32, 64, 128, 64, 32, 16, 8]
 
 
-def test_intervals_have_another_number_than_the_one_before_also_after_a_restart() -> None:
+def test_interval_numbers_differ_from_the_last_after_a_restart() -> None:
     store, switch, numbers = new(), Switch(), []
     for now_ns in (0, 0, S // 2):
         store = new()
@@ -161,7 +161,7 @@ def test_intervals_have_another_number_than_the_one_before_also_after_a_restart(
     assert 0 not in numbers
 
 
-def test_recorded_names_have_cells_and_writers_and_copies_give_way() -> None:
+def test_recorded_names_get_cells_and_writers_before_copies() -> None:
     settings = StoreSettings(producers=("h1",), copies=CELLS)
     store, switch = new(settings=settings), Switch()
     store.connected({}, {}, 0)
@@ -190,7 +190,7 @@ def test_recorded_names_have_cells_and_writers_and_copies_give_way() -> None:
     assert (removed.count("store_names"), removed.count("store_writers")) == (CELLS - 2, 2)
 
 
-def test_a_store_without_producers_takes_away_what_is_there_but_the_mark() -> None:
+def test_store_without_producers_removes_all_but_the_mark() -> None:
     store, switch = new(), Switch()
     store.connected({}, {}, 0)
     tell(store, {1: 16}, S)
@@ -218,7 +218,7 @@ def test_generations_that_are_used_up_are_told() -> None:
 
 
 @given(st.lists(STEPS, max_size=14))
-def test_whatever_happens_no_generation_is_given_twice_and_all_comes_right(steps: list[tuple[str, object]]) -> None:
+def test_store_recovers_without_reusing_a_generation(steps: list[tuple[str, object]]) -> None:
     store, switch, now_ns = new(), Switch(), 0
     store.connected({}, {}, 0)
     for kind, what in steps:

@@ -130,12 +130,12 @@ def test_corrections_bring_hellos_about_and_then_there_are_none(mirrored: Mirror
         ),
     ],
 )
-def test_what_no_switch_says_is_an_error(mirrored: Mirrored, update: gnmi.Update, text: str) -> None:
+def test_malformed_update_is_an_error(mirrored: Mirrored, update: gnmi.Update, text: str) -> None:
     with pytest.raises(SwitchError, match=text):
         mirrored.mirror.take(gnmi.Notification(update=[update]))
 
 
-def test_what_is_unknown_is_taken_for_down(mirrored: Mirrored) -> None:
+def test_unknown_oper_status_is_down(mirrored: Mirrored) -> None:
     elems = [("interfaces", ""), ("interface", "east"), ("state", ""), ("oper-status", "")]
     path = gnmi.Path(elem=[gnmi.PathElem(name=name, key={"name": key} if key else {}) for name, key in elems])
     update = gnmi.Update(path=path, val=gnmi.TypedValue(string_val="DORMANT"))

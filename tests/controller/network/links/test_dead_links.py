@@ -96,7 +96,7 @@ def unequal(diamond_of: MakeTopology) -> Topology:
     return diamond_of((MS, 2 * MS, MS, 2 * MS, 20 * MS))
 
 
-def test_a_switch_leaves_a_dead_port_of_a_group_as_soon_as_it_sees_it(diamond_of: MakeTopology) -> None:
+def test_switch_leaves_a_dead_group_port_when_it_notices(diamond_of: MakeTopology) -> None:
     circle = Circle(diamond_of((MS, MS, MS, MS, 20 * MS)))
     circle.run(200 * MS)
     seen = circle.paths.current(circle.collector.snapshot(), 0)[FlowSpec("ha", "hd")].path
@@ -177,7 +177,7 @@ def watching(topology: Topology, hellos: Hellos = NO_HELLOS) -> Circle:
     return circle
 
 
-def test_the_controller_tells_of_a_dead_port_and_all_go_around_it_until_it_has_been_back_for_a_while(
+def test_flows_avoid_a_reported_dead_port_until_the_hold_time(
     unequal: Topology,
 ) -> None:
     circle = watching(unequal)
@@ -234,7 +234,7 @@ def test_reports_keep_off_a_dead_link(unequal: Topology) -> None:
     assert max(ages) < 50 * MS
 
 
-def test_an_explicit_path_over_a_dead_link_gives_way_also_when_no_path_server_answers(unequal: Topology) -> None:
+def test_explicit_path_over_a_dead_link_yields_without_a_server(unequal: Topology) -> None:
     circle = Circle(unequal, return_after_ns=HOLD_NS)
     circle.controller.submit(RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)))
     circle.fabric.run_until(200 * MS)
@@ -247,7 +247,7 @@ def test_an_explicit_path_over_a_dead_link_gives_way_also_when_no_path_server_an
     assert circle.lost(600 * MS, 1300 * MS) == 0
 
 
-def test_a_path_server_that_begins_anew_believes_what_the_collector_was_told(unequal: Topology) -> None:
+def test_restarted_path_server_believes_the_collector(unequal: Topology) -> None:
     circle = watching(unequal)
     circle.run(200 * MS)
     circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)

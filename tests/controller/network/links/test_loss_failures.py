@@ -111,7 +111,7 @@ def test_one_datagram_of_forged_drops_moves_no_flow(core: Core) -> None:
 
 
 @every_core
-def test_a_datagram_of_forged_drops_in_each_of_two_rounds_moves_no_flow(core: Core) -> None:
+def test_forged_drop_datagrams_in_two_rounds_move_no_flow(core: Core) -> None:
     world = World(core)
     world.rounds(5)
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_a_datagram_of_forged_drops_in_each_of_two_rounds_moves_no_flow(core: Co
 
 
 @every_core
-def test_few_measured_packets_beside_many_forged_drops_move_no_flow(core: Core) -> None:
+def test_forged_drops_beside_few_measured_packets_move_no_flow(core: Core) -> None:
     """A link of which nine packets a window were measured."""
     world = World(core)
     world.rounds(5)
@@ -131,7 +131,7 @@ def test_few_measured_packets_beside_many_forged_drops_move_no_flow(core: Core) 
 
 
 @every_core
-def test_what_is_lost_round_after_round_moves_all_flows_to_their_backup(core: Core) -> None:
+def test_repeated_loss_moves_all_flows_to_their_backups(core: Core) -> None:
     world = World(core)
     world.rounds(5)
     assert world.rounds(1, [world.datagram(32) for _ in range(5)]) == 0

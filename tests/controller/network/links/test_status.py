@@ -128,7 +128,7 @@ def test_without_hellos_the_port_decides(watched: Watched) -> None:
     assert not watched.says("a", 0, hello=None, oper=OperStatus.UNKNOWN)
 
 
-def test_a_link_returns_when_both_ends_have_said_so_for_the_hold_time(watched: Watched) -> None:
+def test_link_returns_after_both_ends_hold_it_up(watched: Watched) -> None:
     watched.says("a", 0)
     watched.says("b", 0)
     watched.says("a", 1 * S, hello=LOST)
@@ -171,7 +171,7 @@ def test_nobody_to_ask_leaves_a_link_as_it_was(watched: Watched) -> None:
     assert watched.watch.down == {AB, BA}
 
 
-def test_a_switch_that_answers_again_is_believed_by_what_it_says_then(watched: Watched) -> None:
+def test_reachable_switch_is_believed_by_its_new_status(watched: Watched) -> None:
     watched.says("a", 0, oper=OperStatus.DOWN)
     watched.watch.unreachable("a", 1)
     assert not watched.watch.reachable("a", 2)

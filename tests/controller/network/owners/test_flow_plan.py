@@ -72,7 +72,7 @@ def test_nothing_is_planned_for_what_is_right(diamond: Topology) -> None:
     assert shape(diamond, route_set("abd"), route_set("abd")) == []
 
 
-def test_a_flow_waits_for_a_switch_that_is_gone_and_the_others_do_not(diamond: Topology) -> None:
+def test_flow_waits_for_a_missing_switch_and_others_do_not(diamond: Topology) -> None:
     assert shape(diamond, route_set(), route_set("abd"), live="acd") == []
     away = shape(diamond, route_set("abd"), route_set("acd"), live="acd")
     assert away == [("make", "i", "c"), ("make", "m", "a")]

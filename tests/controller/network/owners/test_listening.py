@@ -55,9 +55,7 @@ def lab(diamond: Topology) -> Lab:
     return Lab(diamond, load_schema(*fabric_program(FABRIC_AGGREGATION)))
 
 
-def test_switches_are_listened_to_as_long_as_they_are_there_and_one_that_is_deaf_is_asked_again(
-    lab: Lab, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_listening_follows_the_live_switches_and_retries_errors(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         visitor = Visitor()
         lab.deaf.add("b")
@@ -80,7 +78,7 @@ def test_switches_are_listened_to_as_long_as_they_are_there_and_one_that_is_deaf
     play(scene())
 
 
-def test_a_switch_that_refuses_content_has_all_else_and_gets_it_when_it_takes_it(lab: Lab) -> None:
+def test_switch_that_refuses_content_gets_it_once_it_accepts(lab: Lab) -> None:
     async def scene() -> None:
         features = Features(lab.topology, store=StoreSettings(recorded=(KEPT,)))
         lab.refuse.add(NAMES)

@@ -32,7 +32,7 @@ class GuestsOwner(TableOwner):
         return index((*(writer_entity(1, Writer(address)) for address in sorted(self.addresses)), *self.more))
 
 
-def test_it_comes_changes_and_goes_and_a_switch_that_restarts_has_it_again(control: Control, diamond: Topology) -> None:
+def test_owner_entries_change_with_it_and_survive_a_restart(control: Control, diamond: Topology) -> None:
     owner = GuestsOwner((1, 2))
 
     async def scene(field: Field) -> None:
@@ -52,7 +52,7 @@ def test_it_comes_changes_and_goes_and_a_switch_that_restarts_has_it_again(contr
     at(control, None, without)
 
 
-def test_what_a_switch_refuses_is_left_out_and_stops_nobody(
+def test_refused_entry_is_left_out_and_blocks_nothing_else(
     control: Control, diamond: Topology, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The entry has no priority, which P4Runtime demands of ternary matches: switches refuse it themselves."""
@@ -116,7 +116,7 @@ def test_registers_are_cleared_before_entries_come(control: Control, diamond: To
     at(control, owner, scene)
 
 
-def test_two_owners_that_want_different_things_are_refused_at_once(diamond: Topology) -> None:
+def test_conflicting_owners_are_refused_at_once(diamond: Topology) -> None:
     with pytest.raises(ControllerError, match=r"switch a: entry store_writers .*: guests and guests want different"):
         Features(diamond, more=(GuestsOwner((1,)), _Contrary((1,))))
 

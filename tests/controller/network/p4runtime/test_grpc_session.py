@@ -52,7 +52,7 @@ def session(address: str, *, election_id: int = 10, device_id: int = 1) -> GrpcS
     return GrpcSession(Target("a", address, device_id), schema, election_id=election_id, timeout_s=BOUND_S)
 
 
-def test_what_is_written_reads_back_the_same(address: str, diamond: Topology) -> None:
+def test_written_entries_read_back_equal(address: str, diamond: Topology) -> None:
     async def run() -> None:
         one = session(address)
         await one.connect()
@@ -105,7 +105,7 @@ def test_a_switch_that_answers_no_more_is_lost(tmp_path: Path, monkeypatch: pyte
         asyncio.run(finish_within(run(), BOUND_S))
 
 
-def test_a_switch_behind_a_network_that_swallows_everything_is_lost() -> None:
+def test_switch_behind_a_black_hole_is_lost() -> None:
     core = P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock()))
 
     async def run(way: BlackHole) -> None:
@@ -140,7 +140,7 @@ def test_another_device_id_is_refused(address: str) -> None:
     asyncio.run(finish_within(run(), BOUND_S))
 
 
-def test_a_second_controller_with_the_same_election_id_is_told_what_to_change(address: str) -> None:
+def test_equal_election_id_is_refused_with_advice(address: str) -> None:
     async def run() -> None:
         one, two = session(address, election_id=7), session(address, election_id=7)
         await one.connect()
@@ -189,7 +189,7 @@ def test_a_switch_that_stops_ends_the_session(tmp_path: Path) -> None:
     asyncio.run(finish_within(run(), BOUND_S))
 
 
-def test_closing_in_the_middle_of_a_call_is_an_error_not_a_cancellation(address: str) -> None:
+def test_close_during_a_call_is_an_error_not_a_cancellation(address: str) -> None:
     async def run() -> None:
         one = session(address)
         await one.connect()

@@ -106,13 +106,13 @@ def test_the_program_has_a_place_for_all_that_we_write(diamond: Topology, schema
         check_schema(schema, entities.values())
 
 
-def test_what_the_program_does_not_have_is_named(schema: P4Schema) -> None:
+def test_unknown_table_is_named(schema: P4Schema) -> None:
     wrong = P4TableEntry("ipv4_routs", match=P4TableMatch(dst_addr=(1, 32)))
     with pytest.raises(ControllerError, match="no P4Table named 'ipv4_routs'"):
         check_schema(schema, [wrong])
 
 
-def test_what_is_written_reads_back_the_same(diamond: Topology, schema: P4Schema) -> None:
+def test_written_entries_read_back_equal(diamond: Topology, schema: P4Schema) -> None:
     session = session_to(make_switch(), schema)
     session.become_primary()
     assert session.install_pipeline()
@@ -155,7 +155,7 @@ def test_a_second_controller_with_a_lower_bid_is_refused(schema: P4Schema) -> No
         InProcessSession("a", 1, core, schema, election_id=5).become_primary()
 
 
-def test_writing_without_a_pipeline_is_an_error_not_an_empty_list(schema: P4Schema) -> None:
+def test_read_without_a_pipeline_is_an_error(schema: P4Schema) -> None:
     session = session_to(make_switch(), schema)
     session.become_primary()
     with pytest.raises(SessionError, match="switch a: read: FAILED_PRECONDITION"):
@@ -173,7 +173,7 @@ def test_steps_take_effect_one_write_delay_after_another(fabric: Fabric) -> None
     assert fabric.is_right()
 
 
-def test_old_entries_go_after_the_source_moved_and_the_old_path_drained(fabric: Fabric) -> None:
+def test_old_entries_go_after_the_move_and_the_drain(fabric: Fabric) -> None:
     fabric.controller.submit(routes(1, "abd"))
     fabric.timeline.run(10 * MS)
     fabric.controller.applied.clear()
@@ -193,7 +193,7 @@ def test_newer_routes_overtake_a_plan_in_flight(fabric: Fabric) -> None:
     assert {name for name in "abcd" if any("flow" in key.table for key in fabric.sessions[name].read())} == set("acd")
 
 
-def test_a_path_that_a_switch_refuses_twice_is_left_out_and_stops_nothing_else(
+def test_path_refused_twice_is_left_out_and_blocks_nothing_else(
     fabric: Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = fabric.sessions["d"]
@@ -233,7 +233,7 @@ def test_a_switch_that_lost_everything_gets_it_back(fabric: Fabric, schema: P4Sc
     assert fabric.is_right()
 
 
-def test_a_controller_that_restarts_rewrites_nothing_and_doubles_nothing(fabric: Fabric, schema: P4Schema) -> None:
+def test_restarted_controller_rewrites_nothing(fabric: Fabric, schema: P4Schema) -> None:
     fabric.controller.submit(routes(1, "abd"))
     fabric.timeline.run(20 * MS)
     for session in fabric.sessions.values():

@@ -53,7 +53,7 @@ async def connected(switch: str) -> GrpcSession:
             return session
 
 
-def test_counters_of_entries_are_read_and_digests_are_asked_for_once_or_again(switch: str) -> None:
+def test_entry_counters_are_read_and_digests_requested_again(switch: str) -> None:
     entities = [name_entity(Copied(Segment(5, 1), 3, 9, 77, 4)), mark_entity(88)]
 
     async def scene() -> None:

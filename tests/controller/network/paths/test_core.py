@@ -89,7 +89,7 @@ def test_flows_are_discovered_from_telemetry_and_forgotten(topology: Topology) -
     assert (gone.routes.version, gone.routes.routes, core.flows) == (2, (), 0)
 
 
-def test_where_base_paths_are_equal_telemetry_says_which_one_is_taken(diamond_of: MakeTopology) -> None:
+def test_telemetry_tells_which_equal_base_path_is_taken(diamond_of: MakeTopology) -> None:
     topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
     core = PathServerCore(topology, SETTINGS)
     core.step(snapshot(topology, paths=("acd",)), 0)
@@ -123,7 +123,7 @@ def test_heavy_newcomer_takes_the_place_of_a_light_flow(topology: Topology) -> N
     assert (core.flows, core.counters["flows_replaced"]) == (2, 1)
 
 
-def test_where_there_is_no_room_the_first_flows_of_the_snapshot_are_looked_after(topology: Topology) -> None:
+def test_flows_over_the_limit_are_counted_and_the_first_kept(topology: Topology) -> None:
     hosts = [f"10.0.{place}.1" for place in range(1, 5)]
     pairs = [(src, dst) for src in hosts for dst in hosts if src != dst]
     keys = [FlowKey(IPv4Address(src), IPv4Address(dst), 17, 1, 4000) for src, dst in pairs]
@@ -134,7 +134,7 @@ def test_where_there_is_no_room_the_first_flows_of_the_snapshot_are_looked_after
     assert core.counters["flows_over_limit"] == 10
 
 
-def test_a_round_returns_what_it_decided_however_little_is_remembered(topology: Topology) -> None:
+def test_round_returns_its_moves_without_decision_history(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, flows=MANAGED)
     core.decisions = deque(maxlen=0)
     result = core.step(snapshot(topology, queues={"ab": 40}), 0)
@@ -159,7 +159,7 @@ def test_routes_and_decisions_survive_a_restart(
     assert again.step(snapshot(topology), 1100 * MS) is not None
 
 
-def test_a_saved_route_that_the_topology_lost_is_dropped_under_a_new_version(
+def test_saved_route_that_the_topology_lost_is_dropped(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
     store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
@@ -187,7 +187,7 @@ def test_saved_explicit_paths_go_where_traffic_is_engineered(
     assert again.counters["saved_routes_dropped"] == 1
 
 
-def test_saved_weights_go_under_a_new_version_where_traffic_is_engineered_no_more(
+def test_saved_weights_are_dropped_without_engineering(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
     store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
@@ -277,7 +277,7 @@ def test_a_dead_path_is_left_at_once(topology: Topology) -> None:
     assert core.step(dataclasses.replace(taken, links=silent), 0) is not None
 
 
-def test_a_link_that_is_up_again_serves_at_once_when_another_one_dies(topology: Topology) -> None:
+def test_recovered_link_serves_at_once_when_another_dies(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, flows=MANAGED)
     core.step(snapshot(topology), 0)
     assert core.link_changed(LinkKey("a", "b"), MS, up=False) is not None
@@ -287,7 +287,7 @@ def test_a_link_that_is_up_again_serves_at_once_when_another_one_dies(topology: 
     assert [decision.new_path for decision in core.decisions] == [("a", "c", "d"), ("a", "b", "d")]
 
 
-def test_restored_routes_wait_for_telemetry_before_they_are_forgotten(
+def test_restored_routes_wait_for_telemetry_before_expiry(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
     """The time of a move says nothing of when the flow was seen; after a reboot it may even lie ahead."""
@@ -315,7 +315,7 @@ def test_a_saved_route_of_a_flow_no_longer_listed_is_dropped(
     assert again.counters["saved_routes_dropped"] == 1
 
 
-def test_of_several_flows_between_two_hosts_the_largest_says_the_path(diamond_of: MakeTopology) -> None:
+def test_largest_flow_between_two_hosts_tells_the_path(diamond_of: MakeTopology) -> None:
     topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
     core = PathServerCore(topology, SETTINGS)
     taken = snapshot(topology, paths=("abd", "acd"))

@@ -166,6 +166,6 @@ def test_noise_within_the_headroom_never_makes_a_link_crowded(
 
 
 @pytest.mark.parametrize("load", [1.1, 1.3])
-def test_what_does_not_fit_makes_it_crowded(load: float) -> None:
+def test_overload_makes_a_link_crowded(load: float) -> None:
     link = Link(2, random.Random(1))
     assert crowded_rounds(link, load, flows=6, burst_s=None, seconds=3.0) > 10

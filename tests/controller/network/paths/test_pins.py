@@ -57,7 +57,7 @@ def managed(topology: Topology, store: PathStore | None = None) -> PathServerCor
     return PathServerCore(topology, SETTINGS, flows=MANAGED, store=store)
 
 
-def test_a_pinned_flow_stays_where_the_decider_would_move_it_and_is_moved_when_released(topology: Topology) -> None:
+def test_pinned_flow_stays_until_it_is_released(topology: Topology) -> None:
     core, congested = managed(topology), snapshot(topology, queue="ac")
     core.step(snapshot(topology), 0)
     pinned = core.pin(AD, ACD, 10 * MS)
@@ -90,7 +90,7 @@ def test_a_flow_can_be_pinned_to_the_path_that_it_is_on(topology: Topology) -> N
     assert (released.routes.routes, released.moves[0].reason) == ((), "released: no longer pinned to a-b-d")
 
 
-def test_a_pinned_flow_leaves_a_dead_link_and_comes_back_after_it(topology: Topology) -> None:
+def test_pinned_flow_leaves_a_dead_link_and_returns(topology: Topology) -> None:
     core = managed(topology)
     core.step(snapshot(topology), 0)
     core.pin(AD, ACD, MS)
@@ -113,7 +113,7 @@ def test_a_pinned_flow_leaves_a_dead_link_and_comes_back_after_it(topology: Topo
     assert back.moves[0].reason == "a-c-d, which the flow is pinned to, is alive again"
 
 
-def test_a_flow_that_waits_for_another_path_is_led_back_to_where_it_is_pinned_only(topology: Topology) -> None:
+def test_waiting_flow_returns_only_to_its_pinned_path(topology: Topology) -> None:
     core = managed(topology)
     core.step(snapshot(topology), 0)
     core.link_changed(LinkKey("a", "b"), MS, up=False)
@@ -125,7 +125,7 @@ def test_a_flow_that_waits_for_another_path_is_led_back_to_where_it_is_pinned_on
     assert core.routes.routes == (Route(AD, ACD),)
 
 
-def test_what_cannot_be_pinned_is_refused_in_one_line(topology: Topology) -> None:
+def test_impossible_pin_is_refused_in_one_line(topology: Topology) -> None:
     core = managed(topology)
     core.link_changed(LinkKey("c", "d"), 0, up=False)
     refused: tuple[tuple[FlowSpec, tuple[str, ...], type[PathError], str], ...] = (
@@ -173,7 +173,7 @@ def test_pins_survive_a_restart_also_while_their_path_is_dead(
     assert managed(topology, store).routes.pins == ()
 
 
-def test_a_pin_of_a_path_or_a_flow_that_is_no_more_is_dropped_and_counted(
+def test_pin_of_a_lost_path_or_flow_is_dropped_and_counted(
     topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
     store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
@@ -185,7 +185,7 @@ def test_a_pin_of_a_path_or_a_flow_that_is_no_more_is_dropped_and_counted(
         assert (core.routes.routes, core.routes.pins, core.counters["saved_routes_dropped"]) == ((), (), 2)
 
 
-def test_a_flow_that_telemetry_never_showed_can_be_pinned_and_is_not_forgotten(topology: Topology) -> None:
+def test_flow_unseen_by_telemetry_can_be_pinned_and_is_kept(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, forget_after_ns=500 * MS)
     core.pin(BD, ("b", "c", "d"), 0)
     for now_ms in (100, 1000, 5000):
@@ -217,7 +217,7 @@ def test_one_of_several_flows_between_two_hosts_is_pinned_alone(topology: Topolo
     assert core.flows == 1
 
 
-def test_engineering_leaves_pinned_flows_and_counts_what_they_send(topology: Topology) -> None:
+def test_engineering_keeps_pinned_flows_and_counts_their_load(topology: Topology) -> None:
     """6 of 10 Mbit/s are pinned to a-c-d: what else goes to d stays by b, where it would be split without that."""
     settings = EngineeringSettings(interval_ns=100 * MS, enough=0.0, smoothing=0.0)
     free = PathServerCore(topology, SETTINGS, engineering=settings)

@@ -92,7 +92,7 @@ def run(topology: Topology, watch: TelemetryLoad | None) -> Run:
     return Run(moves, receiver.measure(1, 2_000 * MS, 4_000 * MS))
 
 
-def test_a_large_flow_is_not_moved_to_where_telemetry_would_fill_the_links(topology: Topology) -> None:
+def test_large_flow_is_not_moved_where_telemetry_fills_links(topology: Topology) -> None:
     """Four hops carry 16 % more than the packets' own bytes, which the links have no room for."""
     seen = run(topology, TelemetryLoad())
     assert FlowSpec("h1", "h3") not in [flow for flow, _ in seen.moves]

@@ -63,7 +63,7 @@ def test_it_knows_what_a_watch_rule_says_by_the_same_names() -> None:
         (TelemetryLoad(mode="xd"), [0, 0, 0], 3),
     ],
 )
-def test_what_travels_and_who_reports(load: TelemetryLoad, carried: list[int], reporters: int) -> None:
+def test_carried_bytes_and_reporters_follow_the_load(load: TelemetryLoad, carried: list[int], reporters: int) -> None:
     assert [load.carried_bytes(hop) for hop in (1, 2, 3)] == carried
     assert len(load.reports([7, 8, 9])) == reporters
 
@@ -90,7 +90,7 @@ def test_longer_frames_carry_less_telemetry(network: Network) -> None:
     assert len(decide(taken, network, long, careful, now_ns=0)) == 1
 
 
-def test_loads_grow_with_each_hop_and_reports_go_to_the_collector(network: Network) -> None:
+def test_loads_grow_per_hop_and_reports_go_to_the_collector(network: Network) -> None:
     graph = StateGraph.of(network, Snapshot(0, {}, {}, {}), msgspec.structs.replace(CALM, watch=EVERY))
     rows = network.rows(("s2", "s3", "s4"))
     loads = graph.loads(rows, Own(800_000, rows, packets_per_s=100.0))
@@ -114,7 +114,7 @@ def test_links_that_reports_would_fill_keep_a_flow_away(network: Network) -> Non
     assert decide(taken, network, flows, careful, now_ns=0) == []
 
 
-def test_what_flows_send_over_links_is_added_up_with_what_their_packets_carry(network: Network) -> None:
+def test_offered_load_includes_the_telemetry_of_packets(network: Network) -> None:
     path = ("s2", "s3", "s4")
     flows = FlowTable.of(
         network,

@@ -104,9 +104,7 @@ def test_a_leaf_adds_up_for_those_who_are_plugged_in_there(topology: Topology, h
     assert (parent_of(TREE, "h2"), parent_of(TREE, "h5")) == ("leaf1", "spine1")
 
 
-def test_a_member_that_goes_changes_an_entry_of_each_switch_and_takes_its_own_away(
-    topology: Topology, hops: NextHops
-) -> None:
+def test_leaving_member_updates_jobs_and_loses_its_entries(topology: Topology, hops: NextHops) -> None:
     before = job_entities(topology, hops, PLACED, ALL)
     after = job_entities(topology, hops, PLACED, Members(4, ALL.workers - {"h2"}))
     updates = [update for batch in diff(after["leaf1"], before["leaf1"]) for update in batch]
@@ -149,7 +147,7 @@ def test_the_program_has_a_place_for_all_of_it(topology: Topology, hops: NextHop
     assert sizes.keys() >= set(FILL_ORDER)
 
 
-def test_routes_lead_to_all_other_switches_and_agree_with_those_to_hosts(topology: Topology, hops: NextHops) -> None:
+def test_switch_routes_cover_all_others_and_match_host_routes(topology: Topology, hops: NextHops) -> None:
     base = base_entities(topology)["leaf1"]
     routes = list(switch_route_entities(topology, hops, "leaf1"))
     both = index([*base.values(), *routes])
@@ -175,7 +173,7 @@ def test_routes_lead_to_all_other_switches_and_agree_with_those_to_hosts(topolog
         (JOB, replace(TREE, root="spine2"), ALL, "it has no cells at spine2"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_misfitting_job_is_refused(
     job: AggregationJob, tree: AggregationTree, members: Members, text: str, topology: Topology, hops: NextHops
 ) -> None:
     with pytest.raises(ControllerError, match=text):

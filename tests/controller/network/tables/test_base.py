@@ -68,7 +68,7 @@ def test_ports_have_addresses_and_roles(diamond: Topology) -> None:
     assert [key for key in entities if key.table == "port_roles" and dict(key.match) != {"ingress_port": 1}] == []
 
 
-def test_a_local_host_is_reached_through_its_port_with_its_address(diamond: Topology) -> None:
+def test_local_host_is_reached_through_its_port_and_address(diamond: Topology) -> None:
     entities = base_entities(diamond)["a"]
     route = entry(entities, "ipv4_routes", dst_addr=(0x0A000101, 32))
     assert route.action == P4IndirectAction(member_id=1)
@@ -116,7 +116,7 @@ def test_no_collector_means_no_telemetry(diamond: Topology) -> None:
     assert not tables & {"report_target", "ipv4_watchlist", "ipv6_watchlist"}
 
 
-def test_the_default_instructions_are_bits_0_to_5_and_7_counted_from_the_left(diamond: Topology) -> None:
+def test_default_instructions_are_bits_0_to_5_and_7(diamond: Topology) -> None:
     assert instruction_bitmap((0, 1, 2, 3, 4, 5, 7)) == 0xFD00
     watch = action(base_entities(diamond)["a"], "ipv4_watchlist", protocol=(17, 255)).args
     assert watch == {"watch_id": 0, "sample_every": 1, "instructions": 0xFD00, "max_hops": 16, "mode": 0} | {
@@ -125,7 +125,7 @@ def test_the_default_instructions_are_bits_0_to_5_and_7_counted_from_the_left(di
     }
 
 
-def test_rules_keep_their_order_and_do_not_share_a_sampling_counter(diamond: Topology) -> None:
+def test_rules_keep_their_order_and_own_sampling_counters(diamond: Topology) -> None:
     watches = (Watch(src="ha", dst="hb", protocol=6, dst_port=80, sample_every=10), Watch())
     entities = base_entities(diamond, watches)["a"]
     rules = [entity for key, entity in entities.items() if key.table.endswith("watchlist")]
@@ -154,7 +154,7 @@ def even(*ports: int) -> tuple[tuple[int, int], ...]:
     return tuple((port, 1) for port in ports)
 
 
-def test_group_ids_depend_on_ports_and_weights_alone_and_never_meet() -> None:
+def test_group_ids_depend_only_on_ports_and_weights() -> None:
     few = group_ids([even(1, 2), even(2, 3), even(1), ((1, 1), (2, 3))])
     assert set(few) == {even(1, 2), even(2, 3), ((1, 1), (2, 3))}
     many = group_ids([even(a, b) for a in range(1, 60) for b in range(a + 1, 60)])
@@ -176,7 +176,7 @@ def test_every_reference_has_its_target(diamond: Topology) -> None:
                 assert wanted in entities
 
 
-def test_more_rules_than_a_switch_has_room_for_are_refused_at_once(diamond: Topology) -> None:
+def test_rules_beyond_the_table_size_are_refused(diamond: Topology) -> None:
     """Else the switch refuses them, and is never right."""
     few = Reporting(drops=(DropWatch(),) * 32)
     base_entities(diamond, reporting=few)

@@ -29,7 +29,7 @@ def test_a_host_without_ipv6_gets_ipv4_only(diamond: Topology) -> None:
     assert {key.table for key in found["a"]} == {"ipv4_flow_paths"}
 
 
-def test_what_names_more_wins(diamond: Topology) -> None:
+def test_more_specific_flow_wins(diamond: Topology) -> None:
     specs = [
         FlowSpec("ha", "hd", protocol, src_port, dst_port)
         for protocol in (None, 17)

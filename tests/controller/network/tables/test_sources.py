@@ -87,6 +87,6 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("routed", "words"), REFUSED)
-def test_what_cannot_be_is_refused(diamond: Topology, routed: RoutedNetworks, words: str) -> None:
+def test_impossible_network_is_refused(diamond: Topology, routed: RoutedNetworks, words: str) -> None:
     with pytest.raises(ControllerError, match=words):
         Features(diamond, routed=(routed,))

@@ -50,7 +50,7 @@ def test_the_program_has_a_place_for_every_entry(schema: P4Schema) -> None:
     assert schema.counters[OUTCOMES].size == len(OUTCOME_NAMES)
 
 
-def test_what_is_read_back_says_what_was_written(schema: P4Schema) -> None:
+def test_store_tables_round_trip_through_entries(schema: P4Schema) -> None:
     held = StoreTables(
         {COPY.segment: COPY, RECORD.segment: RECORD},
         frozenset((3, writer) for writer in WRITERS),

@@ -28,7 +28,7 @@ def crossed(topology: Topology, src: str, dst: str) -> set[LinkKey]:
 
 
 @pytest.mark.parametrize("name", ["abilene", "leaf-spine", "fat-tree-4"])
-def test_the_pairs_cross_every_link_but_those_that_no_base_path_crosses(name: str) -> None:
+def test_probe_pairs_cross_every_link_on_a_base_path(name: str) -> None:
     topology = load_topology(name)
     plan = plan_probes(topology)
     links = {key for key in topology.directed_links if key.src in topology.switch and key.dst in topology.switch}

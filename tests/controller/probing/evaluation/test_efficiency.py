@@ -122,7 +122,7 @@ def test_equal_measurements_give_equal_thresholds() -> None:
     assert measured(amdahl(0.1), DOUBLED, 0.05, 3) == measured(amdahl(0.1), DOUBLED, 0.05, 3)
 
 
-def test_speed_up_and_efficiency_are_against_the_fewest_units_with_bounds() -> None:
+def test_speed_up_and_efficiency_refer_to_the_fewest_units() -> None:
     curve = curve_of({2: [4.0, 4.2, 3.8], 4: [2.0, 2.1, 1.9], 8: [2.0, 2.1, 1.9], 16: [float("nan")], 0: [1.0]})
     assert [point.units for point in curve] == [2, 4, 8]
     assert [round(point.speed_up, 6) for point in curve] == [1, 2, 2]

@@ -29,7 +29,7 @@ accuracy:
 """
 
 
-def test_each_figure_has_points_by_intervals_and_the_score_is_their_weighted_sum() -> None:
+def test_score_is_the_weighted_sum_of_interval_points() -> None:
     policy = loads(POLICY, Policy)
     (found,) = score(policy, [ProbeRun(units=2, run_times_s=(1.4, 1.6), accuracies=(1e-12,))])
     assert found.points == {"run-time-s": 60, "accuracy": 100}
@@ -44,7 +44,7 @@ def test_an_interval_has_its_lower_bound_and_not_its_upper_one(figure: float, po
     assert policy.run_time_s.points(figure) == points
 
 
-def test_several_counts_have_a_score_each_and_figures_stay_beside_it() -> None:
+def test_each_unit_count_has_its_own_score() -> None:
     runs = (ProbeRun(units=4, run_times_s=(0.5,), accuracies=(0.0,)), ProbeRun(units=1, run_times_s=(1.5,)))
     status = scored(loads(POLICY, Policy), ProbeResultStatus(runs=runs))
     assert [(run.units, run.run_times_s, run.score) for run in status.runs] == [(4, (0.5,), 100), (1, (1.5,), None)]

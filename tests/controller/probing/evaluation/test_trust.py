@@ -32,7 +32,7 @@ def test_repeats_without_any_variance_are_a_lie() -> None:
     assert found.reasons == ("a: 3 repetitions on 1 units take the same 1 s: no clock measures that",)
 
 
-def test_more_operations_a_second_than_the_hardware_can_do_are_a_lie() -> None:
+def test_rates_beyond_the_hardware_are_rejected_as_false() -> None:
     core = limits_of(UnitType(name="small", count=4, unit=Request(cpu_milli=1000)))
     dgemm = UseWork(repetitions=3, number_format=NumberFormat.FP64, flop=2.0 * 1000**3)
     for seconds, basis in ((0.05, Basis.MEASURED), (0.001, Basis.NOMINAL)):
@@ -50,7 +50,7 @@ def test_a_run_that_is_shorter_than_its_kernels_is_a_lie() -> None:
     assert found.reasons == ("a: repetition 1 on 1 units takes 0.2 s, its kernels 0.3 s",)
 
 
-def test_three_lies_leave_nothing_to_believe_and_three_good_results_restore_all() -> None:
+def test_three_false_results_end_trust_and_three_good_restore_it() -> None:
     lies = [result(f"l{age}", (1.0, 1.0, 1.0), age_h=age) for age in (9, 8, 7)]
     good = [result(f"g{age}", SOUND, age_h=age) for age in (3, 2, 1)]
     assert trust(*lies[:2]).basis is Basis.NOMINAL
@@ -59,7 +59,7 @@ def test_three_lies_leave_nothing_to_believe_and_three_good_results_restore_all(
     assert trust(*lies, *good).basis is Basis.MEASURED
 
 
-def test_a_result_that_contradicts_earlier_ones_is_not_believed_before_the_next_one_bears_it_out() -> None:
+def test_contradicting_result_is_trusted_once_confirmed() -> None:
     before = [result(f"b{age}", SOUND, age_h=age) for age in (9, 8)]
     found = trust(*before, result("n", (2.0, 2.02, 1.99)))
     assert found.basis is Basis.HISTORY
@@ -118,7 +118,7 @@ def test_the_basis_is_lowered_and_no_figure() -> None:
     assert lowered(Estimate.exactly(1.0, Basis.NOMINAL), Trust(Basis.HISTORY, ("x",))).basis is Basis.NOMINAL
 
 
-def test_an_old_result_is_history_and_of_other_units_nothing_is_known() -> None:
+def test_old_result_is_history_and_other_unit_counts_are_unknown() -> None:
     results = [result("a", SOUND, age_h=30)]
     assert estimate_of(results, NOW_NS, units=1).basis is Basis.HISTORY
     assert estimate_of(results, NOW_NS, units=2) == Estimate.unknown("no result of this probe on 2 units")

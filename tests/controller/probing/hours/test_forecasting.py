@@ -33,13 +33,13 @@ def ratio_to_last(samples: Sequence[Sample], after: int = 1) -> float:
     return last / ours
 
 
-def test_of_noise_about_a_level_nearly_the_best_that_can_be_is_forecast() -> None:
+def test_noise_around_a_level_is_forecast_almost_optimally() -> None:
     noise = RANDOM.standard_normal(600)
     # The last value errs by the root of 2 times what the mean does.
     assert ratio_to_last(samples_of(lambda place: 10 + noise[place], 600)) > 0.95 * math.sqrt(2)
 
 
-def test_what_comes_back_each_day_is_forecast_from_the_second_day_on() -> None:
+def test_daily_pattern_is_forecast_from_the_second_day_on() -> None:
     noise = 0.02 * RANDOM.standard_normal(240)
     daily = samples_of(lambda place: 10 + 4 * math.sin(2 * math.pi * place / 24) + noise[place], 240)
     assert ratio_to_last(daily, after=72) > 5
@@ -58,7 +58,7 @@ def test_noise_has_no_period() -> None:
     assert found.count(None) >= 19
 
 
-def test_of_a_random_walk_nothing_is_much_better_than_the_last_value_nor_are_we_worse() -> None:
+def test_random_walk_is_forecast_no_worse_than_the_last_value() -> None:
     walk = np.cumsum(RANDOM.standard_normal(800)) + 100
     assert ratio_to_last(samples_of(lambda place: float(walk[place]), 800)) == pytest.approx(1, abs=0.05)
 

@@ -39,14 +39,14 @@ def flat(seconds: float) -> Callable[[float], float]:
     return lambda _: seconds
 
 
-def test_where_nothing_changes_all_hours_are_good_and_nothing_has_changed() -> None:
+def test_constant_samples_make_all_hours_good_without_changes() -> None:
     found = good_hours(day_of(flat(0.5), flat(1.0)), (), START_S + DAY_S)
     assert {hour.state for hour in found.hours} == {HourState.GOOD}
     assert found.changes == ()
     assert found.now is HourState.GOOD
 
 
-def test_stable_then_suddenly_larger_is_bandwidth_that_is_suddenly_smaller() -> None:
+def test_sudden_slowdown_is_attributed_to_lower_bandwidth() -> None:
     samples = day_of(lambda hour: 0.5 if hour < 14 else 1.5, flat(1.0))
     found = good_hours(samples, (), START_S + DAY_S)
     (change,) = found.changes
@@ -124,7 +124,7 @@ def test_a_change_is_found_where_it_is(place: int) -> None:
     assert abs(found - place) <= 1
 
 
-def test_windows_are_the_good_hours_to_come_and_the_present_one_goes_by_now() -> None:
+def test_windows_are_future_good_hours_and_now_by_its_state() -> None:
     samples = day_of(lambda hour: 1.0 if 9 <= hour % 24 < 17 else 0.4, flat(1.0), days=2)
     now_s = START_S + 2 * DAY_S - 0.5 * HOUR_S
     found = good_windows(good_hours(samples, (), now_s), now_s)

@@ -44,7 +44,7 @@ def result(time_s: int, *runs: ProbeRun) -> ProbeResult:
     )
 
 
-def test_kernels_that_use_the_network_are_told_from_those_that_compute() -> None:
+def test_network_kernels_are_told_apart_from_compute_kernels() -> None:
     run = ProbeRun(
         units=1, run_times_s=(1.0, 1.2), kernels_s={"pull": (0.2, 0.3), "gemm": (0.1, 0.2)}, started_ns=50 * S
     )
@@ -55,7 +55,7 @@ def test_kernels_that_use_the_network_are_told_from_those_that_compute() -> None
     assert (unknown.network_s, unknown.compute_s) == (None, None)
 
 
-def test_runs_on_the_count_measured_most_often_count_in_order_and_failed_ones_not() -> None:
+def test_samples_use_the_most_measured_count_without_failed_runs() -> None:
     one, two = ProbeRun(units=1, run_times_s=(1.0,)), ProbeRun(units=2, run_times_s=(0.6,))
     hung = ProbeRun(units=2, run_times_s=(), outcome="hang")
     results = [result(30, two), result(10, one, two), result(20, two, hung)]
@@ -75,7 +75,7 @@ def test_the_way_to_a_centre_is_its_links() -> None:
         ways(topology, first, first)
 
 
-def test_a_history_says_what_was_free_and_how_long_packets_took_on_the_way(tmp_path: Path) -> None:
+def test_history_gives_free_bandwidth_and_delay_of_paths(tmp_path: Path) -> None:
     topology, rng = fabric("leaf-spine:spines=2,leaves=2,hosts=2"), random.Random(3)
     settings = HistorySettings(folder=str(tmp_path / "history"))
     rows, writer = RowMaker(topology, settings), HistoryWriter(settings)

@@ -24,7 +24,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
-def test_files_are_gone_after_each_run_and_the_folder_after_the_last(tmp_path: Path) -> None:
+def test_files_go_after_each_run_and_the_folder_after_the_last(tmp_path: Path) -> None:
     prepared = disk.SmallFiles({"files": 7, "file_bytes": 100}, 1)
     (folder,) = tmp_path.iterdir()
     prepared.run(())
@@ -33,7 +33,7 @@ def test_files_are_gone_after_each_run_and_the_folder_after_the_last(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_read_has_left_the_cache_or_is_said_to_be_from_there() -> None:
+def test_reads_report_the_share_served_from_the_cache() -> None:
     for prepared in (disk.SmallFiles({"files": 3, "file_bytes": 9000}, 1), disk.BulkIo({"nbytes": 2_500_000}, 1)):
         with closing(prepared):
             prepared.run(())
@@ -52,7 +52,7 @@ def test_a_file_that_reads_otherwise_is_wrong(monkeypatch: pytest.MonkeyPatch) -
         assert prepared.accuracy(prepared.run(())) == 0.25
 
 
-def test_more_bytes_than_are_free_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_sizes_beyond_the_free_space_are_refused_before_writing(tmp_path: Path) -> None:
     with pytest.raises(ProbeKernelError, match=r"bulk-io: \d+ bytes are too many: \d+ are free in"):
         disk.BulkIo({"nbytes": 1 << 50}, 1)
     with pytest.raises(ProbeKernelError, match="small-files: 1000000 files are too many, 100000 is the most"):
@@ -98,7 +98,7 @@ def test_who_does_not_know_the_secret_gets_a_nonce_and_no_more(
     assert counters.served == 1
 
 
-def test_who_says_nothing_is_left_and_who_comes_beyond_the_limit_too(
+def test_silent_and_excess_connections_are_dropped(
     server: tuple[tuple[str, int], bytes, pull.Counters],
 ) -> None:
     address, _, counters = server

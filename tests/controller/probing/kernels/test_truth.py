@@ -127,7 +127,7 @@ def test_a_wrong_output_is_seen(kernel: ProbeKernel, implementation: Implementat
 
 
 @each_implementation
-def test_what_feeds_it_changes_its_output_and_the_output_stays_right(
+def test_inputs_change_the_output_and_keep_it_correct(
     kernel: ProbeKernel, implementation: Implementation, ready: Ready
 ) -> None:
     prepared = ready(kernel, implementation)

@@ -33,7 +33,7 @@ def test_parts_are_the_whole_work_and_about_equal(rows: int, nonzeros: int, coun
         assert sum(part["nonzeros"] for part in working) == nonzeros
 
 
-def test_only_what_says_how_and_does_not_use_threads_itself_is_divided() -> None:
+def test_only_splittable_single_threaded_kernels_are_shared() -> None:
     assert is_shared(spmv(8, 20))
     assert not is_shared(spmv(8, 20, splits=""))
     assert not is_shared(spmv(8, 20, threads=True))

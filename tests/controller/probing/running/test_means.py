@@ -61,7 +61,7 @@ def means_by_numpy(probe: ProbeTask, first_run: int) -> dict[str, float]:
 
 @given(probe_tasks())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_kernel_repeated_yields_the_mean_of_its_outputs_which_feeds_its_successors(probe: ProbeTask) -> None:
+def test_repeated_kernel_feeds_the_mean_output_to_successors(probe: ProbeTask) -> None:
     ready, told = ready_of(probe), list[str]()
     found = work.run_once(probe, ready, lambda event, content: told.append(f"{event} {content}"), Series())
     assert told == [f"use {name}" for name in probe.order]

@@ -56,9 +56,7 @@ STRANGE = st.one_of(
 
 
 @given(st.sampled_from(places(DOCUMENT)), STRANGE, st.sampled_from(["set", "drop", "rename"]))
-def test_both_readers_take_the_same_probe_tasks_for_the_same_values(
-    place: tuple[Any, ...], value: Any, change: str
-) -> None:
+def test_both_readers_accept_the_same_probe_tasks(place: tuple[Any, ...], value: Any, change: str) -> None:
     document = json.loads(json.dumps(DOCUMENT))
     around = document
     for step in place[:-1]:

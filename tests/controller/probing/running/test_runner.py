@@ -45,7 +45,7 @@ def launch(folder: Path, arguments: Sequence[str], **environment: str) -> subpro
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False, env=found)
 
 
-def test_a_probe_task_runs_on_its_own_and_leaves_its_times_and_errors(tmp_path: Path) -> None:
+def test_probe_task_runs_alone_and_reports_times_and_errors(tmp_path: Path) -> None:
     links = (Link("k1", "k3"), Link("k2", "k3"))
     probe = ProbeTask("p", "hpc", (gemm("k1", 64, 3), gemm("k2", 64, 2), gemm("k3", 32, 1)), links)
     done = start(tmp_path, probe, "--repeat", "4")

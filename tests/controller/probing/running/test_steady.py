@@ -64,9 +64,7 @@ def _series(quota: Quota, uses: dict[str, float], between_s: float, at_least_s: 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.8, 0.9, 0.95])
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("between_s", [0.0, 0.0003])
-def test_a_quota_shows_in_a_quarter_of_a_second_wherever_in_its_period_it_begins(
-    share: float, seed: int, between_s: float
-) -> None:
+def test_quota_is_detected_within_a_quarter_second_in_any_phase(share: float, seed: int, between_s: float) -> None:
     random = Random(seed)
     had_s = random.random() * share * PERIOD_S
     quota = Quota(share, random.uniform(had_s, PERIOD_S), had_s)
@@ -85,7 +83,7 @@ def test_without_a_quota_times_are_means() -> None:
     assert clock.series.is_enough(1)
 
 
-def test_what_waits_by_nature_keeps_its_mean_and_stretches_nothing() -> None:
+def test_waiting_kernel_keeps_its_mean_and_stretches_no_other() -> None:
     clock = Clock()
     for wall_s in (0.05, 0.06, 0.07):
         clock.execute("network-pull", wall_s, 0.001)

@@ -43,7 +43,7 @@ def reservation(host: str, peer: str, rate_bps: int, *names: str) -> Reservation
     return Reservation(host, Peer(peer, 0, rate_bps), frozenset(names or (host, peer)))
 
 
-def test_a_need_is_reserved_in_both_directions_and_free_again_without_the_pod(fabric: Topology) -> None:
+def test_need_is_reserved_in_both_directions_until_the_pod_goes(fabric: Topology) -> None:
     costs, (one, other, *_) = nominal(fabric), hosts_of(fabric)
     held = [reservation(one, other, GBPS)]
     less = with_reservations(costs, held)
@@ -75,7 +75,7 @@ def measured(topology: Topology, src: str, dst: str, rate_bps: int) -> CostMap:
     return CostMap.of(topology, NetworkSnapshot(0, links, {flow: path}, {}))
 
 
-def test_what_is_sent_already_is_in_the_measured_load_and_not_added_again(fabric: Topology) -> None:
+def test_traffic_already_measured_is_not_reserved_again(fabric: Topology) -> None:
     one, other, third, *_ = hosts_of(fabric)
     held = [reservation(one, other, GBPS), reservation(one, third, GBPS)]
     costs = measured(fabric, one, other, GBPS // 4)

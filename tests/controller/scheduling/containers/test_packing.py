@@ -160,7 +160,7 @@ def test_a_workload_says_what_is_needed_beside_a_device() -> None:
     assert demand.value[499] == 499_000
 
 
-def test_shared_devices_are_filled_and_cores_kept_beside_free_ones() -> None:
+def test_shared_devices_are_filled_and_cores_kept_for_free_ones() -> None:
     """Two halves share a device; a pod that needs no device leaves the node with devices its cores."""
     half = Request(1000, 0, (DeviceRequest(DeviceKind.GPU, 1, 500),))
     cluster = Cluster.of([node("gpus", cores=2, gpus=["T4"]), node("bare", cores=2)])

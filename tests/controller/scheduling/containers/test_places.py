@@ -56,7 +56,7 @@ def test_a_stated_device_is_the_one_that_is_given() -> None:
         ),
     ],
 )
-def test_a_stated_device_that_cannot_be_is_refused_with_the_reason(
+def test_impossible_stated_device_is_refused_with_the_reason(
     request_: Request, device: int, kind: DeviceKind | None, reason: str
 ) -> None:
     snapshot = Snapshot.of(Cluster.of([node("a", gpus=["T4", "A100"])]))
@@ -65,7 +65,7 @@ def test_a_stated_device_that_cannot_be_is_refused_with_the_reason(
     assert reason in why.refused[0].reason
 
 
-def test_a_stated_device_without_room_is_refused_by_what_is_free_of_it() -> None:
+def test_full_stated_device_is_refused_with_its_free_share() -> None:
     cluster = Cluster.of([node("a", gpus=["T4", "T4"])])
     cluster = cluster.take("a", cluster.choose("a", Request(devices=(DeviceRequest(DeviceKind.GPU, 1, 600),))))
     why = explain(DEFAULT, PendingPod("p", HALF, device=0), Snapshot.of(cluster))
@@ -75,7 +75,7 @@ def test_a_stated_device_without_room_is_refused_by_what_is_free_of_it() -> None
     )
 
 
-def test_devices_are_idle_by_what_is_measured_else_by_what_is_held() -> None:
+def test_device_load_is_the_measured_or_else_the_held_share() -> None:
     cluster = Cluster.of([node("a", gpus=["T4", "T4"]), node("b", gpus=["T4"])])
     snapshot = replace(Snapshot.of(cluster), device_busy=np.array([0.99, np.nan, 0.97]))
     pod = PendingPod("p", HALF)
@@ -124,7 +124,7 @@ def test_images_that_are_there() -> None:
     ]
 
 
-def test_device_fit_takes_the_least_memory_that_will_do_and_leaves_devices_to_who_needs_them() -> None:
+def test_device_fit_picks_the_least_memory_and_spares_devices() -> None:
     snapshot = Snapshot.of(Cluster.of([node("gpu", gpus=["T4"]), node("bare")]))
     assert explain(scoring("device-fit"), PendingPod("p", Request(1000)), snapshot).choice == "bare"
     wanted = Request(devices=(DeviceRequest(DeviceKind.GPU, 1, 500, memory_bytes=8 * GIB),))
@@ -154,7 +154,7 @@ def workers(count: int) -> list[PendingPod]:
     return [PendingPod(f"w{number}", Request(1000), group="g", is_reduced=True) for number in range(count)]
 
 
-def test_workers_of_a_reduction_are_one_a_host_and_near_to_one_another() -> None:
+def test_reduction_workers_are_one_a_host_and_near_each_other() -> None:
     topology = from_text("leaf-spine:leaves=3,spines=2,hosts=3")
     hosts = [host.name for host in topology.hosts if host.name != "collector"]
     costs = CostMap.of(topology, NetworkSnapshot(0, {}, {}, {}))
@@ -174,7 +174,7 @@ def test_workers_of_a_reduction_are_one_a_host_and_near_to_one_another() -> None
 
 
 @given(cluster=clusters(), request_=requests, grouped=st.booleans(), there=st.booleans())
-def test_scores_that_say_they_are_neutral_give_all_nodes_the_most(
+def test_neutral_scores_give_all_nodes_the_most_points(
     cluster: Cluster, request_: Request, grouped: bool, there: bool
 ) -> None:
     snapshot = Snapshot.of(cluster)

@@ -94,7 +94,7 @@ def test_containers_are_added_up() -> None:
     assert found.devices == (DeviceRequest(DeviceKind.GPU, 1, models=frozenset({"nvidia.com/gpu"})),)
 
 
-def test_init_containers_sidecars_and_overhead_as_kubernetes_counts_them() -> None:
+def test_init_sidecars_and_overhead_count_as_in_kubernetes() -> None:
     """The first init container runs alone; the last one beside the sidecar that started before it."""
     model = a_pod("p", cpu="1", memory="1Gi")
     model.spec.init_containers = [
@@ -108,7 +108,7 @@ def test_init_containers_sidecars_and_overhead_as_kubernetes_counts_them() -> No
     assert found.memory_bytes == 3 * GIB + (64 << 20)
 
 
-def test_what_is_stated_for_the_whole_pod_takes_the_place_of_its_containers() -> None:
+def test_pod_level_resources_override_those_of_containers() -> None:
     model = a_pod("p", cpu="1", memory="1Gi", nvidia_com__gpu="1")
     model.spec.resources = k8s.V1ResourceRequirements(requests={"cpu": "4"})
     found = request_of(pod(model), KIND_OF)

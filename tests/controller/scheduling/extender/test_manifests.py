@@ -115,7 +115,7 @@ def test_pods_run_without_rights(name: str) -> None:
     assert pod.scheduler_name == "default-scheduler"
 
 
-def test_the_network_policy_is_of_the_extender_and_lets_the_scheduler_in() -> None:
+def test_network_policy_admits_the_scheduler_to_the_extender() -> None:
     policy = of_kind("NetworkPolicy").spec
     labels = of_kind("Deployment").spec.template.metadata.labels
     assert policy.pod_selector.match_labels.items() <= labels.items()

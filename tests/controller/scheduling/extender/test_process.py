@@ -147,7 +147,7 @@ def test_what_is_too_large_too_slow_or_too_late_is_refused(monkeypatch: pytest.M
     playing(replace(ANYWHERE, limits=ExtenderLimits(request_bytes=10_000, answer_s=0.05, body_s=0.2)), act)
 
 
-def test_whoever_shows_no_certificate_of_the_authority_is_not_heard(tmp_path: Path) -> None:
+def test_client_without_a_certificate_of_the_ca_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     authority, stranger = Authority(tmp_path), Authority(tmp_path / "other")
     certificate, key = authority.sign("server", 90 * DAY)

@@ -24,7 +24,7 @@ AWAY = KubernetesSettings(server="http://127.0.0.1:1", ca=None, token_file=None)
 """An API server that nobody asks: what is known the tests tell."""
 
 
-def test_a_kube_schedulers_whole_nodes_are_filtered_and_go_back_as_they_came() -> None:
+def test_full_nodes_are_filtered_and_returned_unchanged() -> None:
     body = recorded("filter-nodes")
 
     async def act(extender: Extender) -> None:
@@ -162,7 +162,7 @@ def test_what_pods_hold_is_not_free_and_may_be_preempted() -> None:
     extending(act, kubernetes=AWAY)
 
 
-def test_what_a_watch_tells_again_changes_nothing_and_what_it_changes_counts() -> None:
+def test_repeated_watch_events_change_nothing_and_updates_count() -> None:
     async def act(extender: Extender) -> None:
         node, pod = a_node("n", "h1", nvidia_com__gpu="2", version="5"), a_pod("holder", "n", nvidia_com__gpu="1")
         wanted = arguments(a_pod("p", nvidia_com__gpu="2"), ["n"])
@@ -183,7 +183,7 @@ def test_what_a_watch_tells_again_changes_nothing_and_what_it_changes_counts() -
     extending(act, kubernetes=AWAY)
 
 
-def test_devices_that_are_over_committed_are_a_problem_that_is_told_once() -> None:
+def test_overcommitted_devices_are_a_problem_reported_once() -> None:
     async def act(extender: Extender) -> None:
         extender.know(a_node("n", "h1", nvidia_com__gpu="1"))
         extender.know(a_pod("a", "n", nvidia_com__gpu="1"), a_pod("b", "n", nvidia_com__gpu="1"))
@@ -197,7 +197,7 @@ def test_devices_that_are_over_committed_are_a_problem_that_is_told_once() -> No
     extending(act, kubernetes=AWAY)
 
 
-def test_a_problem_of_a_pod_comes_and_goes_with_what_the_pod_says() -> None:
+def test_pod_problem_follows_the_pods_annotations() -> None:
     async def act(extender: Extender) -> None:
         wrong = {"millrace.io/peer": "h1"}
         extender.know(a_node("n", "h1"), a_pod("p", "n"))
@@ -252,7 +252,7 @@ def test_peers_that_are_pods_count_where_they_are() -> None:
     extending(act, kubernetes=AWAY)
 
 
-def test_bandwidth_of_pods_on_nodes_is_reserved_and_may_be_preempted() -> None:
+def test_bandwidth_of_bound_pods_is_reserved_and_preemptible() -> None:
     async def act(extender: Extender) -> None:
         extender.know(*(a_node(f"n{number}", f"h{number}") for number in (1, 3, 5)))
         holder = a_pod("holder", "n3", annotations=peers({"host": "h1", "min_bandwidth": "6 Gbit/s"}))
@@ -306,7 +306,7 @@ def test_a_pod_waits_for_a_peer_that_is_being_bound() -> None:
         )
 
 
-def test_a_pod_does_not_wait_for_ever_nor_for_what_does_not_matter() -> None:
+def test_pod_waits_neither_forever_nor_for_unrelated_pods() -> None:
     async def act(extender: Extender) -> None:
         extender.know(a_node("n1", "h1"))
         await extender.ask("filter", arguments(a_pod("other"), ["n1"]))

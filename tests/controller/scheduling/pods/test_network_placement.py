@@ -46,7 +46,7 @@ def test_a_reservation_is_on_every_link_that_the_hash_may_choose() -> None:
     assert reserved.cost("h1", "h16").delay_ns == loaded.cost("h1", "h16").delay_ns
 
 
-def test_reservations_add_up_and_hosts_that_are_not_there_have_none() -> None:
+def test_reservations_add_up_and_unknown_hosts_have_none() -> None:
     both = COSTS.with_reservations([Load("h1", "h2", GBPS), Load("h1", "h2", 2 * GBPS), Load("x", "h2", GBPS)])
     assert both.cost("h1", "h2").available_bps == 7 * GBPS
     again = COSTS.with_reservations([Load("h1", "h2", GBPS)]).with_reservations([Load("h1", "h2", 2 * GBPS)])
@@ -76,7 +76,7 @@ def test_peers_that_share_a_link_are_looked_at_together() -> None:
     assert explain(DEFAULT, inner, snapshot("h1")).choice is None
 
 
-def test_mates_are_peers_once_they_have_a_place_whoever_names_them() -> None:
+def test_placed_mates_are_peers_whichever_pod_names_them() -> None:
     mates = (Mate("b", min_bps=1, max_delay_ns=5),)
     group = (pod("a", mates=mates), pod("b"))
     assert with_mates(group[0], group, {}).peers == ()
@@ -98,7 +98,7 @@ def test_members_that_need_each_other_are_placed_near(order: tuple[str, str]) ->
     assert set(where.values()) == {"h1", "h2"}
 
 
-def test_a_group_that_contends_for_one_link_is_placed_if_any_way_leads_there() -> None:
+def test_group_contending_for_a_link_is_placed_where_possible() -> None:
     """The first pod may run anywhere; on the node that the default order gives it, the second finds no bandwidth."""
     modest = pod("a", Peer("h1", min_bps=GBPS), cores=8)
     greedy = pod("b", Peer("h1", min_bps=9 * GBPS), cores=8)
@@ -128,5 +128,5 @@ def test_all_bounds_that_an_exact_solution_keeps_are_kept() -> None:
     assert ours == feasible
 
 
-def test_peers_are_nearer_than_by_scores_that_do_not_know_the_network() -> None:
+def test_network_scores_place_peers_nearer_than_others_do() -> None:
     assert network.delay_ratio((6,), 2) > 1.5

@@ -40,7 +40,7 @@ def wanted(profile: str) -> PodSpec:
     )
 
 
-def test_a_container_finds_where_its_operators_run_and_nobody_but_a_binding_says_it(tmp_path: Path) -> None:
+def test_container_gets_operator_devices_only_from_its_binding(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text(TOPOLOGY)
     chosen = (OperatorDevice(operator="product", device=DeviceKind.GPU),)
     runtime = MemoryRuntime()

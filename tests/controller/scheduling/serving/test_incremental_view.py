@@ -202,7 +202,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(copies, after, strict=True))
 
 
-def test_an_assumed_binding_survives_a_heartbeat_and_ends_with_the_event() -> None:
+def test_assumed_binding_survives_a_heartbeat_until_the_event() -> None:
     view = ClusterView()
 
     def where() -> str | None:

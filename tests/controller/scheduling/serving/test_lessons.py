@@ -57,7 +57,7 @@ def _stands(lessons: Lessons, pupil: Pupil, subject: str, epoch: int = 1) -> Non
     lessons.stands(subject, pupil, key=f"{subject}/{epoch}", epoch=epoch, asked_ns=2 * S)
 
 
-def test_a_start_is_told_once_and_a_new_decision_ends_the_one_before() -> None:
+def test_start_is_reported_once_and_a_new_decision_ends_the_last() -> None:
     pupil = Pupil()
     lessons = _lessons(VirtualClock(), default=pupil)
     _stands(lessons, pupil, "a")
@@ -91,7 +91,7 @@ def test_an_end_is_awaited_by_who_wants_it() -> None:
     assert pupil.log == [("a/1", Outcome(3 * S, 0.5, 7 * S)), ("b/1", Outcome(None, 0.5))]
 
 
-def test_policies_are_saved_now_and_then_and_others_take_their_place() -> None:
+def test_policies_are_saved_periodically_and_replaced() -> None:
     async def main() -> None:
         clock, before, after, broken = VirtualClock(), Pupil(), Pupil(), Pupil(fails=True)
         lessons = _lessons(clock, default=before)

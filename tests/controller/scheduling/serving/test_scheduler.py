@@ -154,7 +154,7 @@ def test_a_node_that_takes_pods_again(play: Play) -> None:
     play(act)
 
 
-def test_a_device_that_idles_again_takes_who_was_refused_for_its_load(play: Play) -> None:
+def test_device_idle_again_wakes_pods_refused_for_its_load(play: Play) -> None:
     """Long before the longest wait is over."""
 
     async def act(cluster: Cluster) -> None:

@@ -69,7 +69,7 @@ def test_what_a_pod_states_reaches_the_policies() -> None:
     assert (pending.images, pending.is_reduced, pending.group) == (("registry/image:1",), True, "g")
 
 
-def test_peers_are_where_they_are_and_who_names_a_pod_needs_it_too() -> None:
+def test_peer_needs_hold_in_both_directions() -> None:
     need = PeerNeed(pod="other", min_bps=5)
     asking = pod_of("asking", HOSTS[0], peers=(PeerNeed(pod="new", min_bps=7, max_delay_ns=9),))
     mate = pod_of("mate", group="g")
@@ -112,7 +112,7 @@ def test_what_is_bound_is_reserved_until_it_is_released() -> None:
     assert seen_bps() == 0
 
 
-def test_the_workload_is_made_anew_when_a_tenth_of_the_pods_are_others() -> None:
+def test_workload_is_rebuilt_when_a_tenth_of_the_pods_change() -> None:
     gpu = Request(cpu_milli=1, devices=(DeviceNeed(kind=DeviceKind.GPU, thousandths=500),))
     view = view_of(node_of("a"), *(pod_of(f"p{number}", request=gpu) for number in range(20)))
     before = view.snapshot(None).workload

@@ -115,7 +115,7 @@ def test_instances_and_gangs_start_together_or_not_at_all() -> None:
     assert found["four"].started_ns == 9 * S
 
 
-def test_what_can_never_run_is_refused_with_its_reason_and_what_waits_for_it_too() -> None:
+def test_impossible_task_and_its_dependants_are_refused() -> None:
     graph = TaskGraph(
         "g", (task("huge", cores=99), task("after"), task("later")), (Edge("huge", "after"), Edge("after", "later"))
     )

@@ -68,7 +68,7 @@ def test_a_weak_figure_never_competes_with_a_firm_one(weak: Basis) -> None:
     assert (refused.name, refused.policy) == ("a", "firm-estimate")
 
 
-def test_where_nothing_is_firm_models_compete_but_never_data_sheets_or_nothing() -> None:
+def test_models_compete_only_where_no_estimate_is_firm() -> None:
     model, nominal = Estimate.exactly(5.0, Basis.MODELLED), Estimate.exactly(0.1, Basis.NOMINAL)
     assert centre_of(decided(view("a", "b"), TASK, a=model, b=nominal)) == "a"
     assert centre_of(decided(view("a"), TASK, a=nominal)) is None
@@ -79,7 +79,7 @@ def test_where_nothing_is_firm_models_compete_but_never_data_sheets_or_nothing()
     assert why.summary == "none of 1 centres: 1 by firm-estimate"
 
 
-def test_a_firm_figure_of_a_centre_that_is_not_there_does_not_keep_models_out() -> None:
+def test_firm_figure_of_a_silent_centre_does_not_exclude_models() -> None:
     seen = view("a", "b")
     seen = CentresView(
         NOW_NS, seen.offers, {**seen.centres, "a": CentreState("a", "it is silent", is_probed=True)}, seen.slots
@@ -87,7 +87,7 @@ def test_a_firm_figure_of_a_centre_that_is_not_there_does_not_keep_models_out() 
     assert centre_of(decided(seen, TASK, a=MEASURED_10, b=Estimate.exactly(5.0, Basis.MODELLED))) == "b"
 
 
-def test_a_task_waits_for_units_where_it_ends_sooner_than_where_some_are_free() -> None:
+def test_task_waits_for_units_if_it_ends_sooner_there() -> None:
     seen = view("fast", "slow", held={"fast": [(4, 5.0)]})
     verdict = decided(seen, TASK, fast=MEASURED_10, slow=Estimate.exactly(100.0, Basis.MEASURED))
     assert (centre_of(verdict), verdict.start_s) == ("fast", 5.0)
@@ -95,7 +95,7 @@ def test_a_task_waits_for_units_where_it_ends_sooner_than_where_some_are_free() 
     assert centre_of(decided(seen, TASK, fast=MEASURED_10, slow=Estimate.exactly(100.0, Basis.MEASURED))) == "slow"
 
 
-def test_units_that_are_held_nobody_knows_how_long_are_not_waited_for() -> None:
+def test_units_held_indefinitely_are_not_waited_for() -> None:
     verdict = decided(view("a", held={"a": [(4, NEVER_S)]}), TASK, a=MEASURED_10)
     assert verdict.option is None
     assert explained(PROFILE, verdict).refused[0].policy == NO_UNITS
@@ -123,7 +123,7 @@ def test_data_counts_by_the_way_that_it_takes() -> None:
     assert explained(PROFILE, decided(cut, task, far=MEASURED_10)).refused[0].reason == "nothing leads there from store"
 
 
-def test_a_task_that_may_wait_goes_into_the_window_in_which_the_network_is_forecast_good() -> None:
+def test_patient_task_starts_in_the_forecast_good_window() -> None:
     good = {("store", "a"): (Window(NOW_NS + 2 * H, NOW_NS + 4 * H),)}
     reads = (Read("store", 10),)
     patient = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + 3 * H)

@@ -43,18 +43,18 @@ def test_a_type_never_seen_is_probed_on_all_counts_that_are_free() -> None:
     assert {one.number for one in found} == {1}
 
 
-def test_counts_that_users_state_are_probed_too_and_only_those_that_lack() -> None:
+def test_only_missing_stated_counts_are_probed() -> None:
     need = changed(NEED, counts=(3,))
     (order,) = due(place("a"), needs=(need,), known={("of-solve", "a", "cpu"): measured(10)})
     assert (order.counts, order.number) == ((3,), 2)
 
 
-def test_a_unit_qualifies_only_if_every_kernel_is_among_its_operators() -> None:
+def test_unit_qualifies_only_if_it_supports_every_kernel() -> None:
     need = changed(NEED, probes={"of-solve": frozenset({"dgemm", "spmv"})})
     assert due(place("a"), needs=(need,)) == ()
 
 
-def test_never_two_same_ones_at_once_and_one_at_a_centre_at_a_time() -> None:
+def test_a_centre_runs_one_probe_at_a_time_and_never_twice() -> None:
     under_way = {("of-solve", "a", "cpu"): Known(is_underway=True)}
     assert due(place("a"), place("a", unit="gpu"), known=under_way) == ()
     assert len(due(place("a"), place("a", unit="gpu"))) == 1
@@ -67,7 +67,7 @@ def test_no_more_of_a_type_and_in_all_than_the_settings_say() -> None:
     assert len(due(*places, needs=others)) == SETTINGS.most_at_once
 
 
-def test_probes_cost_no_more_than_their_share_of_the_tasks_once_that_is_known() -> None:
+def test_probes_cost_at_most_their_share_of_known_work() -> None:
     known = {("of-solve", f"c{number}", "cpu"): measured(1) for number in range(3)}
     places = [place(f"c{number}") for number in range(6)]
     cheap = changed(NEED, work_unit_s=1000.0, spent_unit_s=12.0)
@@ -102,7 +102,7 @@ def test_a_centre_that_asks_is_probed_though_its_results_are_new() -> None:
     assert (order.reason, order.counts) == (Reason.GAINED, (1, 2, 4))
 
 
-def test_what_failed_goes_again_later_and_later_and_then_not_for_a_period() -> None:
+def test_failed_probes_back_off_and_then_pause_for_a_period() -> None:
     def after(failures: int, age_s: float) -> int:
         tried_ns = NOW_NS - int(age_s * S)
         return len(due(place("a"), known={("of-solve", "a", "cpu"): Known(failures=failures, tried_ns=tried_ns)}))

@@ -16,12 +16,12 @@ def test_units_begin_when_as_many_are_free() -> None:
     assert slots.free == 1
 
 
-def test_units_that_are_held_nobody_knows_how_long_are_never_free() -> None:
+def test_units_held_indefinitely_are_never_free() -> None:
     assert Slots(2, [(1, NEVER_S)]).start_s(2, 1.0) == NEVER_S
     assert Slots(2, [(9, 5.0)]).start_s(1, 1.0) == 5.0
 
 
-def test_what_idles_before_a_task_that_waits_is_lent_to_shorter_ones() -> None:
+def test_idle_units_before_a_waiting_task_go_to_shorter_ones() -> None:
     slots = Slots(4, [(2, 100.0)])
     slots.take(4, 50.0, 100.0)
     assert slots.start_s(2, 60.0) == 0.0

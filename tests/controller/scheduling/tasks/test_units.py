@@ -27,7 +27,7 @@ def wanted(
     return Wanted("c", frozenset(kernels), choice, unit, units, answered)
 
 
-def test_from_the_configuration_every_kernel_must_match_a_supported_operator() -> None:
+def test_unit_must_support_every_kernel_of_the_configuration() -> None:
     assert choose_unit(wanted("k1", "k4"), PLACES).unit == "unit-1"
     assert choose_unit(wanted("k2", "k3"), PLACES).unit == "unit-2"
     # Of several that qualify the one with most units free.
@@ -67,9 +67,7 @@ def test_by_the_centre_no_unit_is_named() -> None:
         (21, Step.FAIL, "21 units wanted, centre c has 20 of unit unit-2"),
     ],
 )
-def test_units_that_are_not_free_are_waited_for_and_those_that_are_not_there_refused(
-    units: int, step: Step, reason: str
-) -> None:
+def test_busy_units_are_waited_for_and_missing_ones_refused(units: int, step: Step, reason: str) -> None:
     found = choose_unit(wanted("k1", unit="unit-2", units=units), PLACES)
     assert (found.step, found.reason) == (step, reason)
 

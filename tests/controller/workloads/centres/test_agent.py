@@ -87,7 +87,7 @@ def local_engine(world: CentreWorld, has: list[Found]) -> LocalEngine:
     return LocalEngine(local, world.settings.units, world.folder / "engine", "/millrace-test", lambda _: has[0])
 
 
-def test_a_centre_reports_its_units_with_the_kernels_that_ran_there(tmp_path: Path) -> None:
+def test_centre_reports_its_units_with_the_kernels_that_ran(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             status = (await world.centre()).status
@@ -168,7 +168,7 @@ def test_a_task_gets_secrets_of_its_project(tmp_path: Path) -> None:
     play_centre(tmp_path, act)
 
 
-def test_a_probe_comes_back_with_a_sub_result_for_each_count_of_units(tmp_path: Path) -> None:
+def test_probe_returns_one_sub_result_per_unit_count(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         name = await world.add_probe()
         async with world.agent():
@@ -266,7 +266,7 @@ def test_a_deleted_task_is_stopped_and_goes(tmp_path: Path) -> None:
     play_centre(tmp_path, act)
 
 
-def test_a_task_that_was_dispatched_anew_meanwhile_is_not_completed_by_the_old_job(tmp_path: Path) -> None:
+def test_redispatched_task_is_not_completed_by_the_old_job(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             await world.centre()
@@ -286,7 +286,7 @@ def test_a_task_that_was_dispatched_anew_meanwhile_is_not_completed_by_the_old_j
     play_centre(tmp_path, act)
 
 
-def test_cores_that_are_taken_away_are_reported_and_a_probe_is_asked_for(tmp_path: Path) -> None:
+def test_lost_cores_are_reported_and_a_probe_requested(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         has = [Found((CORE, CORE + 1), 2000)]
         name = await world.add_probe()
@@ -323,9 +323,7 @@ def test_a_centre_without_units_is_not_ready_and_says_why(tmp_path: Path) -> Non
     play_centre(tmp_path, act)
 
 
-def test_settings_are_read_again_and_wrong_ones_leave_the_old_ones(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_settings_reload_and_invalid_ones_keep_the_old(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             before = await world.centre()

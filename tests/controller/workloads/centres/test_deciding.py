@@ -69,7 +69,7 @@ def steps(*tasks: Task, jobs: tuple[JobState, ...] = (), probe: ProbeTask | None
     )
 
 
-def test_a_unit_qualifies_if_every_kernel_matches_a_supported_operator() -> None:
+def test_unit_qualifies_if_it_supports_every_kernel() -> None:
     assert can_run(TYPES, probe_of("k1")) == ("one", "three", "two")
     assert can_run(TYPES, probe_of("k1", "k2")) == ("three", "two")
     assert can_run(TYPES, probe_of("k4", "k5")) == ()
@@ -82,7 +82,7 @@ def test_a_kernel_for_a_device_needs_units_that_have_one() -> None:
     assert can_run((*TYPES, with_gpu), probe_of("k1", code=GPU)) == ("gpu",)
 
 
-def test_the_centre_picks_where_most_is_free_and_of_equals_the_smallest() -> None:
+def test_centre_picks_the_freest_unit_and_the_smallest_of_equals() -> None:
     assert pick(TYPES, ("one", "two"), {}, 1) == "two"
     assert pick(TYPES, ("one", "two"), {"two": 15}, 1) == "one"
     assert pick(TYPES, ("one", "two"), {"two": 10}, 1) == "one"
@@ -90,7 +90,7 @@ def test_the_centre_picks_where_most_is_free_and_of_equals_the_smallest() -> Non
     assert pick((replace(TWO, free=3),), ("two",), {"two": 2}, 2) is None
 
 
-def test_a_dispatched_task_is_begun_and_told_of_when_it_runs_and_has_ended() -> None:
+def test_dispatched_task_is_begun_and_reported_running_and_ended() -> None:
     one = task()
     assert steps(one) == [Begin(one, TWO, None)]
     running, queued = job_of(one, JobPhase.RUNNING), job_of(one, JobPhase.QUEUED)
@@ -125,7 +125,7 @@ def test_jobs_of_older_epochs_and_of_nobody_end() -> None:
     assert steps(jobs=(mine,), trials=frozenset({"trial"})) == []
 
 
-def test_a_completion_that_is_acknowledged_is_never_said_again_nor_begun() -> None:
+def test_acknowledged_completion_is_neither_repeated_nor_begun() -> None:
     one = task()
     ended = frozenset({("uid-of-a", 1)})
     assert steps(one, ended=ended) == []
@@ -149,7 +149,7 @@ def test_a_question_is_answered_with_the_units_that_could_run_it() -> None:
     assert steps(asks, probe=strange) == [Answer(asks, (), (reason,))]
 
 
-def test_a_probe_that_leaves_the_unit_to_the_centre_gets_one_that_can_run_it() -> None:
+def test_probe_without_a_unit_gets_one_that_can_run_it() -> None:
     free, busy = task("a", is_probe=True, unit=None, units=3), task("b", unit="two", units=18, phase=TaskPhase.RUNNING)
     jobs = (job_of(busy, JobPhase.RUNNING),)
     assert steps(free, busy, jobs=jobs) == [PickUnit(free, "three", ("three", "two"))]
@@ -159,7 +159,7 @@ def test_a_probe_that_leaves_the_unit_to_the_centre_gets_one_that_can_run_it() -
     ]
 
 
-def test_two_that_leave_it_to_the_centre_do_not_get_the_same_units() -> None:
+def test_two_probes_without_a_unit_get_different_units() -> None:
     first, second = (task(name, is_probe=True, unit=None, units=4) for name in "ab")
     types = (replace(TWO, count=5), THREE)
     assert steps(first, second, types=types) == [
@@ -168,7 +168,7 @@ def test_two_that_leave_it_to_the_centre_do_not_get_the_same_units() -> None:
     ]
 
 
-def test_a_probe_is_refused_on_units_that_cannot_run_it_and_where_it_is_unknown() -> None:
+def test_probe_is_refused_on_unfit_units_or_if_unknown() -> None:
     wrong = task(is_probe=True, unit="one")
     assert steps(wrong) == [GiveBack(wrong, TaskPhase.FAILED, "units of type one cannot run k2", Cause.CANNOT_RUN)]
     assert steps(wrong, probe=None) == [

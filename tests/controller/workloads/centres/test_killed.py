@@ -62,7 +62,7 @@ def test_a_job_outlives_its_agent_and_its_result_is_not_lost(tmp_path: Path) -> 
     play_killed(tmp_path, act, trial=TRIAL)
 
 
-def test_a_killed_job_is_told_and_a_killed_keeper_gives_its_task_back(tmp_path: Path) -> None:
+def test_killed_job_fails_and_a_killed_keeper_returns_its_task(tmp_path: Path) -> None:
     async def act(world: CentreWorld, _: AgentProcess) -> None:
         await world.submit("job", script("exec sleep 1000"))
         running = await world.until("job", TaskPhase.RUNNING)

@@ -136,7 +136,7 @@ def test_how_a_job_ends_is_told(tmp_path: Path, argv: tuple[str, ...], code: int
     play(tmp_path, act)
 
 
-def test_a_job_over_its_limit_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
+def test_job_over_its_limit_is_ended_with_all_its_processes(tmp_path: Path) -> None:
     script = "trap '' TERM; setsid sleep 1000 & while :; do sleep 0.05; done"
 
     async def act(world: World) -> None:
@@ -201,7 +201,7 @@ def test_what_can_never_run_is_refused_before_it_is_kept(tmp_path: Path) -> None
     play(tmp_path, act)
 
 
-def test_the_same_mark_twice_is_one_job_and_a_job_that_runs_is_not_forgotten(tmp_path: Path) -> None:
+def test_same_mark_is_one_job_and_a_running_job_is_kept(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         order = world.order("a", "/bin/sleep", "1000")
         assert await world.engine.submit(order) == await world.engine.submit(order)
@@ -226,7 +226,7 @@ def test_output_is_kept_within_its_limit_beginning_and_end(tmp_path: Path) -> No
     play(tmp_path, act)
 
 
-def test_jobs_outlive_the_agent_and_are_adopted_with_those_that_wait(tmp_path: Path) -> None:
+def test_running_and_queued_jobs_outlive_the_agent(tmp_path: Path) -> None:
     async def main() -> None:
         async with local_timeout(WAIT_S, "a test"):
             async with engine_in(tmp_path) as world:
@@ -243,7 +243,7 @@ def test_jobs_outlive_the_agent_and_are_adopted_with_those_that_wait(tmp_path: P
     asyncio.run(main())
 
 
-def test_a_killed_keeper_takes_its_job_with_it_and_the_job_is_lost(tmp_path: Path) -> None:
+def test_killed_keeper_ends_its_job_which_is_lost(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         script = "setsid sleep 1000 & wait"
         job = await world.engine.submit(world.order("a", "/bin/sh", "-c", script))
@@ -324,7 +324,7 @@ def test_settings_that_cannot_be_are_one_line(tmp_path: Path) -> None:
         play(tmp_path, act, user="nobody-at-all")
 
 
-def test_units_that_go_are_told_and_jobs_that_wait_for_them_stay_in_line(tmp_path: Path) -> None:
+def test_vanished_units_are_reported_and_orders_for_them_refused(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         assert [(unit.name, unit.count) for unit in await world.engine.resources()] == [("core", 1)]
         world.found[0] = Found((), 0)

@@ -93,7 +93,7 @@ def test_units_jobs_ends_refusals_and_the_reports_age_are_served(tmp_path: Path)
     play_centre(tmp_path, act)
 
 
-def test_failures_are_counted_while_the_service_access_point_is_away_and_the_report_grows_old(tmp_path: Path) -> None:
+def test_api_outage_counts_failures_and_ages_the_report(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with agent_of(world) as url:
             # A busy machine may have been too late with an answer before.
@@ -106,7 +106,7 @@ def test_failures_are_counted_while_the_service_access_point_is_away_and_the_rep
     play_centre(tmp_path, act)
 
 
-def test_the_end_of_a_task_that_was_dispatched_anew_is_a_named_drop(tmp_path: Path) -> None:
+def test_end_of_a_redispatched_task_is_a_named_drop(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with agent_of(world):
             done = await world.run("done", script("true"))
@@ -140,7 +140,7 @@ def kept_in(metrics: Metrics) -> Figures:
     }
 
 
-def test_units_are_held_by_our_jobs_that_run_taken_by_others_or_free() -> None:
+def test_units_are_held_by_our_jobs_taken_by_others_or_free() -> None:
     def job(task: str, phase: JobPhase, units: int, *, is_probe: bool = False) -> JobState:
         return JobState(id=task, mark=JobMark("c1", task, "u", 1, is_probe), phase=phase, unit="core", units=units)
 

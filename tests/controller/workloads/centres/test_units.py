@@ -33,7 +33,7 @@ def test_units_of_five_cores_each_and_the_rest_is_said() -> None:
     assert made.notes == ("in no unit: 2 cores (10, 11), 0.0 GiB of memory, 3 devices (0, 1, 2)",)
 
 
-def test_types_take_what_is_left_in_turn_and_no_core_is_in_two_units() -> None:
+def test_types_divide_the_machine_without_sharing_cores() -> None:
     types = (
         UnitSettings(name="gpu", cores=2, devices=1),
         UnitSettings(name="pinned", core_numbers=("3,4", "7,8")),

@@ -24,7 +24,7 @@ def process_at(path: str) -> int:
         return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
-def test_a_warm_process_that_ends_is_followed_by_another_one_and_ends_with_its_agent(tmp_path: Path) -> None:
+def test_dead_warm_process_is_replaced_and_ends_with_its_agent(tmp_path: Path) -> None:
     path = tmp_path / "warm.sock"
     environment = {"PATH": os.defpath} | python_path(CentreSettings(centre="c", state="s"))
     warmer = Warmer(sys.executable, ("json",), path, environment)

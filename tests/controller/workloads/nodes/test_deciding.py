@@ -75,7 +75,7 @@ def test_an_older_epoch_ends_before_the_new_one_begins() -> None:
     assert actions_for(pod(epoch=2), []) == (Run("main"),)
 
 
-def test_a_pod_that_is_to_go_is_stopped_with_its_own_grace_and_released() -> None:
+def test_leaving_pod_is_stopped_with_its_grace_and_released() -> None:
     going = pod(going=Phase.FAILED, reasons=("evicted",))
     assert actions_for(going, [container()]) == (Stop("1", 10 * S),)
     assert actions_for(going, [exited(0)]) == (Release("u", 1, Phase.FAILED, ("evicted",)),)
@@ -91,7 +91,7 @@ def test_restart_policies() -> None:
     )
 
 
-def test_a_failed_start_waits_longer_each_time_and_fails_a_pod_that_never_restarts() -> None:
+def test_failed_start_backs_off_and_fails_a_never_restarted_pod() -> None:
     record = after_failure(NOTHING.record(("u", 1, "main")), "no such image", 0, TERMS)
     assert (record.not_before_ns, after_failure(record, "", 0, TERMS).not_before_ns) == (S, 2 * S)
     waiting = pod(records={"main": record})
@@ -117,7 +117,7 @@ def test_the_lease_ends_gracefully_before_it_ends() -> None:
     assert plan(None, [container()], lease, 38 * S, terms=TERMS).steps == (Step("a", (Stop("1", S),)),)
 
 
-def test_who_was_ended_by_the_lease_starts_again_whatever_its_policy() -> None:
+def test_container_ended_by_the_lease_restarts_under_any_policy() -> None:
     before = observe(NOTHING, [container()], 0, TERMS, fenced=frozenset())
     memory = observe(before, [exited(137)], S, TERMS, fenced={"1"})
     wanted = pod(restart=Restart.NEVER, records=memory.of("u", 1))
@@ -125,7 +125,7 @@ def test_who_was_ended_by_the_lease_starts_again_whatever_its_policy() -> None:
     assert actions_for(wanted, [], now_ns=S) == (Run("main", 1),)
 
 
-def test_a_container_that_ran_for_long_begins_with_the_first_wait_again() -> None:
+def test_long_run_resets_the_restart_backoff() -> None:
     memory = NOTHING
     for number in range(3):
         memory = observe(memory, [container(number=str(number))], 0, TERMS, fenced=frozenset())
@@ -303,9 +303,7 @@ def test_a_manager_that_was_restarted_touches_nothing_that_runs(happenings: list
 
 @given(HAPPENINGS, st.sets(NAMES))
 @settings(max_examples=100, deadline=None)
-def test_pods_that_are_busy_are_left_alone_and_the_others_are_not(
-    happenings: list[tuple[str, str, object]], busy: set[str]
-) -> None:
+def test_only_busy_pods_are_left_out_of_the_plan(happenings: list[tuple[str, str, object]], busy: set[str]) -> None:
     model = Model()
     for happening in happenings:
         happen(model, *happening)

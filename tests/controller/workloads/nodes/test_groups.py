@@ -56,7 +56,7 @@ def test_limits_of_version_2(tmp_path: Path) -> None:
     assert (base / "millrace/h1/cgroup.subtree_control").read_text() == "+cpu"
 
 
-def test_processes_are_limited_and_groups_are_made_where_they_count(tmp_path: Path) -> None:
+def test_process_limits_and_groups_suit_both_cgroup_versions(tmp_path: Path) -> None:
     first = tree(tmp_path / "1", VERSION_1 + PIDS, "3:pids:/\n2:cpu:/\n1:memory:/\n")
     assert {"cpu", "memory", "pids"} <= set(make_group("/millrace/c/a", first).folders)
     limit("/millrace/c/a", None, None, first, processes=7)

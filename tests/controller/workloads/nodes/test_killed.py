@@ -91,9 +91,7 @@ async def world_in(tmp_path: Path) -> AsyncIterator[World]:
         yield World(tmp_path, served)
 
 
-def test_containers_are_dead_by_the_end_of_the_lease_though_manager_and_api_are_gone(
-    tmp_path: Path, podman_storage: PodmanStorage
-) -> None:
+def test_containers_die_with_the_lease_without_manager_and_api(tmp_path: Path, podman_storage: PodmanStorage) -> None:
     lease_s = 2.0
 
     async def main() -> None:
@@ -122,9 +120,7 @@ def test_containers_are_dead_by_the_end_of_the_lease_though_manager_and_api_are_
     asyncio.run(main())
 
 
-def test_a_lease_that_is_renewed_touches_nothing_and_a_killed_manager_neither(
-    tmp_path: Path, podman_storage: PodmanStorage
-) -> None:
+def test_renewed_lease_and_killed_manager_leave_containers_alone(tmp_path: Path, podman_storage: PodmanStorage) -> None:
     rng = random.Random(15)
 
     async def main() -> None:

@@ -121,7 +121,7 @@ def test_monitors_live_on_to_tell_how_containers_ended(tmp_path: Path) -> None:
         assert monitor.poll() is None
 
 
-def test_of_another_boot_nothing_is_left_and_a_missing_file_ends_the_guard(tmp_path: Path) -> None:
+def test_foreign_boot_kills_the_group_and_no_file_ends_the_guard(tmp_path: Path) -> None:
     with group_with_a_process(tmp_path) as (folder, process):
         write(tmp_path, folder, 100, boot="another")
         with guard(tmp_path) as running:

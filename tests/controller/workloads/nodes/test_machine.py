@@ -40,7 +40,7 @@ def settings(**more: object) -> NodeSettings:
     return NodeSettings(**({"node": "h1", "state": "state"} | more))  # type: ignore[arg-type]
 
 
-def test_a_topologys_word_counts_and_a_host_without_hardware_has_the_machines(topology: str) -> None:
+def test_topology_hardware_overrides_the_machines(topology: str) -> None:
     stated = machine_of(settings(topology=topology), "no NVML")
     assert (stated.hardware.cpu_milli, stated.is_stated, stated.link_rate_bps) == (4000, True, 10_000_000)
     assert {number: kind.value for number, kind in by_number({}, stated.hardware).items()} == {

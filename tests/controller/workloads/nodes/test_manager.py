@@ -167,7 +167,7 @@ def test_a_device_that_is_not_there_is_said(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_a_runtime_that_hangs_for_one_pod_keeps_no_other_from_running(tmp_path: Path) -> None:
+def test_runtime_hanging_for_one_pod_does_not_block_others(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
     runtime.hangs.add("slow")
     runtime.deadline_s = 30.0
@@ -185,7 +185,7 @@ def test_a_runtime_that_hangs_for_one_pod_keeps_no_other_from_running(tmp_path: 
     play(tmp_path, act)
 
 
-def test_a_runtime_that_answers_nothing_makes_a_node_that_is_not_ready(tmp_path: Path) -> None:
+def test_silent_runtime_makes_the_node_not_ready(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -261,7 +261,7 @@ def test_containers_of_another_manager_are_left_alone(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_a_second_manager_and_a_folder_of_another_node_are_refused_in_a_line(tmp_path: Path) -> None:
+def test_second_manager_or_foreign_state_folder_is_refused(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         async with world.managing(MemoryRuntime()):
             with pytest.raises(NodeError, match=r"state: folder .*: a manager runs there already \(process \d+\)"):
@@ -275,9 +275,7 @@ def test_a_second_manager_and_a_folder_of_another_node_are_refused_in_a_line(tmp
     play(tmp_path, act)
 
 
-def test_a_second_state_folder_of_a_node_starts_nothing_before_the_firsts_lease_is_over(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_second_state_folder_waits_for_the_first_lease_to_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     runtime, other = MemoryRuntime(), MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -305,7 +303,7 @@ def test_a_second_state_folder_of_a_node_starts_nothing_before_the_firsts_lease_
     play(tmp_path, act)
 
 
-def test_a_manager_that_has_signed_off_and_left_nothing_is_succeeded_at_once(tmp_path: Path) -> None:
+def test_manager_that_signed_off_cleanly_is_succeeded_at_once(tmp_path: Path) -> None:
     runtime, other = MemoryRuntime(), MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -431,7 +429,7 @@ def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path)
     asyncio.run(main())
 
 
-def test_a_manager_that_stops_says_so_and_leaves_or_takes_its_containers(tmp_path: Path) -> None:
+def test_stopping_manager_says_so_and_keeps_or_stops_containers(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 
     async def stopped(world: World, how: OnStop) -> None:

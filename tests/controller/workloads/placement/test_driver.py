@@ -19,7 +19,7 @@ def names(count: int, group: str = "g") -> set[str]:
     return {f"{group}-{index}" for index in range(count)}
 
 
-def test_a_group_becomes_pods_which_follow_its_size_and_go_with_it(tmp_path: Path) -> None:
+def test_group_becomes_pods_that_follow_its_size_and_end(tmp_path: Path) -> None:
     async def act(cluster: Cluster) -> None:
         groups = cluster.client.of(PodGroup)
         async with cluster.controlled(), cluster.controlled():  # two of them do no harm
@@ -43,7 +43,7 @@ def test_a_group_becomes_pods_which_follow_its_size_and_go_with_it(tmp_path: Pat
     play(act, tmp_path)
 
 
-def test_pods_of_a_silent_node_wait_again_and_one_that_reports_keeps_its_own(tmp_path: Path) -> None:
+def test_pods_of_a_silent_node_are_released_and_others_stay(tmp_path: Path) -> None:
     async def act(cluster: Cluster) -> None:
         await cluster.add_node("h1", lease_s=0.3)
         await cluster.add_node("h2")

@@ -108,7 +108,7 @@ def test_what_a_template_leaves_out_does_not_count() -> None:
     assert template_hash(group) != template_hash(with_template(group, replace(TEMPLATE, stop_grace_s=11.0)))
 
 
-def test_pods_of_an_old_template_are_replaced_one_after_the_other() -> None:
+def test_pods_of_an_old_template_are_replaced_one_by_one() -> None:
     old = known(group_of("g", 3), BOUND)
     group = with_template(old)
     nodes = [node(f"h{number}") for number in range(3)]
@@ -129,7 +129,7 @@ def test_workers_of_a_job_are_replaced_together() -> None:
     assert (deleted(actions), created(actions)) == (["g-0", "g-1"], ["g-2"])
 
 
-def test_a_failed_pod_is_placed_again_after_waits_that_grow_and_not_for_ever() -> None:
+def test_failed_pod_is_retried_with_growing_waits_up_to_a_limit() -> None:
     group = known(group_of("g", 1), BOUND)
     settings = PlacementSettings(retries=RetrySettings(most=3, first_wait_s=10))
     for retries, wait_s in ((0, 10), (1, 20), (2, 40)):
@@ -148,7 +148,7 @@ def test_a_failed_pod_is_placed_again_after_waits_that_grow_and_not_for_ever() -
         assert (status.phase, status.reasons) == (GroupPhase.FAILED, ("pod g-0 has failed",))
 
 
-def test_a_group_has_finished_when_all_have_and_failed_when_the_rest_has_ended() -> None:
+def test_group_finishes_with_its_pods_and_fails_once_all_ended() -> None:
     group = known(group_of("g", 2, restart=Restart.NEVER), BOUND)
     done, lost = member(group, 0, phase=Phase.SUCCEEDED), member(group, 1, phase=Phase.FAILED)
     assert decide(view_of(group, done, member(group, 1, "h1"), node("h1")), 1).actions == ()
@@ -163,7 +163,7 @@ def test_a_group_has_finished_when_all_have_and_failed_when_the_rest_has_ended()
     assert group_set(decide(view_of(with_template(over), done), 1).actions).phase is GroupPhase.PENDING
 
 
-def test_a_group_that_is_not_placed_in_time_has_failed_with_its_pods() -> None:
+def test_group_not_placed_in_time_fails_with_its_pods() -> None:
     group = known(group_of("g", 1, wait_s=30))
     view = view_of(group, member(group, 0))
     early = decide(view, 29.9)
@@ -178,7 +178,7 @@ def test_a_group_that_is_not_placed_in_time_has_failed_with_its_pods() -> None:
     assert lost.pod.status.phase is Phase.FAILED
 
 
-def test_a_group_without_template_fails_and_finishes_by_what_users_write() -> None:
+def test_group_without_template_follows_the_users_pods() -> None:
     plain = PodGroup(metadata=Metadata(name="g", uid="u", revision=1), spec=PodGroupSpec(size=2, wait_s=5))
     mine = [pod(name, spec=replace(TEMPLATE, group="g")) for name in "ab"]
     assert group_set(decide(view_of(plain, mine[0]), 5).actions).reasons == (

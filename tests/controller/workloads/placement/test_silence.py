@@ -29,7 +29,7 @@ def fleet(count: int, silent: int) -> View:
     return view
 
 
-def test_a_node_is_silent_once_lease_and_margin_have_passed_since_its_report_was_seen() -> None:
+def test_node_is_silent_once_lease_and_margin_have_passed() -> None:
     view = view_of(node("h1"), node("h2"), pod("a", "h1"))
     view.take(node("h2", heartbeat=2), 44 * S)
     before = decide(view, 44.9)
@@ -40,7 +40,7 @@ def test_a_node_is_silent_once_lease_and_margin_have_passed_since_its_report_was
     assert marked.why == "silent: no report for 45 s"
 
 
-def test_pods_of_a_marked_node_are_released_with_epoch_and_report() -> None:
+def test_marked_nodes_pods_are_released_with_epoch_and_report() -> None:
     view = view_of(node("h1", ready=False), node("h2"), pod("a", "h1"), stating("b", "h1"), pod("c", "h2"))
     view.take(node("h2", heartbeat=2), 44 * S)
     (mark, release) = decide(view, 45).actions
@@ -64,7 +64,7 @@ def test_an_evicted_pod_is_afterwards_what_its_eviction_says() -> None:
     assert release.releases[0].phase is Phase.FAILED
 
 
-def test_a_lease_that_was_shortened_counts_as_it_was_until_the_next_report() -> None:
+def test_shortened_lease_takes_effect_with_the_next_report() -> None:
     view = view_of(node("h1", lease_s=100), node("h2"))
     shortened = replace(node("h1"), metadata=replace(node("h1").metadata, revision=2), spec=NodeSpec(lease_s=1))
     view.take(shortened, S)
@@ -81,7 +81,7 @@ def test_counting_anew_after_the_service_access_point_was_away() -> None:
     assert decide(view, 145).silent == ("h1", "h2")
 
 
-def test_a_node_that_never_reported_is_not_marked_and_its_pods_do_not_stay() -> None:
+def test_unreported_node_is_not_marked_and_its_pods_are_released() -> None:
     view = view_of(node("h1", heartbeat=0, ready=False), node("h2"), pod("a", "h1"))
     view.take(node("h2", heartbeat=2), 44 * S)
     (release,) = decide(view, 45).actions
@@ -115,7 +115,7 @@ def test_where_most_nodes_are_silent_it_is_the_networks_fault() -> None:
     assert emptied(decide(view, 49, everywhere)) == ["h0", "h1", "h2"]
 
 
-def test_nodes_whose_lease_still_runs_count_as_silent_once_they_are_late() -> None:
+def test_late_nodes_with_a_running_lease_count_as_silent() -> None:
     view = view_of(*(node(f"h{number}", ready=number > 0) for number in range(4)), pod("a", "h0"))
     for number in range(1, 4):  # the last reports of all came within ten seconds
         view.take(node(f"h{number}", heartbeat=2), 10 * S)
@@ -138,7 +138,7 @@ def test_nodes_that_are_away_for_good_do_not_count() -> None:
     assert emptied(decide(view, 45, FAST)) == ["h0"]
 
 
-def test_pods_of_a_node_that_is_not_there_are_released_after_its_lease() -> None:
+def test_pods_of_a_missing_node_are_released_after_its_lease() -> None:
     view = view_of(node("h2"), pod("a", "h1"))
     assert [type(action) for action in decide(view, 44).actions] == []
     release = decide(view, 45).actions[-1]
@@ -186,7 +186,7 @@ def test_shares_of_pods_that_are_gone_are_freed() -> None:
     assert decide(view_of(holding, here), 1).actions == (ReleaseShare("h1", "b"),)
 
 
-def test_shares_that_the_watch_of_pods_has_not_come_to_are_left_alone() -> None:
+def test_shares_newer_than_the_pod_watch_are_left_alone() -> None:
     bound = replace(node("h1", heartbeat=7), shares=(share_of(pod("a", "h1")),))
     view = view_of(bound, pod("a"))
     waiting = decide(view, 1)

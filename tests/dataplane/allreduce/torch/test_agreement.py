@@ -52,7 +52,7 @@ def test_when_all_have_left_all_go_on_from_the_same_results() -> None:
     assert waiting.clock.now_ns() < 5e9
 
 
-def test_whoever_has_not_left_by_the_deadline_is_left_behind_and_told() -> None:
+def test_late_worker_is_left_behind_and_told_so() -> None:
     store = dist.HashStore()
     first = Waiting(lambda: _spawned(store))
     assert _worker(store, 0, 3, first).settle(4, "no answer", called=False) == Decision(
@@ -101,7 +101,7 @@ def test_who_is_no_member_is_neither_heard_nor_waited_for() -> None:
     assert here[1].called() == "worker 0: no answer"
 
 
-def test_who_came_later_and_is_not_in_the_group_counts_for_the_majority() -> None:
+def test_latecomer_outside_the_group_counts_for_the_majority() -> None:
     store = dist.HashStore()
     waiting = Waiting()
     with pytest.raises(AllReduceError, match="no answer; 1 of 4 workers are no majority"):

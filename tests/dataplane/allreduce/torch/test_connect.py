@@ -101,7 +101,7 @@ def test_who_is_refused_and_has_no_group_is_told_at_once(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_removed_worker_fails_and_does_not_have_the_others_leave_the_switch(member: Member) -> None:
+def test_removed_worker_fails_without_stopping_the_others(member: Member) -> None:
     with connect() as state:
         future = all_reduce(torch.ones(2), state)
         member.engine.end(0, RemovedError("h1 was silent for 5 s"))
@@ -113,7 +113,7 @@ def test_a_removed_worker_fails_and_does_not_have_the_others_leave_the_switch(me
 
 
 @pytest.mark.usefixtures("alone")
-def test_alone_in_its_group_a_worker_does_not_train_on_without_the_others(member: Member) -> None:
+def test_isolated_worker_does_not_train_on_alone(member: Member) -> None:
     with connect() as state:
         future = all_reduce(torch.ones(2), state)
         member.engine.end(0, AllReduceError("switch s1 is gone"))
@@ -163,14 +163,14 @@ def test_between_steps_newcomers_are_met_and_given_what_there_is(member: Member)
             state.boundary()
 
 
-def test_nobody_is_met_or_given_anything_where_there_is_no_service() -> None:
+def test_boundary_and_share_need_a_job_service() -> None:
     with MillraceState(Doubling(held=True)) as state:
         assert not state.boundary()
         with pytest.raises(AllReduceError, match="share needs a job service"):
             state.share([])
 
 
-def test_voters_are_members_and_those_whose_host_is_not_known_yet() -> None:
+def test_voters_are_members_and_workers_with_an_unknown_host() -> None:
     store, members = dist.HashStore(), ["h1", "h2", "h3", "h9"]
     rosters = [
         Roster(store, "job", rank, (0, 1, 2, 3), host=f"h{rank + 1}", members=lambda: members) for rank in (0, 1)

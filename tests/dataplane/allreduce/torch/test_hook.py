@@ -40,7 +40,7 @@ def test_nothing_but_the_hook_imports_pytorch() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_the_backward_pass_does_not_wait_for_a_bucket_before_all_have_begun() -> None:
+def test_backward_pass_begins_all_buckets_before_waiting() -> None:
     net = torch.nn.Sequential(*[torch.nn.Linear(20, 20) for _ in range(6)])
     model = DistributedDataParallel(net, bucket_cap_mb=0.001)
     reducer = Doubling()
@@ -125,7 +125,7 @@ def test_integers_have_no_mean() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_sums_of_integers_are_exact_and_one_that_leaves_int32_is_an_error_that_is_no_end() -> None:
+def test_integer_sums_are_exact_and_saturation_is_not_fatal() -> None:
     reducer = Doubling()
     reducer.end(0, SaturatedError("left int32"))
     reducer.end(2, AllReduceError("no answer"))
@@ -138,7 +138,7 @@ def test_sums_of_integers_are_exact_and_one_that_leaves_int32_is_an_error_that_i
         assert state.is_by_ring
 
 
-def test_without_a_group_what_failed_is_told_and_so_is_every_later_call() -> None:
+def test_failure_without_a_group_is_raised_by_every_later_call() -> None:
     with MillraceState(Doubling(held=True), deadline_s=0.01) as state:
         futures = [all_reduce(torch.ones(3), state) for _ in range(6)]
         for future in [*futures, all_reduce(torch.ones(3), state)]:
@@ -156,7 +156,7 @@ def test_a_closed_state_refuses() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_reducer_that_fails_is_closed_and_the_ring_gets_what_it_had() -> None:
+def test_failed_reducer_is_closed_and_its_work_goes_to_the_ring() -> None:
     reducer = failing(1, AllReduceError("no route to host"))
     with MillraceState(reducer, deadline_s=5) as state:
         futures = [all_reduce(torch.full((3,), float(at)), state) for at in range(3)]
@@ -166,7 +166,7 @@ def test_a_reducer_that_fails_is_closed_and_the_ring_gets_what_it_had() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_worker_for_whom_results_still_come_learns_that_another_has_left() -> None:
+def test_worker_with_results_learns_that_another_has_left() -> None:
     clock, reducer = VirtualClock(), Doubling()
     with MillraceState(reducer, deadline_s=5, clock=clock) as state:
         assert all_reduce(torch.ones(2), state).wait().tolist() == [2, 2]
@@ -178,7 +178,7 @@ def test_a_worker_for_whom_results_still_come_learns_that_another_has_left() -> 
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_worker_that_is_too_far_behind_ends_the_job_instead_of_guessing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_too_far_behind_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     decided = Decision((0, 1), (0, 5), "worker 1: no answer")
     monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_, **__: decided)
     with (
@@ -189,7 +189,7 @@ def test_a_worker_that_is_too_far_behind_ends_the_job_instead_of_guessing(monkey
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_backward_pass_without_any_way_on_raises_what_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backward_pass_without_a_ring_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_ring(*_: object) -> None:
         raise AllReduceError("no ring of workers 0 within 5 s")
 

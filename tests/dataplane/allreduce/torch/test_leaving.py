@@ -86,7 +86,7 @@ def test_who_is_ahead_gives_its_last_result(monkeypatch: pytest.MonkeyPatch) -> 
         assert _broadcasts(state) == [([4, 4], 0)]
 
 
-def test_what_training_does_with_a_result_changes_nothing_of_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_a_result_does_not_change_what_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     _decide(monkeypatch, 2, 1)
     reducer = Doubling(held=True, factor=1)
     with MillraceState(reducer) as state:
@@ -101,9 +101,7 @@ def test_what_training_does_with_a_result_changes_nothing_of_what_is_given(monke
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
-def test_who_is_behind_takes_what_it_lacks_and_the_ring_goes_on_from_there(
-    monkeypatch: pytest.MonkeyPatch, kind: torch.dtype
-) -> None:
+def test_worker_behind_takes_results_and_the_ring_continues(monkeypatch: pytest.MonkeyPatch, kind: torch.dtype) -> None:
     _decide(monkeypatch, 1, 2)
     with MillraceState(failing(1, factor=1)) as state:
         futures = [all_reduce(values, state) for values in _values(6, kind)]
@@ -111,7 +109,7 @@ def test_who_is_behind_takes_what_it_lacks_and_the_ring_goes_on_from_there(
         assert [source for _, source in _broadcasts(state)] == [1]
 
 
-def test_of_three_those_with_as_many_results_take_part_in_what_others_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_with_equal_results_join_the_broadcasts(monkeypatch: pytest.MonkeyPatch) -> None:
     _decide(monkeypatch, 2, 3, 2)
     with MillraceState(failing(2, factor=1)) as state:
         futures = [all_reduce(values, state) for values in _values(4)]
@@ -119,7 +117,7 @@ def test_of_three_those_with_as_many_results_take_part_in_what_others_take(monke
         assert [source for _, source in _broadcasts(state)] == [1]
 
 
-def test_the_ring_begins_what_waits_without_waiting_for_what_is_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ring_begins_waiting_calls_without_blocking(monkeypatch: pytest.MonkeyPatch) -> None:
     _decide(monkeypatch, 0, 0)
     reducer = Doubling(held=True)
     with MillraceState(reducer) as state:
@@ -135,7 +133,7 @@ def _call(state: MillraceState) -> None:
     state._agreement._store.set(state._agreement._key("call/1"), "0 no answer")
 
 
-def test_who_takes_what_it_has_not_begun_waits_for_that_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_for_a_call_not_begun_waits_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataplane.allreduce.torch.state.POLL_S", 0.001)
     _decide(monkeypatch, 0, 1)
     with MillraceState(Doubling(), deadline_s=0.05) as state:

@@ -68,7 +68,7 @@ def test_other_devices_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int32])
-def test_of_a_sparse_tensor_there_is_a_new_one_with_the_rows_that_are_not_zero(kind: torch.dtype) -> None:
+def test_sparse_tensor_gives_a_new_one_with_the_nonzero_rows(kind: torch.dtype) -> None:
     dense = torch.zeros(6, 4, dtype=kind)
     dense[1], dense[4, 2] = 1, 3
     twice = dense.to_sparse(1)
@@ -94,7 +94,7 @@ def test_other_layouts_are_refused() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.usefixtures("alone")
-def test_gradients_of_a_gpu_are_those_of_the_last_kernel_and_the_next_one_sees_the_sums() -> None:
+def test_gpu_gradients_are_read_and_written_in_stream_order() -> None:
     net = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(8)]).cuda()
     model = DistributedDataParallel(net, bucket_cap_mb=1)
     inputs = torch.randn(4096, 512, device="cuda")

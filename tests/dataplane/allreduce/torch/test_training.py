@@ -85,7 +85,7 @@ def test_all_workers_have_the_same_to_the_bit(found: Found, what: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_mean_is_off_by_no_more_than_the_bound_and_its_formats_rounding(found: Found, kind: str) -> None:
+def test_mean_error_is_within_the_bound_and_format_rounding(found: Found, kind: str) -> None:
     values = np.array([single(rank, kind).float().numpy() for rank in range(WORKERS)], np.float64)
     exact = values.mean(axis=0)
     bound = 2.0 ** (np.frexp(np.abs(values).max())[1] + 2 - 31)
@@ -111,7 +111,7 @@ def test_an_empty_tensor_is_at_once_done(found: Found) -> None:
     assert found[0]["empty"].size == 0
 
 
-def test_when_the_switch_dies_training_goes_on_by_the_ring_and_the_log_says_why(folder: Path, found: Found) -> None:
+def test_training_continues_by_ring_when_the_switch_dies(folder: Path, found: Found) -> None:
     for rank, mine in enumerate(found):
         assert np.abs(mine["dying_losses"] - mine["gloo_losses"]).max() < 1e-6
         said = [
@@ -121,7 +121,7 @@ def test_when_the_switch_dies_training_goes_on_by_the_ring_and_the_log_says_why(
         assert "gloo's ring of workers 0, 1, 2, 3 is used, not the switch: worker" in said[0]
 
 
-def test_a_bit_that_changes_in_the_switch_reaches_no_weights_and_the_ring_goes_on(folder: Path, found: Found) -> None:
+def test_bit_flip_in_the_switch_never_reaches_the_weights(folder: Path, found: Found) -> None:
     assert sum(mine["flipped_corrupt"] for mine in found) > 0
     for rank, mine in enumerate(found):
         assert np.abs(mine["flipped_losses"] - mine["gloo_losses"]).max() < 1e-6

@@ -91,7 +91,7 @@ def open_udp(fabric: KernelFabric, host: str, family: int = socket.AF_INET) -> s
 
 
 @pytest.mark.root
-def test_datagrams_cross_two_switches_and_wait_in_the_slow_ones_queue(fabric: KernelFabric) -> None:
+def test_datagrams_cross_two_switches_at_the_slow_links_rate(fabric: KernelFabric) -> None:
     install_paths(fabric)
     target = str(fabric.topology.host["h2"].ipv4)
     payload = bytes(range(256)) * 4
@@ -168,7 +168,7 @@ FRAMES = 640
 
 
 @pytest.mark.root
-def test_links_lose_their_share_each_way_and_jitter_keeps_the_order(settings: KernelSettings) -> None:
+def test_links_lose_their_share_and_jitter_keeps_the_order(settings: KernelSettings) -> None:
     """The middle link alone, with the kernel's own random numbers: half of all, and seven standard deviations."""
     rough = TOPOLOGY.replace("delay: 2 ms}", "delay: 2 ms, loss: 50%, jitter: 2ms}").replace("10 Mbit/s", "100 Mbit/s")
     with KernelFabric(loads(rough), settings) as fabric:
@@ -325,9 +325,7 @@ def test_sigterm_removes_everything(settings: KernelSettings) -> None:
 
 
 @pytest.mark.root
-def test_after_sigkill_the_switches_stop_and_the_next_start_removes_the_rest(
-    topology: Topology, settings: KernelSettings
-) -> None:
+def test_killed_fabric_is_cleaned_up_by_the_next_start(topology: Topology, settings: KernelSettings) -> None:
     process, fabric_id = run_elsewhere(settings)
     with process:
         assert remove_leftovers(settings.run_root) == []

@@ -100,7 +100,7 @@ def test_only_the_fabrics_of_the_dead_are_removed(tmp_path: Path) -> None:
     assert remove_leftovers(tmp_path) == []
 
 
-def test_a_manifest_that_is_none_keeps_no_other_fabric_from_being_removed(tmp_path: Path) -> None:
+def test_broken_manifest_does_not_block_removal_of_others(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         Manifest(name, ProcessId(this_process().pid, 1)).save(tmp_path / name)

@@ -87,7 +87,7 @@ def test_a_socket_that_is_taken_is_one_line(settings: FabricSettings) -> None:
     assert "another process listens there" in str(failed.value.exceptions[0])
 
 
-def test_reports_go_to_a_socket_and_those_that_nobody_takes_are_counted() -> None:
+def test_reports_are_relayed_and_refused_ones_counted() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))
         counters = ReportCounters()
@@ -105,7 +105,7 @@ def test_reports_go_to_a_socket_and_those_that_nobody_takes_are_counted() -> Non
     assert counters.refused >= 1
 
 
-def test_reports_from_elsewhere_than_their_switch_are_not_relayed() -> None:
+def test_reports_from_a_foreign_source_are_not_relayed() -> None:
     one, other = TOPOLOGY.switches[:2]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))

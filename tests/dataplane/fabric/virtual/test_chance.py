@@ -45,7 +45,7 @@ def cross(fabric: VirtualFabric, *, rate_bps: int = 8_000_000, seconds: int = 4)
     return receivers
 
 
-def test_as_many_frames_are_lost_as_the_link_says_each_way_by_itself(make_fabric: MakeFabric) -> None:
+def test_links_lose_their_share_independently_each_way(make_fabric: MakeFabric) -> None:
     fabric = make_fabric(rough(loss_ppb=10**8), seed=1)
     at_a, at_b = cross(fabric)
     lost = [fabric.cables[key].counters.lost_by_chance for key in (THERE, BACK)]
@@ -106,7 +106,7 @@ def test_the_same_seed_loses_the_same_and_another_one_not(make_fabric: MakeFabri
     assert runs[0] != runs[3]
 
 
-def test_traffic_fares_the_same_whether_switches_say_hello_or_not(make_fabric: MakeFabric) -> None:
+def test_hellos_do_not_change_the_losses_of_traffic(make_fabric: MakeFabric) -> None:
     silent, talking = (make_fabric(rough(10**8), seed=4) for _ in range(2))
     for name in ("s1", "s2"):
         talking.switch(name).set_hello(2, HelloSettings())

@@ -139,7 +139,7 @@ def test_a_broken_cable_loses_what_is_on_it_and_mends(make_fabric: MakeFabric) -
     assert (counters.frames, counters.delivered, counters.lost_cable_down, counters.on_the_way) == (10, 7, 3, 0)
 
 
-def test_a_flow_whose_start_has_passed_starts_now_without_a_backlog(make_fabric: MakeFabric) -> None:
+def test_flow_with_a_past_start_begins_at_once_without_backlog(make_fabric: MakeFabric) -> None:
     fabric = make_fabric(LINE)
     receiver = listen(fabric, "c")
     fabric.run_until(SECOND)

@@ -110,7 +110,7 @@ def test_hellos_that_are_passed_over_would_have_changed_nothing(
     assert quiet.events <= full.events + 50 * (len(happened) + 1)
 
 
-def test_at_rest_hellos_cost_no_events_and_are_counted_all_the_same() -> None:
+def test_idle_hellos_cost_no_events_but_are_counted() -> None:
     story = Story(every_hello=False)
     story.run(2_000 * MS)
     before = story.events
@@ -125,7 +125,7 @@ def test_at_rest_hellos_cost_no_events_and_are_counted_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("every_hello", [False, True])
-def test_a_cable_that_breaks_is_lost_three_intervals_after_the_last_hello(every_hello: bool) -> None:
+def test_broken_cable_is_lost_three_intervals_after_last_hello(every_hello: bool) -> None:
     story = Story(every_hello=every_hello)
     story.run(5_000 * MS)
     assert story.state("s2", "s3").hello is not None

@@ -28,7 +28,7 @@ def manager_of(longest_frame: int = 1514, memory_bytes: int | None = None) -> Pa
     ("length", "sizes"),
     [(0, [64]), (1, [64]), (64, [64]), (65, [256]), (256, [256]), (257, [256, 64]), (900, [256] * 3 + [256])],
 )
-def test_a_frame_takes_the_smallest_buffer_that_holds_it_else_several(length: int, sizes: list[int]) -> None:
+def test_frame_takes_the_smallest_fitting_buffer_or_several(length: int, sizes: list[int]) -> None:
     manager = manager_of()
     consumer = manager.add_consumer("c", buffers={256: 4, 64: 4})
     assert Driver(manager).give(bytes(length)) == [True]
@@ -43,7 +43,7 @@ def free_by_size(buffers: tuple[BufferReading, ...]) -> dict[int, int]:
     return {one.size_bytes: one.free for one in buffers}
 
 
-def test_smaller_buffers_stand_in_for_larger_ones_that_are_spent_and_larger_ones_for_smaller() -> None:
+def test_buffer_sizes_stand_in_for_each_other_when_exhausted() -> None:
     manager = manager_of()
     consumer = manager.add_consumer("c", buffers={64: 3, 256: 1})
     driver = Driver(manager)
@@ -79,7 +79,7 @@ def test_no_byte_is_written_outside_of_a_buffer() -> None:
     manager.close()
 
 
-def test_a_frame_is_read_no_further_than_its_length_and_rows_are_written_no_further() -> None:
+def test_no_byte_beyond_the_frame_length_is_read_or_written() -> None:
     page = mmap.PAGESIZE
     guarded = mmap.mmap(-1, 2 * page)
     start = ctypes.addressof(ctypes.c_char.from_buffer(guarded))
@@ -172,7 +172,7 @@ def test_sizes_that_are_not_possible_are_refused(sizes: dict[int, int]) -> None:
     manager.close()
 
 
-def test_memory_that_does_not_fit_is_refused_naming_the_consumer_and_freed_memory_is_there_again() -> None:
+def test_memory_beyond_the_limit_is_refused_and_freed_is_reused() -> None:
     manager = manager_of(memory_bytes=1 << 20)
     first = manager.add_consumer("first", buffers={1024: 600})
     with pytest.raises(

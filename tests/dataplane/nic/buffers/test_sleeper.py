@@ -53,7 +53,7 @@ def test_a_signal_handler_closes_what_its_thread_waits_for(alarm: Callable[[Call
     ends[1].close()
 
 
-def test_a_signal_handler_closes_a_producer_whose_packet_its_thread_waits_for(
+def test_signal_handler_may_close_a_producer_being_waited_for(
     manager: PacketManager, alarm: Callable[[Callable[[], None]], None]
 ) -> None:
     producer = manager.add_producer("p")
@@ -121,7 +121,7 @@ def receive_by_copy(consumer: Consumer) -> list[int]:
 
 
 @pytest.mark.parametrize("receive", [receive_by_packets, receive_by_copy])
-def test_no_driver_thread_is_starved_by_one_that_always_has_enough(
+def test_no_driver_thread_is_starved_by_a_busy_one(
     manager: PacketManager, receive: Callable[[Consumer], list[int]]
 ) -> None:
     consumer = manager.add_consumer("c", buffers={64: 16})
@@ -134,7 +134,7 @@ def test_no_driver_thread_is_starved_by_one_that_always_has_enough(
     assert seen.count(0) == seen.count(1) == 40
 
 
-def test_a_producer_that_left_is_kept_while_a_driver_thread_may_wake_it(manager: PacketManager) -> None:
+def test_departed_producer_is_kept_while_a_driver_may_wake_it(manager: PacketManager) -> None:
     epoch = 0
     manager.follow([lambda: epoch, lambda: 0])
     producer = manager.add_producer("p", thread=0)

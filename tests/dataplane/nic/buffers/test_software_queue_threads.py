@@ -257,7 +257,7 @@ def make_pourers(manager: PacketManager, count: int) -> list[Pourer]:
     return pourers
 
 
-def test_native_consumers_get_each_flow_in_order_from_two_driver_threads_while_others_come_and_go() -> None:
+def test_native_consumers_get_flows_in_order_from_two_threads() -> None:
     pouring, drinking, _, _ = bound()
     for balance in Balance:
         manager = PacketManager(2, name="test", longest_frame=1514)
@@ -316,7 +316,7 @@ def padding(pourers: list[Pourer]) -> int:
 
 
 @pytest.mark.parametrize("balance", list(Balance))
-def test_python_consumers_get_each_flow_in_order_and_give_back_in_any(balance: Balance) -> None:
+def test_python_consumers_get_flows_in_order_and_return_in_any(balance: Balance) -> None:
     pouring, _, _, _ = bound()
     manager = PacketManager(2, name="test", longest_frame=1514)
     pourers = make_pourers(manager, 40_000)
@@ -376,7 +376,7 @@ def test_a_sleeping_consumer_is_woken_for_each_packet() -> None:
     manager.close()
 
 
-def test_producers_in_threads_keep_their_order_and_wait_for_what_they_sent() -> None:
+def test_threaded_producers_keep_their_order_and_await_sending() -> None:
     _, _, serving, swallowing = bound()
     manager = PacketManager(1, name="test", longest_frame=1514)
     end, other = memory_pair(slots=16, slot_bytes=64)

@@ -97,7 +97,7 @@ def test_what_was_written_is_read(folder: Path, frames: list[tuple[bytes, int]],
 
 
 @pytest.mark.parametrize("data", [classic("<", 0xA1B23C4D, 5) + classic(">", 0xA1B23C4D, 5)[24:], next_generation(">")])
-def test_every_truncation_is_told_in_one_line_or_ends_between_frames(tmp_path: Path, data: bytes) -> None:
+def test_truncation_is_reported_or_ends_between_frames(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "cut"
     whole: set[int] = set()
     for length in range(len(data)):

@@ -40,7 +40,7 @@ def speed_bps(watch: DeviceWatch) -> int | None:
     return watch.speed_bps
 
 
-def test_each_way_to_lose_a_device_is_told_and_called_by_its_name(namespace: str) -> None:
+def test_each_loss_of_a_device_is_reported_by_its_status(namespace: str) -> None:
     events, watch = namespaces.call(namespace, lambda: (LinkEvents(), DeviceWatch("here", find_device("here").index)))
     until(events, watch, LinkStatus.UP)
     assert speed_bps(watch) == 10_000_000_000

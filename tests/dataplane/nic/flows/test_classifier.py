@@ -107,7 +107,7 @@ def test_a_linear_search_finds_the_same_rules(data: st.DataObject) -> None:
     assert model.classifier.read_counters() == counted
 
 
-def test_of_two_rules_the_older_one_holds_and_a_replaced_one_stays_the_older() -> None:
+def test_older_rule_wins_and_replacing_keeps_its_age() -> None:
     younger = replace(REPORTS, name="younger", match={"udp.dst": Range(32000, 32766)})
     classifier = make(REPORTS, younger)
     assert classifier.name_of(classifier.classify(FRAME).rule) == "reports"

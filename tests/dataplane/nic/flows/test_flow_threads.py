@@ -137,7 +137,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         assert not deadline.has_passed()
 
 
-def test_no_thread_sees_half_a_change_and_every_frame_is_counted_once() -> None:
+def test_changes_are_atomic_for_threads_and_frames_counted_once() -> None:
     classifier = FlowClassifier(no_group)
     matches: list[dict[str, Range | int]] = [
         {"udp.dst": 32766},
@@ -206,7 +206,7 @@ def test_a_native_function_gets_frame_context_and_verdict() -> None:
     assert classifier.read_counters() == {"native": RuleCount(2, 2 * len(FRAME))}
 
 
-def test_a_python_function_gets_a_copy_of_the_frame_and_the_verdict() -> None:
+def test_python_function_gets_a_frame_copy_and_the_verdict() -> None:
     calls: list[tuple[bytes, FlowVerdict]] = []
     classifier = FlowClassifier(no_group)
     classifier.insert(FlowRule("python", {}, Call(lambda frame, verdict: calls.append((frame, verdict))), mark=9))

@@ -53,7 +53,7 @@ def test_a_packet_tells_what_is_known_of_it(consumer: Consumer, drivers: list[Dr
     assert (bytes(first.data), bytes(second.data)) == (frame[:64], frame[:10])
 
 
-def test_a_packet_is_given_back_once_by_with_release_or_collection(consumer: Consumer, drivers: list[Driver]) -> None:
+def test_packet_is_released_once_by_with_release_or_collection(consumer: Consumer, drivers: list[Driver]) -> None:
     drivers[0].give(*[b"abc"] * 4)
     one, two, three, four = consumer.receive(4)
     with one:
@@ -74,7 +74,7 @@ def test_a_packet_is_given_back_once_by_with_release_or_collection(consumer: Con
         one.data  # noqa: B018
 
 
-def test_packets_and_consumers_that_are_garbage_together_harm_nobody() -> None:
+def test_packets_and_consumers_collected_together_are_harmless() -> None:
     for _ in range(5):
         manager = PacketManager(1, name="test", longest_frame=1514)
         consumer = manager.add_consumer("c", buffers={64: 16})
@@ -206,9 +206,7 @@ def test_closing_wakes_who_sleeps(consumer: Consumer) -> None:
     assert errors == ["consumer c: has left"]
 
 
-def test_a_closed_consumer_refuses_everything_but_readings_and_releases(
-    consumer: Consumer, drivers: list[Driver]
-) -> None:
+def test_closed_consumer_allows_only_readings_and_releases(consumer: Consumer, drivers: list[Driver]) -> None:
     drivers[0].give(b"x")
     (packet,) = consumer.receive(1)
     with consumer:

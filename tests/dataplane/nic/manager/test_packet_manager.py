@@ -83,7 +83,7 @@ def test_least_loaded_gives_new_flows_to_who_has_fewest_packets() -> None:
 
 
 @pytest.mark.parametrize("balance", list(Balance))
-def test_a_flow_stays_with_its_consumer_while_packets_of_it_are_out(balance: Balance) -> None:
+def test_flow_stays_with_its_consumer_while_packets_are_out(balance: Balance) -> None:
     manager, (driver,) = make()
     consumers = join(manager, 1)
     manager.set_balance("g", balance)
@@ -137,7 +137,7 @@ def test_a_full_queue_and_a_group_without_consumers_are_counted() -> None:
     manager.close()
 
 
-def test_what_waits_for_a_consumer_that_leaves_is_counted_and_others_take_over() -> None:
+def test_leaving_consumer_counts_its_queue_and_others_take_over() -> None:
     manager, (driver,) = make()
     one, other = join(manager, 2)
     for flow in range(40):
@@ -164,7 +164,7 @@ def test_what_waits_for_a_consumer_that_leaves_is_counted_and_others_take_over()
     manager.close()
 
 
-def test_a_queue_is_drained_only_when_no_thread_is_in_the_burst_that_may_still_fill_it() -> None:
+def test_queue_is_drained_only_after_bursts_that_may_fill_it() -> None:
     manager, (driver, idle) = make(2)
     one, other = join(manager, 2)
     driver.begin()

@@ -96,7 +96,7 @@ def test_what_the_device_has_no_room_for_stays_in_line(manager: PacketManager, d
     assert producer.read().waiting == 1
 
 
-def test_too_long_and_too_short_packets_are_counted_and_the_others_go_on(
+def test_packets_of_wrong_length_are_counted_and_others_sent(
     manager: PacketManager, driver: Driver, ends: Ends
 ) -> None:
     producer = manager.add_producer("p")

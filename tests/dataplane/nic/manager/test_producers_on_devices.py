@@ -68,7 +68,7 @@ def test_a_device_that_goes_down_loses_packets_by_name(cable: Cable, manager: Pa
         assert (reading.sent, reading.drops["down"], reading.on_device) == (1, 5, 0)
 
 
-def test_frames_longer_than_the_mtu_are_counted_and_the_others_go_on(cable: Cable, manager: PacketManager) -> None:
+def test_frames_beyond_the_mtu_are_counted_and_others_sent(cable: Cable, manager: PacketManager) -> None:
     with cable.open("here") as here, cable.open("there") as there:
         driver, producer = Driver(manager), manager.add_producer("p")
         for length in (2014, 2015, 9000, 13, 60):

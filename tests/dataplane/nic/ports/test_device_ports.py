@@ -214,7 +214,7 @@ def test_devices_that_cannot_be_opened_are_refused_in_one_line(cable: Cable) -> 
 
 
 @every_kind
-def test_a_ring_that_is_too_large_is_refused_before_the_kernel_tries(
+def test_too_large_ring_is_refused_before_the_kernel_is_asked(
     cable: Cable, kind: PortKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A machine that seems to have 64 MiB, so that the test is harmless whatever the code does.

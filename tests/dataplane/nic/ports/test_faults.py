@@ -107,7 +107,7 @@ def test_a_cable_that_is_loose_at_the_other_end(cable: Cable) -> None:
 
 
 @every_kind
-def test_a_link_that_was_down_for_a_while_costs_no_frame_afterwards(cable: Cable, kind: PortKind) -> None:
+def test_link_that_was_down_loses_no_later_frames(cable: Cable, kind: PortKind) -> None:
     with cable.open("here", kind) as here, cable.open("there", kind) as there:
         cable.change("here", state="down")
         cable.change("here", state="up")
@@ -118,7 +118,7 @@ def test_a_link_that_was_down_for_a_while_costs_no_frame_afterwards(cable: Cable
 
 
 @every_kind
-def test_a_namespace_whose_name_goes_stays_while_its_port_is_open(cable: Cable, kind: PortKind) -> None:
+def test_removed_namespace_stays_while_its_port_is_open(cable: Cable, kind: PortKind) -> None:
     with cable.open("here", kind) as here, cable.open("there", kind) as there:
         namespaces.remove(cable.namespace)
         assert here.send([FRAME]) == 1
@@ -140,7 +140,7 @@ def test_a_namespace_that_goes_takes_the_device_of_an_open_port(cable: Cable, ki
 
 
 @every_kind
-def test_a_device_made_again_under_its_name_is_not_the_one_that_was_opened(cable: Cable, kind: PortKind) -> None:
+def test_recreated_device_is_not_the_opened_one(cable: Cable, kind: PortKind) -> None:
     with cable.open("here", kind) as here:
         cable.change("here", command="del")
         cable.call(lambda: add_pair("here", "there"))

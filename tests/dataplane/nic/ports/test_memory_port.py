@@ -27,7 +27,7 @@ Steps = list[tuple[int, list[bytes], int]]
         st.tuples(st.integers(0, 1), st.lists(st.binary(max_size=SLOT_BYTES + 2), max_size=12), st.integers(0, 12))
     )
 )
-def test_each_end_gets_what_the_other_sent_as_far_as_there_was_room(steps: Steps) -> None:
+def test_each_end_gets_what_the_other_sent_while_room_lasts(steps: Steps) -> None:
     ends = memory_pair(slots=SLOTS, slot_bytes=SLOT_BYTES)
     lines: list[list[bytes]] = [[], []]
     drops = {"send_queue_full": 0, "too_long": 0, "send_refused": 0}
@@ -109,7 +109,7 @@ def test_the_descriptor_wakes_a_receiver_that_has_found_nothing() -> None:
     b.close()
 
 
-def test_the_descriptor_stays_readable_when_frames_come_just_before_they_are_waited_for() -> None:
+def test_descriptor_stays_readable_for_frames_before_arming() -> None:
     """Whoever then takes some of them, and not all, is to come back for the others."""
     asked_to_be_woken = kernel_library(arm).bind(arm)
     a, b = memory_pair()

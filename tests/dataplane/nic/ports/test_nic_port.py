@@ -94,7 +94,7 @@ def test_checksums_are_on_the_wire_once_offloads_are_off(namespace: str) -> None
 
 
 @pytest.mark.root
-def test_what_cannot_be_sent_is_counted_by_cause_and_the_port_comes_back(namespace: str) -> None:
+def test_unsendable_frames_are_counted_and_the_port_recovers(namespace: str) -> None:
     here, there = open_port(namespace, "here"), open_port(namespace, "there")
     assert here.send([bytes(3000), b"short", FRAME]) == 1
     assert here.read_counters().drops == {"too_long": 1, "send_refused": 1}

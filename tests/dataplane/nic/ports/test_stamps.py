@@ -52,7 +52,7 @@ def test_frames_of_a_device_have_the_time_they_came(cable: Cable, kind: PortKind
 
 
 @pytest.mark.root
-def test_the_kernel_stamps_when_a_frame_comes_and_not_when_it_is_read(cable: Cable) -> None:
+def test_kernel_stamps_arrival_rather_than_reading(cable: Cable) -> None:
     with cable.open("here") as here, cable.open("there") as there:
         stamps = Stamps(there)
         for _ in range(2):

@@ -41,7 +41,7 @@ def test_a_port_tells_how_it_came_by_its_device(cable: Cable) -> None:
         assert (here.information.is_zero_copy, here.information.program_place) == (False, "")
 
 
-def test_a_driver_without_xdp_has_the_program_in_front_of_the_stack(cable: Cable) -> None:
+def test_driver_without_xdp_uses_the_generic_hook(cable: Cable) -> None:
     cable.call(lambda: ethernet.set_up("lo", is_up=True))
     with cable.call(lambda: open_port("lo", PortKind.XDP, settings=RingSettings(frame_bytes=1500))) as port:
         assert port.information.program_place == "generic"

@@ -34,7 +34,7 @@ def said(program: Program, table: str) -> list[tuple[int, bool]]:
     return [(entry.priority, entry.is_const) for entry in program.tables[table].presets]
 
 
-def test_the_file_says_which_entries_are_const_and_the_priorities_that_they_were_given() -> None:
+def test_file_gives_const_flags_and_declared_priorities() -> None:
     without, program = load(None), load(FILE)
     assert said(program, FIXED) == [(0, True), (0, True)]
     assert said(program, OPEN) == [(0, True), (0, False)]
@@ -46,7 +46,7 @@ def test_the_file_says_which_entries_are_const_and_the_priorities_that_they_were
         assert [(entry.match, entry.call) for entry in bare] == [(entry.match, entry.call) for entry in full]
 
 
-def test_where_the_smallest_priority_wins_p4runtimes_larger_ones_say_the_order() -> None:
+def test_smallest_wins_tables_get_inverted_p4runtime_priorities() -> None:
     assert [entry.priority for entry in _entries(told(), "smallest_wins")] == [10, 20]
     assert said(load(FILE), SMALLEST) == [(2, False), (1, True)]
 

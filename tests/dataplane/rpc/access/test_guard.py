@@ -158,7 +158,7 @@ def test_a_server_takes_an_expired_client_for_nobody(tmp_path: Path) -> None:
     serving(authority.settings("service"), scene)
 
 
-def test_the_certificate_of_a_person_cannot_stand_in_for_a_service(tmp_path: Path) -> None:
+def test_personal_certificate_cannot_pose_as_a_service(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     ann = authority.settings("ann", Role.USER)
 
@@ -284,7 +284,7 @@ def test_a_unix_socket_is_its_users_and_asks_for_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:1", "somewhere.example:1"])
-def test_nothing_is_plain_beyond_loopback_unless_its_address_says_so(address: str, tmp_path: Path) -> None:
+def test_plaintext_beyond_loopback_needs_an_explicit_address(address: str, tmp_path: Path) -> None:
     async def never(_: Ask, __: str) -> None:
         raise AssertionError
 

@@ -195,7 +195,7 @@ def test_without_a_program_frames_are_counted_and_forgotten(bench: Bench) -> Non
     wait_until(lambda: bench.switch.counters().ports[2].tx_frames == 5, "not sent")
 
 
-def test_replacing_the_program_drops_what_waits_and_keeps_the_counts() -> None:
+def test_program_replacement_drops_the_queues_and_keeps_counts() -> None:
     bench = Bench([PortSettings(1), PortSettings(2, rate_bps=1_000, queue_frames=32)])
     with bench.switch as switch:
         switch.commit(own_program("copies"), fill_copies)
@@ -360,7 +360,7 @@ def test_a_receiver_that_fails_is_called_again(bench: Bench, caplog: pytest.LogC
     assert caplog.text.count("a receiver of switch 1 failed") == 2
 
 
-def test_the_deparser_runs_once_where_a_slot_of_the_device_is_too_short() -> None:
+def test_deparser_runs_once_if_the_device_slot_is_too_short() -> None:
     """The deparser counts each frame once, and the device drops the one that is too long."""
     cell = FieldRef("own", "u13")
     primitives = (

@@ -67,7 +67,7 @@ def repeat_briefly(work: Callable[[], None]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_replacing_programs_under_traffic_loses_nothing_uncounted(threads: int) -> None:
+def test_replacement_under_traffic_accounts_for_every_frame(threads: int) -> None:
     programs = [own_program("copies"), own_program("stateful")]
     stopping, failures, rng = threading.Event(), list[BaseException](), random.Random(threads)
     packets_in: list[bytes] = []

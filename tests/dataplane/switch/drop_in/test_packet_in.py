@@ -121,7 +121,7 @@ def test_packets_go_both_ways_and_another_peer_may_follow(kind: str, tmp_path: P
         assert messages.dropped == 0
 
 
-def test_what_is_for_no_port_or_malformed_is_counted_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_malformed_messages_and_unknown_ports_are_counted(tmp_path: Path) -> None:
     with listening(f"ipc://{tmp_path}/p") as (messages, ports):
         peer = Peer(f"ipc://{tmp_path}/p")
         for message in (
@@ -137,7 +137,7 @@ def test_what_is_for_no_port_or_malformed_is_counted_and_the_rest_goes_on(tmp_pa
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", GREETING + b"\x02" * 20, GREETING + b"\x01" + b"\xff" * 8])
-def test_who_speaks_something_else_is_closed_and_the_next_one_is_heard(sent: bytes, tmp_path: Path) -> None:
+def test_foreign_protocol_is_closed_and_the_next_peer_is_heard(sent: bytes, tmp_path: Path) -> None:
     with listening(f"ipc://{tmp_path}/p") as (_, ports):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.settimeout(DEADLINE_S)

@@ -90,7 +90,7 @@ def test_hellos_are_read_as_bfd(core: GnmiCore, board: Board) -> None:
     assert sorted(config.values(), key=str) == [10_000, 5, True, "west"]
 
 
-def test_wildcards_read_every_port_and_each_path_has_its_notification(core: GnmiCore) -> None:
+def test_wildcards_read_every_port_with_a_notification_per_path(core: GnmiCore) -> None:
     found = get(core, "interfaces/interface[name=*]/state/oper-status", "interfaces/interface/ethernet/state")
     assert [list(one.values()) for one in found] == [
         ["UP", "UP"],
@@ -102,7 +102,7 @@ def test_a_wildcard_that_finds_nothing_is_no_error(core: GnmiCore) -> None:
     assert get(core, "bfd/interfaces/interface/peers", "bfd/interfaces/interface[id=*]/peers/peer/state") == [{}, {}]
 
 
-def test_a_switch_without_ports_has_nothing_under_a_wildcard_and_no_port_by_name() -> None:
+def test_switch_without_ports_has_nothing_under_a_wildcard() -> None:
     portless = GnmiCore(Board(ports=0))
     assert get(portless, "interfaces/interface[name=*]/state/ifindex", "") == [{}, {}]
     nobody = gnmi.GetRequest(path=[path("interfaces/interface[name=no]/state/ifindex")])
@@ -206,7 +206,7 @@ def test_a_port_is_taken_out_of_use_and_back(core: GnmiCore, board: Board) -> No
     assert board.calls == ["admin 1 False", "admin 1 True"]
 
 
-def test_hellos_are_set_by_a_container_and_again_only_if_they_change(core: GnmiCore, board: Board) -> None:
+def test_hellos_are_set_by_a_container_only_if_they_change(core: GnmiCore, board: Board) -> None:
     config = {"id": "west", "enabled": True, "desired-minimum-tx-interval": 20_000, "detection-multiplier": 4}
     for _ in range(2):
         put(core, "bfd/interfaces/interface[id=west]/config", ietf(config))

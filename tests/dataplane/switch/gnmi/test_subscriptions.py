@@ -93,7 +93,7 @@ def test_a_poll_tells_everything_again(core: GnmiCore) -> None:
     refusal(grpc.StatusCode.INVALID_ARGUMENT, lambda: next(stream.subscription.poll()))
 
 
-def test_samples_come_at_their_interval_and_missed_ones_are_not_made_up_for(core: GnmiCore, board: Board) -> None:
+def test_samples_come_at_their_interval_without_catching_up(core: GnmiCore, board: Board) -> None:
     reader = Reader(core, sample("interfaces/interface[name=east]/state/counters/in-pkts", 100 * MS))
     start_ns = board.clock.now_ns()
     assert reader.subscription.next_due_ns() == start_ns + 100 * MS
@@ -121,7 +121,7 @@ def test_a_heartbeat_repeats_what_does_not_change(core: GnmiCore, board: Board) 
     assert reader.due() == [{f"{_EAST}/oper-status": "UP"}]
 
 
-def test_the_target_chooses_changes_for_states_and_samples_for_counters(core: GnmiCore, board: Board) -> None:
+def test_target_defined_streams_states_and_samples_counters(core: GnmiCore, board: Board) -> None:
     reader = Reader(core, gnmi.Subscription(path=path("interfaces/interface[name=east]/state")))
     start_ns = board.clock.now_ns()
     board.set_oper(1, OperStatus.DOWN)

@@ -29,7 +29,7 @@ def come_up(rig: Rig, port: int, ours: HelloSettings = BRISK, theirs: HelloSetti
 
 
 @pytest.mark.parametrize("port", [1, 3])
-def test_two_that_hear_each_other_are_up_and_a_silence_takes_them_down(rig: Rig, port: int) -> None:
+def test_neighbours_come_up_and_silence_takes_them_down(rig: Rig, port: int) -> None:
     seen: list[PortState] = []
     remove = rig.switch.add_port_listener(seen.append)
     come_up(rig, port)
@@ -64,7 +64,7 @@ def test_a_neighbour_that_does_not_hear_us_takes_the_link_down(rig: Rig) -> None
     assert not rig.hello(1).drops
 
 
-def test_a_port_taken_out_of_use_tells_its_neighbour_and_comes_back(rig: Rig) -> None:
+def test_disabled_port_tells_its_neighbour_and_comes_back(rig: Rig) -> None:
     come_up(rig, 1, PATIENT, PATIENT)
     neighbour = rig.neighbours[1]
     rig.switch.set_admin(1, False)
@@ -148,7 +148,7 @@ def test_our_own_hellos_coming_back_bring_nothing_up(rig: Rig) -> None:
     assert (rig.hello(1).state, rig.hello(1).is_lost) == (HelloState.DOWN, False)
 
 
-def test_traffic_among_hellos_is_forwarded_and_counted_alone_and_a_program_forges_none(rig: Rig) -> None:
+def test_hellos_are_not_counted_and_forged_ones_are_dropped(rig: Rig) -> None:
     to_port_2 = Assign(FieldRef("standard_metadata", "egress_spec"), Constant(2))
     rig.switch.commit(program_with([[to_port_2]], digest="0f0e11e7"))
     for port in (1, 2):

@@ -90,7 +90,7 @@ def test_silence_takes_a_session_down_and_forgets_the_neighbour() -> None:
 
 
 @pytest.mark.parametrize(("diagnostic", "is_lost"), [(7, True), (0, False), (30, False)])
-def test_a_neighbour_that_says_no_more_hellos_is_not_lost_and_one_out_of_use_is(diagnostic: int, is_lost: bool) -> None:
+def test_neighbour_ending_hellos_is_not_lost_unlike_one_disabled(diagnostic: int, is_lost: bool) -> None:
     for state in (UP, DOWN):
         after = session.hear(make(state, was_up=True), word(State.ADMIN_DOWN, diagnostic=diagnostic), 3)
         assert (after.state, after.describe().is_lost) == (DOWN, is_lost)

@@ -107,7 +107,7 @@ def test_direct_counter_counts_hits_only(bench: Bench) -> None:
     assert (entry.packets, entry.bytes) == (2, 2 * len(GOLDEN))
 
 
-def test_register_counts_by_port_and_ignores_ports_beyond_its_size(bench: Bench) -> None:
+def test_register_counts_by_port_and_ignores_ports_beyond_it(bench: Bench) -> None:
     for port in (1, 1, 7, 8, 300):
         bench.send(port, GOLDEN)
     assert bench.state.registers["Inbound.packets_from"] == [0, 2, 0, 0, 0, 0, 0, 1]

@@ -72,7 +72,7 @@ def test_the_highest_id_is_primary(core: P4RuntimeCore) -> None:
     assert first.news() == second.news() == [(Code.ALREADY_EXISTS, 1 << 100)]
 
 
-def test_a_primary_that_asks_again_stays_primary_and_all_are_told(core: P4RuntimeCore) -> None:
+def test_repeated_bid_keeps_the_primary_and_is_announced_to_all(core: P4RuntimeCore) -> None:
     first, second = Controller(core, 10), Controller(core, 9)
     first.news(), second.news()
     first.bid(10)

@@ -58,9 +58,7 @@ def test_numbers_of_translated_types_are_the_data_planes(p4info: p4i.P4Info, pla
 
 
 @PLACES
-def test_types_translated_to_strings_are_as_wide_as_the_data_planes(
-    p4info: p4i.P4Info, place: Callable[..., Any]
-) -> None:
+def test_string_translated_types_have_the_data_planes_width(p4info: p4i.P4Info, place: Callable[..., Any]) -> None:
     place(p4info).bitwidth, place(p4info).type_name.name = 0, "name_t"
     (strings,) = catalog(p4info).strings
     assert (strings.name, strings.width) == ("name_t", 9)

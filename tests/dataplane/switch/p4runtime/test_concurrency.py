@@ -58,7 +58,7 @@ def request_for(config: p4r.ForwardingPipelineConfig) -> Request:
     return Request(device_id=7, election_id=p4r.Uint128(low=1), action=Request.VERIFY_AND_COMMIT, config=config)
 
 
-def test_everything_goes_on_with_the_old_program_while_one_is_compiled(
+def test_old_program_keeps_working_while_a_new_one_compiles(
     shell: Shell,
     core: P4RuntimeCore,
     switch: FakeSwitch,
@@ -84,7 +84,7 @@ def test_everything_goes_on_with_the_old_program_while_one_is_compiled(
     assert shell.read(shell.entry("lpm_table")) == []
 
 
-def test_who_is_no_longer_primary_when_the_program_is_ready_does_not_install_it(
+def test_lost_primary_does_not_install_its_compiled_program(
     shell: Shell,
     core: P4RuntimeCore,
     switch: FakeSwitch,

@@ -89,7 +89,7 @@ def test_commit_and_read_back(bare: P4RuntimeCore, switch: FakeSwitch, cookie: p
     assert get(bare, Get.DEVICE_CONFIG_AND_COOKIE) == device
 
 
-def test_a_program_from_the_command_line_is_read_back_without_cookie(shell: Shell) -> None:
+def test_command_line_program_is_read_back_without_cookie(shell: Shell) -> None:
     found = get(shell.core)
     assert found.p4info.tables
     assert not found.HasField("cookie")
@@ -224,7 +224,7 @@ def test_the_switch_never_runs_a_state_without_its_entries(
     assert entries_at_exchange == [1]
 
 
-def test_reconcile_refuses_a_program_that_cannot_keep_the_entries(
+def test_reconcile_refuses_a_program_that_cannot_keep_entries(
     shell: Shell, switch: FakeSwitch, changed: p4r.ForwardingPipelineConfig
 ) -> None:
     match = [p4r.FieldMatch(field_id=5, exact=p4r.FieldMatch.Exact(value=b"\x01"))]
@@ -243,7 +243,7 @@ def test_reconcile_without_a_running_pipeline_commits(
     assert switch.program is not None
 
 
-def test_the_withdrawn_wrapper_of_simple_switch_grpc_is_understood(
+def test_withdrawn_wrapper_of_simple_switch_grpc_is_accepted(
     bare: P4RuntimeCore, config: p4r.ForwardingPipelineConfig
 ) -> None:
     data = config.p4_device_config
@@ -332,7 +332,7 @@ def test_reconcile_keeps_every_kind_of_entity(
     assert shell.core.tick(0) == 10_000_000  # the entry's time to live goes on
 
 
-def test_reconcile_refuses_a_program_without_the_digest_that_is_configured(
+def test_reconcile_refuses_a_program_without_a_configured_digest(
     shell: Shell, switch: FakeSwitch, changed: p4r.ForwardingPipelineConfig
 ) -> None:
     fill(shell)

@@ -32,7 +32,7 @@ def learner(max_timeout_ns: int = 100, max_list_size: int = 0, ack_timeout_ns: i
     return made
 
 
-def test_a_list_goes_when_its_first_message_has_waited_long_enough() -> None:
+def test_digest_list_is_sent_once_its_first_message_times_out() -> None:
     made = learner()
     assert made.next_due_ns() is None
     assert made.learn([A, B, A], 10) == []
@@ -111,7 +111,7 @@ def test_turned_off_it_learns_nothing_and_forgets() -> None:
     st.integers(0, 80),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=40),
 )
-def test_no_message_is_told_twice_within_its_timeout_or_waits_too_long(
+def test_digest_is_neither_repeated_in_its_timeout_nor_late(
     timeout_ns: int, size: int, ack_ns: int, arrivals: list[tuple[int, int]]
 ) -> None:
     made, now, told, waiting = learner(timeout_ns, size, ack_ns), 0, {}, {}  # type: ignore[var-annotated]
@@ -209,7 +209,7 @@ def test_lists_reach_the_primary_and_are_acknowledged(shell: Shell, switch: Fake
     assert all(item.WhichOneof("update") == "arbitration" for item in backup)
 
 
-def test_who_has_acknowledged_what_is_forgotten_with_a_new_primary(shell: Shell, switch: FakeSwitch) -> None:
+def test_new_primary_resets_acknowledged_digests(shell: Shell, switch: FakeSwitch) -> None:
     shell.insert(entry(shell, 0, 0, 10**9))
     switch.digests(message(1))
     assert len(told(shell)) == 1

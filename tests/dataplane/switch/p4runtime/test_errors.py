@@ -36,6 +36,6 @@ def test_a_trailer_that_is_too_long_keeps_the_codes(number: int, kept: bool) -> 
     assert bool(details[0].message) is kept
 
 
-def test_a_trailer_that_would_be_too_long_even_so_has_the_message_alone() -> None:
+def test_overlong_trailer_is_reduced_to_the_message() -> None:
     status = P4RuntimeError(Code.UNKNOWN, "1000 failed (0-999)", [invalid("a problem").to_error()] * 1_000).to_status()
     assert (status.code, status.message, len(status.details)) == (Code.UNKNOWN, "1000 failed (0-999)", 0)

@@ -99,7 +99,7 @@ def test_changed_and_deleted_entries(shell: Shell, switch: FakeSwitch) -> None:
     assert notes(shell) == []
 
 
-def test_a_shorter_time_than_ours_is_kept_as_ours_and_read_as_written(shell: Shell) -> None:
+def test_too_short_timeout_is_raised_but_read_back_as_written(shell: Shell) -> None:
     entity = aging(shell, idle_timeout_ns=1)
     shell.insert(entity)
     assert shell.read(shell.entry("aging_table")) == [entity]

@@ -73,7 +73,7 @@ def test_who_opens_a_stream_and_says_nothing_is_refused(core: P4RuntimeCore) -> 
         asyncio.run(finish_within(run(f"127.0.0.1:{server.ports[0]}"), 30))
 
 
-def test_clients_that_ask_often_whether_the_server_is_there_are_not_hung_up_on(core: P4RuntimeCore) -> None:
+def test_frequent_keepalive_pings_do_not_close_the_connection(core: P4RuntimeCore) -> None:
     asking = [("grpc.keepalive_time_ms", 1000), ("grpc.http2.max_pings_without_data", 0)]
 
     async def run(address: str) -> None:

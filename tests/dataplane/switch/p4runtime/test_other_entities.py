@@ -40,9 +40,7 @@ def session_entity(session_id: int, *replicas: p4r.Replica, cos: int = 0, length
     return p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(clone_session_entry=entry))
 
 
-def test_counts_are_read_under_the_lock_so_that_packets_and_bytes_agree(
-    shell: Shell, switch: FakeSwitch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counters_are_read_under_the_lock(shell: Shell, switch: FakeSwitch, monkeypatch: pytest.MonkeyPatch) -> None:
     state = switch.state
     assert state is not None
     owned: list[bool] = []
@@ -103,7 +101,7 @@ def test_refused_members(shell: Shell) -> None:
     assert shell.refusal(INSERT, shell.member("next_hops", 9, forward)) is Code.RESOURCE_EXHAUSTED
 
 
-def test_a_group_without_max_size_is_as_large_as_the_program_says(shell: Shell) -> None:
+def test_group_without_max_size_may_fill_the_programs_size(shell: Shell) -> None:
     shell.insert(shell.member("ecmp", 1, shell.action("forward", b"\x01")), shell.group("ecmp", 1, (1, 4)))
     assert shell.read(shell.group("ecmp", 1)) == [shell.group("ecmp", 1, (1, 4))]
     assert shell.refusal(MODIFY, shell.group("ecmp", 1, (1, 5))) is Code.RESOURCE_EXHAUSTED

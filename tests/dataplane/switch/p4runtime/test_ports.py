@@ -45,9 +45,7 @@ def insert_members(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("numbered", [True, False])
-def test_members_leave_their_group_while_the_port_they_watch_is_down(
-    shell: Shell, switch: FakeSwitch, numbered: bool
-) -> None:
+def test_members_leave_their_group_while_their_port_is_down(shell: Shell, switch: FakeSwitch, numbered: bool) -> None:
     insert_members(shell)
     group = watched_group(shell, numbered=numbered)
     shell.insert(group)

@@ -137,7 +137,7 @@ def test_tokens_do_it_too(tmp_path: Path) -> None:
         assert asyncio.run(ask()) == "UNAUTHENTICATED: a bearer token is needed"
 
 
-def test_a_switch_is_not_plain_beyond_loopback_unless_its_address_says_so() -> None:
+def test_plaintext_beyond_loopback_needs_a_plain_address() -> None:
     core = P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock()))
     with pytest.raises(SwitchError, match=r"cannot listen on 0\.0\.0\.0:0: it is not loopback, and there is no tls"):
         P4RuntimeServer(core, ["0.0.0.0:0"]).start()

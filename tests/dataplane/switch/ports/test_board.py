@@ -58,7 +58,7 @@ def test_counts_of_hellos_are_no_change_and_keep_the_date() -> None:
     assert (read.hello.sent, read.since_ns) == (5, 0)
 
 
-def test_a_listener_that_changes_something_hears_of_it_after_what_it_was_told() -> None:
+def test_change_by_a_listener_is_announced_after_the_current_one() -> None:
     board, _, seen = make()
 
     def down_too(state: PortState) -> None:
@@ -92,7 +92,7 @@ def test_a_listener_that_fails_keeps_nothing_from_the_others(caplog: pytest.LogC
     assert "a listener to the ports of switch 3 failed" in caplog.text
 
 
-def test_a_port_whose_neighbour_never_answered_is_usable_and_one_that_lost_it_is_not() -> None:
+def test_port_is_usable_until_it_loses_its_neighbour() -> None:
     board, _, _ = make()
     told: list[tuple[int, bool]] = []
     board.set_admin(2, False)

@@ -70,7 +70,7 @@ def test_writing_fills_the_buckets_again() -> None:
     assert ([meter.execute(0, 1, 0) for _ in range(3)], meter.read(0)) == ([GREEN] * 3, None)
 
 
-def test_a_burst_without_bound_is_cut_in_the_cell_but_not_in_what_is_read() -> None:
+def test_unbounded_burst_is_capped_in_the_cell_but_read_back() -> None:
     cell = MeterCell(MeterUnit.BYTES, MeterConfig(1, 2**63 - 1, 1, 2**63 - 1))
     assert max(cell.words) == MAX_BURST * SCALE
     assert cell.config == MeterConfig(1, 2**63 - 1, 1, 2**63 - 1)

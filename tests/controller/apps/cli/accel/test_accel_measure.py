@@ -21,7 +21,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return 0
 
 
-def test_it_measures_tables_by_duckdb_and_writes_what_explains_them(
+def test_duckdb_measurements_give_a_calibration_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "here.yaml"
@@ -36,7 +36,7 @@ def test_it_measures_tables_by_duckdb_and_writes_what_explains_them(
     assert calibration.accelerator_of() is None  # nothing is known of a GPU: settings say it
 
 
-def test_a_file_that_cannot_be_written_is_said_before_anything_is_measured(
+def test_unwritable_file_is_refused_before_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "--out", str(tmp_path / "no" / "c.yaml")) == 1

@@ -57,9 +57,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
     return found
 
 
-def test_each_operator_has_class_times_in_parts_ratio_decision_and_what_would_flip_it(
-    capsys: pytest.CaptureFixture[str], hardware: str
-) -> None:
+def test_operators_show_class_times_ratio_decision_and_flips(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
     found = document(capsys, QUERY, *TABLES, "--hardware", hardware, "--rate", "1 Gbit/s")
     assert [one["class"] for one in found["operators"]] == ["linear", "hash-join", "grouped", "sort"]
     assert found["choices"] == ["cpu", "gpu", "npu"]
@@ -101,7 +99,7 @@ def test_the_break_even_rate_is_where_the_device_changes(capsys: pytest.CaptureF
     assert len(set(there)) == 2
 
 
-def test_a_query_and_a_step_are_one_pipeline_and_the_unknown_stays_on_the_cpu(
+def test_query_and_step_form_one_pipeline_unknown_on_the_cpu(
     capsys: pytest.CaptureFixture[str], hardware: str, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.sql").write_text("select l.price, l.tax from lines l where l.day > 100")
@@ -191,7 +189,7 @@ def test_wrong_input_is_one_clear_line(
     assert "Traceback" not in err
 
 
-def test_what_a_calibration_s_accelerator_compresses_is_a_choice_of_its_own(
+def test_compressing_accelerator_is_a_choice_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = ("select * from lines where lines.day > 9", "--table", "lines=100000000:10 GB", "-n", "1000")

@@ -44,7 +44,7 @@ def test_the_finite_sum_and_the_tree_are_offered(capsys: pytest.CaptureFixture[s
     assert "the text" not in out.partition("\n")[2], "the text's figures are of the sum"
 
 
-def test_the_six_figures_are_drawn_with_the_contradiction_in_the_caption(
+def test_six_figures_are_drawn_with_the_contradiction_captioned(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     done, _, err = figures(capsys, "--folder", str(tmp_path / "new"))

@@ -42,9 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], table: str, *arguments: str) -> tupl
     return not end.value.code, said.out, said.err
 
 
-def test_a_run_is_compared_with_what_the_paths_of_a_topology_take(
-    capsys: pytest.CaptureFixture[str], table: str
-) -> None:
+def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.CaptureFixture[str], table: str) -> None:
     options = ("--processes", "2", "--compare", "--format", "json", "--topology", "racks.yaml")
     transfers = []
     for more in ((), ("--hardware", "half.yaml")):

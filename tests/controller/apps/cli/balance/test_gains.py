@@ -116,7 +116,7 @@ def test_a_recorded_step_gives_gains_of_each_form(capsys: pytest.CaptureFixture[
     assert all(form in text for form in rows)
 
 
-def test_forms_that_a_plant_cannot_have_are_named_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_controller_forms_are_named_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     done, out, _ = balance(capsys, "tune", "--gain", "1", "--absolute")
     assert done
     assert "PD: a plant without lag whose levers do not add up takes no PD: it wants an integral" in out

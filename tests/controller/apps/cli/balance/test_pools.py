@@ -50,7 +50,7 @@ def test_what_cannot_be_is_refused_in_one_line(served: Place, run: Run) -> None:
         assert client.of(UnitPool).list().items == ()
 
 
-def test_minimum_shares_that_the_pool_does_not_do_for_are_warned_about(served: Place, run: Run) -> None:
+def test_minimum_shares_beyond_the_pool_are_warned_about(served: Place, run: Run) -> None:
     said = run("balance set gpus --create --units 10 --claim i:least=6 --claim ii:least=5")[1]
     assert said == "warning: claims: at least 11 units together, of 10: not all can have their least share\n"
     assert run("balance set gpus --claim ii:least=4")[1] == ""
@@ -130,9 +130,7 @@ def test_the_history_is_shown_and_drawn(run: Run, tmp_path: Path) -> None:
     assert "cannot open the history of balancing" in run(f"balance history gpus --file {tmp_path}/text")[1]
 
 
-def test_the_history_of_a_pool_or_holder_of_which_nothing_is_kept_is_an_error_and_no_empty_table(
-    run: Run, tmp_path: Path
-) -> None:
+def test_history_of_an_unknown_pool_or_holder_is_an_error(run: Run, tmp_path: Path) -> None:
     file = kept(tmp_path)
     for more in ("", " --moves", " --picture h.png"):
         problem = f"millrace: {file}: nothing is kept of a pool gpsu\n"

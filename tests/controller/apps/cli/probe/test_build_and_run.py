@@ -93,7 +93,7 @@ def test_a_graph_is_built_together_and_apart(folder: Path) -> None:
     assert [use.repetitions for use in files.load(folder / "p-2.yaml").uses] == [1]
 
 
-def test_a_function_is_built_with_its_arguments_and_the_share_of_its_time(folder: Path) -> None:
+def test_function_is_built_with_arguments_and_matched_share(folder: Path) -> None:
     built = command("build", "s.py:main", "2000", "--no-check", "-t", "dense-solve")
     probe = files.load(folder / built.stdout.partition(":")[0])
     assert [(use.kernel, use.repetitions) for use in probe.uses if use.kernel == "dgemm"] == [("dgemm", 2)]
@@ -101,7 +101,7 @@ def test_a_function_is_built_with_its_arguments_and_the_share_of_its_time(folder
     assert 0 < (probe.share_matched or 0) <= 1
 
 
-def test_what_a_program_and_its_probe_take_here_goes_with_the_probe(folder: Path) -> None:
+def test_probe_stores_its_programs_reference_times(folder: Path) -> None:
     command("build", "s.py:main", "2000", "-o", "p.json")
     probe = files.load(folder / "p.json")
     assert probe.reference is not None
@@ -120,7 +120,7 @@ def test_a_query_is_built_of_its_plan(folder: Path) -> None:
     assert {use.kernel for use in probe.uses} >= {"filter-scan", "aggregate"}
 
 
-def test_what_takes_longer_than_seconds_is_refused_with_what_would_do(folder: Path) -> None:
+def test_probe_beyond_the_time_limit_is_refused_with_a_remedy(folder: Path) -> None:
     (folder / "long.yaml").write_text(GRAPH.replace("m: 32, n: 32, k: 32", "m: 512, n: 512, k: 512"))
     said = refused("build", "long.yaml", "--limit", "0.01", "--ratio", "100")
     assert "dgemm at k=512 m=512 n=512 (of a) x 30 takes" in said
@@ -163,7 +163,7 @@ def test_options_that_are_wrong_are_told_with_their_names(arguments: tuple[str, 
     assert "Error" in done.stderr
 
 
-def test_more_units_than_there_are_is_an_error_that_says_how_many() -> None:
+def test_too_many_units_are_refused_with_the_number_available() -> None:
     command("build", "e.yaml", "--no-check")
     found = len(os.sched_getaffinity(0))
     said = refused("run", "large-solve.probe.json", "--units", str(found + 1))

@@ -28,7 +28,7 @@ def titles(parts: tuple[Part, ...], kind: str) -> list[str]:
     return [part.title for part in parts if part.kind == kind]
 
 
-def test_each_hop_adds_its_own_metadata_on_top_and_the_sink_reports_all_of_them(journey: Journey) -> None:
+def test_each_hop_adds_metadata_and_the_sink_reports_all(journey: Journey) -> None:
     _, leaf, spine, _, _ = journey.path
     *cables, report = columns_of(journey)
     stacks = [titles(column.parts, "hop") for column in cables]
@@ -42,7 +42,7 @@ def test_each_hop_adds_its_own_metadata_on_top_and_the_sink_reports_all_of_them(
         assert sum(part.size for part in column.parts) == len(seen.frame)
 
 
-def test_what_the_host_sent_arrives_and_hops_measured_queues_that_were_there(journey: Journey) -> None:
+def test_payload_arrives_unchanged_and_hops_report_real_queues(journey: Journey) -> None:
     """Others send just before it: at one switch at least it waits, and its arrivals agree with what hops say."""
     first, last = journey.seen[0], journey.seen[-1]
     assert first.frame[34:] == last.frame[34:]
@@ -65,7 +65,7 @@ def test_in_the_other_modes_every_hop_reports(mode: Mode, more: int, reports: in
     assert {titles(column.parts, "hop")[0] for column in shown} == {f"{name}'s own hop" for name in found.path[1:-1]}
 
 
-def test_the_same_seed_gives_the_same_packets_and_another_one_others() -> None:
+def test_packets_depend_on_the_seed_alone() -> None:
     frames = [[one.frame for one in travel(TOPOLOGY, "h1", "h4", seed=seed).seen] for seed in (1, 1, 2)]
     assert frames[0] == frames[1] != frames[2]
 

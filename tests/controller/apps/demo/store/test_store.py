@@ -28,7 +28,7 @@ def share(outcome: StoreOutcome, place: int) -> float:
     return len(split(reads)[0]) / len(reads)
 
 
-def test_the_switch_answers_what_is_popular_sooner_than_the_producer_and_follows_the_readers(
+def test_switch_answers_popular_names_sooner_and_follows_readers(
     outcome: StoreOutcome,
 ) -> None:
     assert share(outcome, 0) == 0

@@ -48,7 +48,7 @@ def test_each_phase_has_its_way_its_speed_and_both_losses() -> None:
     ]
 
 
-def test_who_went_by_the_ring_from_when_is_said_where_it_is_in_the_middle_of_a_phase() -> None:
+def test_mid_phase_switch_to_the_ring_is_reported_by_step() -> None:
     by_gloo = {rank: answer(rank) for rank in range(3)}
     found = {0: answer(0, ring=22), 1: {**answer(1, ring=None), "parameters": "others"}}
     outcome = outcome_of(3, STEPS, by_gloo, found)

@@ -61,7 +61,7 @@ def test_only_the_plan_is_made(shop: duckdb.DuckDBPyConnection) -> None:
     assert found == (10_000,)
 
 
-def test_a_query_without_conditions_is_a_scan_and_a_formula_is_a_projection(shop: duckdb.DuckDBPyConnection) -> None:
+def test_plain_query_is_a_scan_and_a_formula_a_projection(shop: duckdb.DuckDBPyConnection) -> None:
     assert kinds(graph_of_sql("select * from orders", shop)) == ["table-scan"]
     assert kinds(graph_of_sql("select price * 2 + 1 from lines", shop)) == ["project"]
     assert kinds(graph_of_sql("select day from orders order by day limit 3", shop)) == ["top-n"]
@@ -91,7 +91,7 @@ def test_declared_columns_say_which_bytes_are_read() -> None:
     assert graph.flows == (Flow("filter-1", "aggregate-1", dict(graph.operators[0].shape)["kept_rows"] * 8),)
 
 
-def test_columns_of_declared_tables_have_the_bytes_of_their_types_in_all_that_reads_them() -> None:
+def test_declared_columns_have_the_bytes_of_their_types() -> None:
     tables = {
         "orders": SqlTable(1000, 0, {"id": "BIGINT", "day": "DATE", "note": "VARCHAR"}),
         "lines": SqlTable(9000, 900_000, {"order_id": "BIGINT", "price": "DECIMAL(15,2)", "count": "INTEGER"}),
@@ -108,7 +108,7 @@ def test_columns_of_declared_tables_have_the_bytes_of_their_types_in_all_that_re
     assert sum(one.input_bytes or 0 for one in named.operators) == 900 + 9000 * 16
 
 
-def test_of_declared_tables_the_same_subquery_is_computed_once_as_over_data(shop: duckdb.DuckDBPyConnection) -> None:
+def test_repeated_subquery_of_declared_tables_is_computed_once(shop: duckdb.DuckDBPyConnection) -> None:
     part = "(select order_id from lines join orders on order_id = id where day > 100)"
     sql = f"select count(*) from {part} a join {part} b on a.order_id = b.order_id"
     columns = {"orders": {"id": "BIGINT", "day": "BIGINT"}, "lines": {"order_id": "BIGINT", "price": "DOUBLE"}}
@@ -117,7 +117,7 @@ def test_of_declared_tables_the_same_subquery_is_computed_once_as_over_data(shop
     assert found[0] == found[1] == ["aggregate", "filter", "join", "join"]
 
 
-def test_types_of_columns_are_those_of_what_they_are_compared_with() -> None:
+def test_column_types_follow_the_values_they_are_compared_with() -> None:
     graph = graph_of_sql(
         "select count(*) from lines where day > date '2020-01-01' and note like 'a%'",
         None,
@@ -152,7 +152,7 @@ def test_files_that_are_no_database_are_told(tmp_path: Path) -> None:
         graph_of_sql("select a from t", None, {"t": SqlTable(0, 1)})
 
 
-def test_conditions_on_two_columns_of_a_declared_table_do_not_exclude_each_other() -> None:
+def test_conditions_on_two_declared_columns_are_compatible() -> None:
     columns = {"brand": "VARCHAR", "container": "VARCHAR", "price": "DOUBLE"}
     graph = graph_of_sql(
         "select sum(price) from part where brand = 'a' and container = 'b'",
@@ -164,7 +164,7 @@ def test_conditions_on_two_columns_of_a_declared_table_do_not_exclude_each_other
     assert dict(graph.operators[0].shape)["kept_rows"] > 1000
 
 
-def test_all_columns_are_read_where_a_star_asks_for_them_but_not_where_only_rows_matter() -> None:
+def test_star_reads_all_columns_except_inside_exists() -> None:
     tables = {
         "t": SqlTable(1000, 0, {"a": "BIGINT", "b": "BIGINT", "c": "VARCHAR"}),
         "u": SqlTable(500, 0, {"d": "BIGINT"}),

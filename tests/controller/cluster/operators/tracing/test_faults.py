@@ -221,7 +221,7 @@ def relax(n: int) -> Any:
     return np.linalg.solve(c + n * np.eye(n), b)
 
 
-def test_functions_that_compute_in_plain_python_are_operators_with_their_trees() -> None:
+def test_plain_python_functions_are_operators_with_code_trees() -> None:
     traced = trace_callable(relax, (40,))
     own, *others = traced.graph.operators
     assert own.kind == "python"

@@ -236,7 +236,7 @@ def many_ways() -> Any:
     )
 
 
-def test_whatever_people_do_with_arrays_gives_the_same_values_and_types() -> None:
+def test_traced_array_programs_give_the_same_values_and_types() -> None:
     found, wanted = trace_callable(many_ways).result, many_ways()
     assert isinstance(found, tuple)
     for one, other in zip(found, wanted, strict=True):
@@ -286,7 +286,7 @@ def test_operands_may_be_named() -> None:
     assert same(traced.result, program())
 
 
-def test_calls_that_the_tracer_cannot_make_anything_of_are_told_and_change_nothing(
+def test_calls_the_tracer_cannot_read_are_reported_and_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def strange(*_: Any) -> None:

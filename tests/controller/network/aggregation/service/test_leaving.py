@@ -24,7 +24,7 @@ def one_ahead() -> tuple[Crowd, Player, Player]:
     return crowd, ahead, behind
 
 
-def test_who_leaves_is_counted_until_the_others_have_what_it_has() -> None:
+def test_leaving_worker_counts_until_others_have_its_results() -> None:
     crowd, ahead, behind = one_ahead()
     (job,) = crowd.switches.values()
     job.start_anew(behind.finished)
@@ -44,7 +44,7 @@ def test_who_leaves_is_counted_until_the_others_have_what_it_has() -> None:
     assert behind.finished > ahead.finished
 
 
-def test_who_leaves_and_is_cut_off_is_counted_as_long() -> None:
+def test_leaving_worker_counts_as_long_when_disconnected() -> None:
     crowd, ahead, behind = one_ahead()
     crowd.disconnect(ahead)
     for _ in range(10):

@@ -70,7 +70,7 @@ def test_a_foreign_body_is_refused_in_one_line(tmp_path: Path, body: bytes, capl
     assert stacks(caplog) == []
 
 
-def test_a_worker_that_says_what_cannot_be_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+def test_undecodable_worker_message_is_refused_and_others_go_on(tmp_path: Path) -> None:
     with place(tmp_path) as here, grpc.insecure_channel(here.address) as channel:
         hello = pb.WorkerMessage(
             hello=pb.Hello(job="j", host="h1", token="t", workers=2, udp_port=9, deadline_ns=10**10)

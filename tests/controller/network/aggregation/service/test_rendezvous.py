@@ -75,7 +75,7 @@ def asked(machine: Rendezvous, token: str, **change: Any) -> str:
     return "".join(one.reason for one in said if isinstance(one, Refused))
 
 
-def test_what_is_beyond_a_limit_is_refused_in_one_line_and_jobs_within_them_go_on() -> None:
+def test_job_beyond_a_limit_is_refused_and_others_go_on() -> None:
     limits = structs.replace(SETTINGS, window=16, most_jobs=2, most_workers=3, most_cells=64)
     machine = Rendezvous(limits, ("h1", "h2"), S)
     cells = "job job: a window of 64 items takes 128 cells, a job has 64 at most"
@@ -92,7 +92,7 @@ def test_what_is_beyond_a_limit_is_refused_in_one_line_and_jobs_within_them_go_o
     assert asked(machine, "h", job="third") == ""
 
 
-def test_a_default_window_that_no_job_may_have_is_refused_at_the_start() -> None:
+def test_default_window_beyond_the_cell_limit_is_refused() -> None:
     JobSettings(window=1024).check()
     with pytest.raises(ControllerError, match=r"^jobs\.window: 2048 takes 4096 cells, most_cells is 2048$"):
         JobSettings(window=2048).check()
@@ -107,7 +107,7 @@ def test_all_hear_the_same_reason_when_there_is_no_place() -> None:
     assert crowd.machine.jobs == ()
 
 
-def test_who_meets_nobody_is_told_who_was_there() -> None:
+def test_worker_of_a_short_job_is_told_who_came() -> None:
     crowd = Crowd(0, 3, troubles=False)
     players = [crowd.come("h1"), crowd.come("h2")]
     crowd.calm_down(70)
@@ -115,7 +115,7 @@ def test_who_meets_nobody_is_told_who_was_there() -> None:
     assert reasons == {"job job: only 2 of 3 workers (h1 h2) came in time"}
 
 
-def test_a_dead_worker_is_missed_when_its_connection_is_gone_for_long_enough() -> None:
+def test_dead_worker_is_removed_after_the_reconnect_time() -> None:
     crowd, (_, dead, *_) = began("h1", "h2", "h3", "h4")
     dead.is_dead = True
     crowd.disconnect(dead)
@@ -142,7 +142,7 @@ def test_a_silent_worker_is_removed_and_told_when_it_wakes() -> None:
     assert paused.over.reason == "h1 was removed from job job: it was not heard for 4.0 s"
 
 
-def test_who_was_removed_hears_why_also_over_a_new_connection() -> None:
+def test_removed_worker_is_told_why_after_reconnecting() -> None:
     crowd, (paused, *_) = began("h1", "h2", "h3")
     paused.is_paused = True
     for _ in range(9):
@@ -217,7 +217,7 @@ def test_a_worker_comes_back_where_the_others_go_on() -> None:
     assert back.finished > admitted.first_count
 
 
-def test_a_worker_that_was_started_anew_takes_its_own_place_at_once() -> None:
+def test_restarted_worker_takes_its_place_at_once() -> None:
     crowd, (_, dead, _) = began("h1", "h2", "h3")
     dead.is_dead = True
     crowd.disconnect(dead)
@@ -285,7 +285,7 @@ def held_for(host: str, capacity: int = 3) -> tuple[Crowd, list[Player], Player]
     return crowd, players, joiner
 
 
-def test_members_are_in_the_switches_epoch_after_a_newcomer_was_refused() -> None:
+def test_members_have_the_switches_epoch_after_a_refused_join() -> None:
     crowd, players, joiner = held_for("h3")
     crowd.keep(*crowd.pending, works=False)
     crowd.settle()
@@ -320,7 +320,7 @@ def test_a_worker_that_dies_while_it_is_taken_in_may_come_again() -> None:
 
 
 @pytest.mark.parametrize("troubles", [True, False])
-def test_a_job_that_ends_while_switches_are_changed_is_taken_out_of_them(*, troubles: bool) -> None:
+def test_job_ended_during_a_change_is_removed_from_switches(*, troubles: bool) -> None:
     crowd = Crowd(0, 2, troubles=False)
     players = [crowd.come("h1"), crowd.come("h2")]
     if troubles:
@@ -367,7 +367,7 @@ def test_a_move_that_was_missed_is_made_before_the_next_hold() -> None:
     assert orders == [Resume(1, 2, "10.0.2.254", 2, 77), EnterBarrier(8, S)]
 
 
-def test_who_is_taken_in_begins_when_all_go_on_also_over_a_new_connection() -> None:
+def test_newcomers_start_with_all_others_after_reconnecting() -> None:
     crowd, players, first = held_for("h3", 4)
     second = crowd.come("h4", capacity=4)
     crowd.keep(*crowd.pending)
@@ -408,7 +408,7 @@ def test_a_worker_of_an_earlier_controller_is_told() -> None:
         ({}, "it has its 2 workers"),
     ],
 )
-def test_who_does_not_fit_is_told_why(change: dict[str, object], reason: str) -> None:
+def test_misfitting_worker_is_told_why(change: dict[str, object], reason: str) -> None:
     crowd, _ = began("h1", "h2")
     misfit = crowd.come("h3", **change)
     crowd.settle()

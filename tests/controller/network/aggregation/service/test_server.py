@@ -60,9 +60,7 @@ def until_members(members: Sequence[Membership], count: int) -> None:
         time.sleep(0.005)
 
 
-def test_the_job_goes_on_without_a_dead_worker_and_with_it_when_it_is_back(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_job_survives_a_dead_worker_and_takes_it_back(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "millrace.allreduce"), place(folder) as here:
         members = here.together("h1", "h2", "h3", "h4")
         assert sums(members) == [4.0] * 4
@@ -95,7 +93,7 @@ class ForgettingOnce(Server):
             self.switch, self.has_forgotten = Aggregator(self.switch.jobs), True
 
 
-def test_who_leaves_helps_those_who_lack_results_that_a_switch_has_forgotten(folder: Path) -> None:
+def test_leaving_worker_sends_results_that_a_switch_forgot(folder: Path) -> None:
     with place(folder, make_server=ForgettingOnce) as here:
         members = here.together("h1", "h2")
         assert sums(members) == [2.0] * 2
@@ -157,7 +155,7 @@ def test_a_connection_that_breaks_is_made_again(folder: Path) -> None:
         assert sums(members[:2]) == [2.0] * 2
 
 
-def test_who_waits_where_a_round_ends_hears_that_the_job_has_ended(folder: Path) -> None:
+def test_worker_waiting_at_a_boundary_hears_that_the_job_ended(folder: Path) -> None:
     with place(folder) as here:
         members = here.together("h1", "h2", capacity=3, boundaries=True)
         here.join("h3", 2, capacity=3, boundaries=True)
@@ -200,7 +198,7 @@ def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:
                 one.result(BOUND_S)
 
 
-def test_who_meets_too_few_is_told_who_was_there(folder: Path) -> None:
+def test_worker_of_a_short_job_is_told_who_came(folder: Path) -> None:
     with place(folder) as here, pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) came in time"):
         here.join("h1", 3, deadline_s=1.0).result(BOUND_S)
 

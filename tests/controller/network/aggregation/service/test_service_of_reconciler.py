@@ -25,7 +25,7 @@ async def made(run: Running, service: JobService, change: Change) -> InstalledJo
     return result
 
 
-def test_every_change_of_a_job_is_in_the_switches_when_it_is_said_to_be() -> None:
+def test_job_changes_are_in_the_switches_when_acknowledged() -> None:
     async def play(folder: Path) -> None:
         async with running(Lab(leaf_spine(2, 2, 4))) as run:
             settings = JobSettings(listen=f"unix:{folder}/jobs")
@@ -48,7 +48,7 @@ def test_every_change_of_a_job_is_in_the_switches_when_it_is_said_to_be() -> Non
         asyncio.run(play(Path(name)))
 
 
-def test_a_join_that_a_switch_refuses_leaves_the_others_in_a_newer_epoch() -> None:
+def test_refused_join_leaves_the_others_in_a_newer_epoch() -> None:
     """The newcomer was in, and is out again: who went on in the epoch before would be refused for ever."""
 
     async def play(folder: Path) -> None:

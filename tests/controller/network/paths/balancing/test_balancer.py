@@ -76,7 +76,7 @@ class Rounds:
         return self._now()
 
 
-def test_a_link_must_have_been_crowded_for_some_rounds_and_nobody_is_asked_before() -> None:
+def test_rebalance_needs_a_confirmed_crowded_link() -> None:
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
     assert [len(rounds.step()) for _ in range(2)] == [0, 0]
@@ -115,7 +115,7 @@ def test_after_any_move_the_network_settles_first() -> None:
     assert rounds.now_ns == 1000 * MS  # the first round that is 0.7 s after the move
 
 
-def test_a_group_that_changed_stays_for_the_hold_down_whatever_becomes_of_its_link() -> None:
+def test_changed_group_keeps_its_weights_for_the_hold_down() -> None:
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
     [first] = rounds.until(S)
@@ -124,14 +124,14 @@ def test_a_group_that_changed_stays_for_the_hold_down_whatever_becomes_of_its_li
     assert second.time_ns - first.time_ns >= SETTINGS.hold_down_ns
 
 
-def test_what_nothing_helps_is_not_looked_at_in_every_round() -> None:
+def test_hopeless_link_is_not_reconsidered_every_round() -> None:
     rounds = Rounds()
     rounds.small_flows({"spine1": 20, "spine2": 16})
     assert rounds.until(10 * S) == []
     assert rounds.asked <= 2 + 10 * S // SETTINGS.settle_ns
 
 
-def test_equal_weights_return_when_they_have_had_room_for_the_hold_down() -> None:
+def test_equal_weights_return_after_room_for_the_hold_down() -> None:
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
     rounds.until(S)
@@ -146,7 +146,7 @@ def test_equal_weights_return_when_they_have_had_room_for_the_hold_down() -> Non
     assert rounds.balancer.weighted == ()
 
 
-def test_room_without_a_margin_or_not_for_long_enough_takes_nothing_back() -> None:
+def test_weights_stay_without_enough_room_for_long_enough() -> None:
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
     rounds.until(S)
@@ -160,7 +160,7 @@ def test_room_without_a_margin_or_not_for_long_enough_takes_nothing_back() -> No
     assert rounds.until(rounds.now_ns + 30 * S) == []
 
 
-def test_a_group_for_which_going_home_was_wrong_waits_twice_as_long() -> None:
+def test_failed_return_doubles_the_hold_down_of_a_group() -> None:
     """Traffic that comes and goes every 8 s: each time its group stays away for longer, until it stays for good."""
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
@@ -194,7 +194,7 @@ def test_weights_over_a_dead_link_are_given_up_at_once(down: bool) -> None:
     assert rounds.balancer.avoid(dead, dead, rounds.now_ns) == []
 
 
-def test_weights_are_given_up_that_no_longer_lead_along_base_routes() -> None:
+def test_weights_off_the_base_routes_are_dropped() -> None:
     """spine2's link to leaf2 is down: leaf1's base route to leaf2 leads by spine1 alone."""
     rounds = Rounds()
     rounds.small_flows({"spine1": 18, "spine2": 4})
@@ -205,7 +205,7 @@ def test_weights_are_given_up_that_no_longer_lead_along_base_routes() -> None:
     assert "no longer lead" in change.reason
 
 
-def test_saved_weights_are_taken_up_where_the_topology_still_has_them() -> None:
+def test_saved_weights_are_restored_where_the_topology_has_them() -> None:
     saved = (
         WeightedRoute("leaf1", "leaf2", (("spine1", 1), ("spine2", 3))),
         WeightedRoute("leaf1", "leaf9", (("spine1", 1),)),

@@ -40,7 +40,7 @@ def group(network: Network, switch: str, destination: str) -> tuple[int, int]:
     return network.table.switch_number[switch], network.table.switch_number[destination]
 
 
-def test_flows_that_the_hash_laid_unevenly_are_laid_anew_and_where_is_known_before() -> None:
+def test_unevenly_hashed_flows_are_rebalanced_as_predicted() -> None:
     network = Network(fabric())
     flows = make_flows(network, "leaf1", "leaf2", {"spine1": 18, "spine2": 4}, 0.5 * MBPS)
     round_ = rebalancing(network, flows, loads(network, flows), [("leaf1", "spine1"), ("spine1", "leaf2")])
@@ -83,13 +83,13 @@ def test_where_nothing_fits_nothing_changes() -> None:
     assert relieved(rebalancing(network, flows, loads(network, flows), crowded)) == []
 
 
-def test_one_large_flow_is_not_sent_from_one_full_link_to_another() -> None:
+def test_one_large_flow_is_not_moved_between_full_links() -> None:
     network = Network(fabric())
     flows = make_flows(network, "leaf1", "leaf2", {"spine1": 1}, 9.5 * MBPS)
     assert relieved(rebalancing(network, flows, loads(network, flows), [("leaf1", "spine1")])) == []
 
 
-def test_what_does_not_fit_whole_goes_in_part_if_that_is_worth_it() -> None:
+def test_partial_relief_is_taken_if_the_gain_is_worth_it() -> None:
     network = Network(fabric())
     flows = make_flows(network, "leaf1", "leaf2", {"spine1": 20}, 0.5 * MBPS)
     other = {("leaf1", "spine1"): 2 * MBPS, ("leaf1", "spine2"): 5 * MBPS}
@@ -102,7 +102,7 @@ def test_what_does_not_fit_whole_goes_in_part_if_that_is_worth_it() -> None:
     assert again.relieve(lambda _: True, strict) == []
 
 
-def test_the_largest_contribution_changes_first_and_no_more_than_need_be() -> None:
+def test_largest_contribution_changes_first_and_alone() -> None:
     network = Network(fabric())
     large = make_flows(network, "leaf1", "leaf2", {"spine1": 12}, 0.5 * MBPS)
     small = make_flows(network, "leaf1", "leaf3", {"spine1": 6}, 0.5 * MBPS, start=7)
@@ -159,7 +159,7 @@ def situations(draw: st.DrawFn) -> tuple[int, list[tuple[str, str, int, float]],
 
 
 @given(situations())
-def test_no_link_is_predicted_to_lose_its_headroom_and_packets_never_turn_in_a_circle(
+def test_rebalance_keeps_headroom_without_loops_as_predicted(
     situation: tuple[int, list[tuple[str, str, int, float]], dict[tuple[str, str], float]],
 ) -> None:
     spines, wanted, other = situation
@@ -190,7 +190,7 @@ def test_no_link_is_predicted_to_lose_its_headroom_and_packets_never_turn_in_a_c
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8])
-def test_weights_are_whole_and_few_and_begin_with_the_wanted_shares(count: int) -> None:
+def test_weight_options_are_few_and_closest_to_the_shares_first(count: int) -> None:
     wanted = [float(place + 1) for place in range(count)]
     for by_ratio in (False, True):
         found = weight_options(wanted, by_ratio=by_ratio, limit=200)

@@ -65,9 +65,7 @@ def crowded(topology: Topology) -> Snapshot:
     return Snapshot(0, links, paths, {})
 
 
-def test_weights_are_in_the_routes_the_reason_and_the_history_and_survive_a_restart(
-    tmp_path: Path, open_database: OpenDatabase
-) -> None:
+def test_weights_are_reported_recorded_and_restored(tmp_path: Path, open_database: OpenDatabase) -> None:
     topology = fabric()
     store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=100)
     core = PathServerCore(topology, DECIDE, store=store)
@@ -100,7 +98,7 @@ def test_without_the_setting_nothing_changes() -> None:
 
 
 @pytest.mark.parametrize("told", ["controller", "hand"])
-def test_a_link_that_is_said_to_be_down_takes_the_weights_over_it_away_at_once(told: str) -> None:
+def test_link_down_removes_weights_over_it_at_once(told: str) -> None:
     topology = fabric()
     core = PathServerCore(topology, DECIDE)
     for number in range(2):

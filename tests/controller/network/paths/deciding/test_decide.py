@@ -72,7 +72,7 @@ def moves(network: Network, taken: Snapshot, current: Mapping[FlowSpec, Assignme
     return ["".join(decision.new_path) for decision in decide(taken, network, current, changed, now_ns=5000 * MS)]
 
 
-def test_small_flows_with_an_equal_path_leave_before_a_large_one_that_needs_a_detour(network: Network) -> None:
+def test_small_flows_leave_before_a_large_one_needs_a_detour(network: Network) -> None:
     taken = snapshot(
         link_state(network, "ab", queue_ns=30 * MS, used=1.0),
         link_state(network, "cd", used=0.7),
@@ -91,7 +91,7 @@ def test_small_flows_with_an_equal_path_leave_before_a_large_one_that_needs_a_de
     assert (first.flow.dst_port, first.new_path) == (2, ("a", "c", "d"))
 
 
-def test_a_congested_link_is_left_and_the_reason_names_both_paths(network: Network) -> None:
+def test_congested_link_is_left_and_the_reason_names_both_paths(network: Network) -> None:
     taken = snapshot(link_state(network, "ab", queue_ns=30 * MS, used=1.0), link_state(network, "ba"))
     [decision] = decide(taken, network, on("abd", rate_bps=RATE_BPS // 4), SETTINGS, now_ns=7)
     assert (decision.time_ns, decision.flow) == (7, AD)
@@ -175,7 +175,7 @@ def test_the_widest_path_wins_when_bandwidth_decides(network: Network) -> None:
     assert moves(network, taken, on("abd", rate_bps=RATE_BPS // 3), mode=Mode.MOST_BANDWIDTH) == []
 
 
-def test_of_equally_wide_paths_of_equal_hops_the_one_with_less_delay_wins(network: Network) -> None:
+def test_equally_wide_paths_are_decided_by_delay(network: Network) -> None:
     assert moves(network, snapshot(), on("acd"), mode=Mode.MOST_BANDWIDTH) == ["abd"]
     assert moves(network, snapshot(), on("abd"), mode=Mode.MOST_BANDWIDTH) == []
 
@@ -204,7 +204,7 @@ def test_a_queue_that_a_move_drains_keeps_nobody_else_away(network: Network) -> 
     assert len(decide(taken, network, flows, DecideSettings(moves_per_round=4, min_gain_ns=MS), now_ns=0)) == 1
 
 
-def test_an_unknown_rate_is_the_flow_s_share_of_the_emptiest_link(network: Network) -> None:
+def test_unknown_rate_is_the_share_of_the_emptiest_link(network: Network) -> None:
     taken = snapshot(link_state(network, "ab", used=0.8), link_state(network, "bd", used=0.6))
     flows = {AD: Assignment(("a", "b", "d")), FlowSpec("ha", "hb"): Assignment(("a", "b"))}
     verdict = explain(taken, network, flows, SETTINGS, now_ns=0, flow=AD)
@@ -266,7 +266,7 @@ class Fluid:
         return found
 
 
-def test_a_flow_leaves_congestion_and_returns_when_it_ended_but_not_before_hold_down(network: Network) -> None:
+def test_flow_leaves_congestion_and_returns_after_hold_down(network: Network) -> None:
     fluid = Fluid(network, dict(on("abd")), {AD: 2_000_000})
     fluid.run(0, 1000 * MS)
     assert fluid.history == []
@@ -298,9 +298,7 @@ def test_a_load_that_swings_below_the_margin_moves_nothing(network: Network) -> 
     rates=st.lists(st.integers(500_000, 4_000_000), min_size=2, max_size=6),
     swings=st.lists(st.sampled_from([0, RATE_BPS // 2, RATE_BPS]), min_size=8, max_size=8),
 )
-def test_no_flow_moves_more_often_than_hold_down_allows_nor_more_at_a_time(
-    network: Network, rates: list[int], swings: list[int]
-) -> None:
+def test_moves_respect_hold_down_and_the_limit_per_round(network: Network, rates: list[int], swings: list[int]) -> None:
     flows = {FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d")) for port in range(1, len(rates) + 1)}
     fluid = Fluid(network, flows, dict(zip(flows, rates, strict=True)))
     for place, cross in enumerate(swings):
@@ -322,7 +320,7 @@ def test_a_steady_overload_is_spread_once_and_then_left_alone(network: Network) 
     assert fluid.history[-1][0] < 3000 * MS
 
 
-def test_a_flow_moves_once_a_round_and_a_drained_queue_draws_nobody_in(network: Network) -> None:
+def test_flow_moves_once_a_round_and_attracts_no_other(network: Network) -> None:
     taken = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=0.9))
     how = DecideSettings(moves_per_round=4, min_gain_ns=MS, hold_down_ns=0, settle_ns=0)
     flows = {
@@ -352,7 +350,7 @@ def scaled(delay_ns: int, rate_bps: int, diamond_of: MakeTopology) -> Network:
 @pytest.mark.parametrize(
     ("delay_ns", "rate_bps"), [(20 * MS, 10_000_000_000), (1000, 10_000_000_000), (1000, 4_000_000)]
 )
-def test_a_full_link_is_left_at_once_at_any_scale_without_settings(
+def test_full_link_is_left_at_once_at_any_scale_by_default(
     delay_ns: int, rate_bps: int, diamond_of: MakeTopology
 ) -> None:
     network = scaled(delay_ns, rate_bps, diamond_of)
@@ -368,7 +366,7 @@ def test_a_full_link_is_left_at_once_at_any_scale_without_settings(
         assert [decision.new_path for decision in decider.step(0)] == expected
 
 
-def test_load_that_cannot_fit_is_foreseen_before_a_queue_has_grown(network: Network) -> None:
+def test_overload_is_foreseen_before_a_queue_grows(network: Network) -> None:
     flows = {
         FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d"), rate_bps=RATE_BPS * 37 // 100) for port in range(3)
     }
@@ -391,7 +389,7 @@ def test_rates_of_few_packets_foresee_nothing(network: Network) -> None:
     assert decider.step(0) == []
 
 
-def test_while_the_network_settles_old_measurements_of_a_full_link_move_nobody(network: Network) -> None:
+def test_full_link_moves_no_flow_while_the_network_settles(network: Network) -> None:
     full = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=1.0), link_state(network, "ba"))
     flows = {
         FlowSpec("ha", "hd", 17, 1): Assignment(("a", "c", "d"), since_ns=0, rate_bps=3_000_000),
@@ -404,7 +402,7 @@ def test_while_the_network_settles_old_measurements_of_a_full_link_move_nobody(n
     assert len(decider.step(DecideSettings().settle_ns)) == 1
 
 
-def test_a_flow_measured_behind_a_full_link_needs_room_for_more_than_comes_out_of_it(network: Network) -> None:
+def test_flow_measured_behind_a_full_link_needs_more_room(network: Network) -> None:
     full = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=1.0), link_state(network, "ba"))
     assert moves(network, full, on("abd", rate_bps=7_000_000), headroom=0.2) == ["acd"]
     assert moves(network, full, on("abd", rate_bps=7_000_000, measured_bytes=10**6), headroom=0.2) == []

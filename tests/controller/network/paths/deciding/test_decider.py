@@ -81,9 +81,7 @@ def assignments(draw: st.DrawFn, network: Network) -> dict[FlowSpec, Assignment]
 
 @settings(max_examples=80)
 @given(data=st.data(), mode=MODES, network=networks())
-def test_rounds_that_follow_each_other_decide_as_one_that_judges_every_flow(
-    data: st.DataObject, mode: Mode, network: Network
-) -> None:
+def test_incremental_rounds_decide_as_the_plain_decider(data: st.DataObject, mode: Mode, network: Network) -> None:
     how = DecideSettings(
         mode=mode, min_gain_ns=2, min_gain_bps=50, hold_down_ns=100, settle_ns=20, stale_after_ns=1000, candidates=4
     )
@@ -133,7 +131,7 @@ def test_columns_of_the_feed_are_as_good_as_single_states(data: st.DataObject, n
 
 
 @given(data=st.data(), network=networks())
-def test_small_changes_are_ignored_on_demand_and_large_ones_are_not(data: st.DataObject, network: Network) -> None:
+def test_changes_below_the_ignore_threshold_are_ignored(data: st.DataObject, network: Network) -> None:
     first = data.draw(snapshots(network))
     decider = Decider(network, DecideSettings(min_gain_ns=2, ignore_change=0.25))
     decider.observe(first)

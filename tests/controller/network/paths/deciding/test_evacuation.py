@@ -50,7 +50,7 @@ def flow(diamond: Topology) -> Flow:
     return Flow(diamond)
 
 
-def test_a_flow_leaves_at_once_and_comes_back_after_the_hold_time(flow: Flow) -> None:
+def test_evacuated_flow_returns_after_the_hold_time(flow: Flow) -> None:
     [away] = flow.round({BD}, 1 * S)
     assert (away.new_path, away.dead_link) == (ACD, BD)
     assert flow.round({BD}, 9 * S) == []
@@ -73,7 +73,7 @@ def test_the_hold_time_begins_anew_with_each_death(flow: Flow) -> None:
     assert len(flow.round(set(), 13 * S)) == 1
 
 
-def test_what_the_controller_has_held_back_returns_at_once(flow: Flow) -> None:
+def test_flow_returns_at_once_if_the_controller_held_the_link(flow: Flow) -> None:
     assert flow.told.watch({BD: DOWN}, {BD, CD})
     [away] = flow.round({BD}, 1 * S)
     assert away.reason == "link b->d (b no longer hears d) of a-b-d is dead; a-c-d is its backup"
@@ -81,7 +81,7 @@ def test_what_the_controller_has_held_back_returns_at_once(flow: Flow) -> None:
     assert len(flow.round(set(), 2 * S)) == 1
 
 
-def test_a_flow_whose_backup_dies_too_comes_back_to_where_it_began(flow: Flow) -> None:
+def test_flow_whose_backup_dies_returns_to_its_first_path(flow: Flow) -> None:
     flow.round({LinkKey("a", "b")}, 1 * S)
     [again] = flow.round({LinkKey("a", "b"), CD}, 2 * S)
     assert again.new_path == ACBD
@@ -110,7 +110,7 @@ def test_an_explicit_path_stays_explicit(flow: Flow) -> None:
     assert flow.explicit == {AD}
 
 
-def test_after_a_restart_saved_decisions_tell_who_has_not_come_back(flow: Flow, diamond: Topology) -> None:
+def test_saved_decisions_restore_the_flows_that_wait_to_return(flow: Flow, diamond: Topology) -> None:
     [away] = flow.round({BD}, 1 * S)
     anew = Flow(diamond)
     anew.path = ACD

@@ -71,14 +71,14 @@ def shares_at(splits: Splits, destination: str, switch: str) -> dict[str, float]
     return {key.dst: round(float(row[place]), 6) for place, key in enumerate(graph.links) if key.src == switch}
 
 
-def test_traffic_is_split_so_that_the_busiest_link_is_as_empty_as_can_be() -> None:
+def test_traffic_is_split_to_minimise_the_maximum_utilisation() -> None:
     demand = DIAMOND.demand_matrix({("a", "d"): 20})
     splits = engineered(DIAMOND, demand)
     assert shares_at(splits, "d", "a") == {"b": 0.25, "c": 0.75}
     assert figures(splits, demand).max_utilisation == pytest.approx(0.5, rel=1e-4)
 
 
-def test_no_packet_makes_a_detour_where_the_maximum_is_low_enough() -> None:
+def test_traffic_takes_no_detour_below_the_enough_utilisation() -> None:
     demand = DIAMOND.demand_matrix({("a", "d"): 4})
     assert shares_at(engineered(DIAMOND, demand, enough=0.5), "d", "a") == {"b": 1.0, "c": 0.0}
 
@@ -222,7 +222,7 @@ def optimum_over_paths(graph: SwitchGraph, demand: FloatArray) -> float:
     return float(found.fun)
 
 
-def test_ecmp_splits_evenly_at_each_switch_and_shortest_takes_the_first() -> None:
+def test_ecmp_splits_evenly_and_shortest_takes_the_first() -> None:
     graph = graph_of(("a", "b", 10, 2), ("a", "c", 10, 2), ("b", "d", 10, 2), ("c", "d", 10, 2), ("a", "d", 10, 5))
     assert shares_at(ecmp(graph, graph.delay_ns), "d", "a") == {"b": 0.5, "c": 0.5, "d": 0.0}
     assert shares_at(shortest(graph, graph.delay_ns), "d", "a") == {"b": 1.0, "c": 0.0, "d": 0.0}

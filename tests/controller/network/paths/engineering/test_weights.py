@@ -38,7 +38,7 @@ both = pytest.mark.parametrize("twin", [quantise, one_row], ids=["reference", "r
         ((0.2, 0.3, 0.5), (2, 3, 5)),
     ],
 )
-def test_shares_become_the_smallest_weights_that_are_close_enough(
+def test_shares_become_the_smallest_close_weights(
     shares: tuple[float, ...], weights: tuple[int, ...], twin: Quantise
 ) -> None:
     assert twin(list(shares)) == weights

@@ -61,7 +61,7 @@ def recorder(tmp_path: Path, open_database: OpenDatabase) -> Recorder:
     return Recorder(open_database(str(tmp_path / "paths.db")), max_records=10, batch_records=3)
 
 
-def test_what_is_recorded_comes_back_equal_and_newest_first(recorder: Recorder) -> None:
+def test_records_come_back_equal_and_newest_first(recorder: Recorder) -> None:
     records = [record(1), record(3, SIX), record(2)]
     recorder.record(records)
     assert recorder.of_flow(FOUR) == [records[2], records[0]]
@@ -199,7 +199,7 @@ def test_a_locked_database_is_an_error_not_a_hang(
             Recorder(opened, max_records=1).record([record(1)])
 
 
-def test_a_second_path_server_is_refused_the_records_of_the_first(tmp_path: Path, open_database: OpenDatabase) -> None:
+def test_second_path_server_is_refused_an_open_database(tmp_path: Path, open_database: OpenDatabase) -> None:
     path = str(tmp_path / "paths.db")
     open_database(path)
     with pytest.raises(PathError, match=rf"^{path}: cannot open the path server's database: process \d+ has it$"):

@@ -23,14 +23,14 @@ def test_a_collector_s_machine_that_restarts_begins_anew() -> None:
     assert time.offset_ns == UTC_NS + 8_980 * MS
 
 
-def test_a_collector_whose_machine_was_up_for_longer_counts_at_once() -> None:
+def test_longer_uptime_of_a_collector_counts_at_once() -> None:
     time = FeedTime()
     time.observe(20 * MS, UTC_NS)
     time.observe(5_000 * MS, UTC_NS + 100 * MS)
     assert time.offset_ns == UTC_NS - 4_900 * MS
 
 
-def test_what_waited_on_its_way_is_as_old_as_it_is() -> None:
+def test_delayed_snapshots_do_not_shift_the_offset() -> None:
     time = FeedTime()
     for number in range(10):
         time.observe(100 * number * MS, UTC_NS + 100 * number * MS)

@@ -58,7 +58,7 @@ def test_patience_grows_with_the_interval(interval_ms: int, limit_ms: int) -> No
     assert PathServerSettings(topology="", max_snapshot_age_ns=7).oldest_snapshot_ns == 7
 
 
-def test_answers_say_how_old_figures_are_and_that_the_feed_is_silent(topology: Topology, tmp_path: Path) -> None:
+def test_answers_tell_the_age_of_figures_and_feed_silence(topology: Topology, tmp_path: Path) -> None:
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:
             bench.clock.advance_to(5000 * MS)
@@ -81,7 +81,7 @@ async def _ages(bench: Bench) -> tuple[int | None, bool, int | None, bool]:
     return status.snapshot_age_ns, status.feed_is_silent, told.figures_age_ns, told.feed_is_silent
 
 
-def test_what_waited_while_the_path_server_stood_still_is_not_decided_by(topology: Topology, tmp_path: Path) -> None:
+def test_stale_snapshots_after_a_hang_decide_nothing(topology: Topology, tmp_path: Path) -> None:
     """Its own process may be the one that hangs: snapshots that wait for it in the meantime are old when it goes on."""
 
     async def scene() -> None:

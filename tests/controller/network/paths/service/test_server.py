@@ -135,7 +135,7 @@ def hop(time_ns: int) -> HopRecord:
     return HopRecord(time_ns, flow, 4, 1, 0, 3, 1, 1, 2, 10, 0, 0, 5, 6, 7, 8)
 
 
-def test_a_link_that_is_said_to_be_down_is_left_at_once_and_history_tells(topology: Topology, tmp_path: Path) -> None:
+def test_reported_dead_link_is_left_at_once_and_in_history(topology: Topology, tmp_path: Path) -> None:
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:
             routes = bench.client.routes()
@@ -154,7 +154,7 @@ def test_a_link_that_is_said_to_be_down_is_left_at_once_and_history_tells(topolo
     play(scene())
 
 
-def test_a_flow_is_pinned_and_released_by_a_client_and_refused_with_a_code(topology: Topology, tmp_path: Path) -> None:
+def test_client_pins_and_releases_flows_and_gets_error_codes(topology: Topology, tmp_path: Path) -> None:
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:
             routes, decisions = bench.client.routes(), bench.client.decisions()
@@ -272,7 +272,7 @@ def test_records_have_times_of_the_path_server_s_clock(topology: Topology, tmp_p
     play(scene())
 
 
-def test_records_that_cannot_be_written_are_counted_and_told_once(
+def test_failed_records_are_counted_and_logged_once(
     topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:
@@ -295,7 +295,7 @@ def test_records_that_cannot_be_written_are_counted_and_told_once(
     assert caplog.text.count("the disk is full") == 1
 
 
-def test_a_client_outlives_a_restart_and_gets_the_same_routes_again(topology: Topology, tmp_path: Path) -> None:
+def test_client_gets_the_same_routes_after_a_restart(topology: Topology, tmp_path: Path) -> None:
     async def scene() -> None:
         address = f"unix:{tmp_path}/paths.sock"
         settings = RouteClientSettings(address=address, first_wait_ns=MS, longest_wait_ns=10 * MS)
@@ -339,7 +339,7 @@ def test_an_address_that_cannot_be_had_is_named(topology: Topology, tmp_path: Pa
     play(scene())
 
 
-def test_a_feed_that_fails_for_good_ends_the_server_with_its_reason(topology: Topology, tmp_path: Path) -> None:
+def test_permanent_feed_failure_ends_the_server_with_its_reason(topology: Topology, tmp_path: Path) -> None:
     class Broken(FakeFeed):
         async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
             if interval_ns:
@@ -395,7 +395,7 @@ def test_a_foreign_body_is_refused_in_one_line(
     assert stacks(caplog) == []
 
 
-def test_what_no_request_can_say_is_an_error_of_the_client(topology: Topology, tmp_path: Path) -> None:
+def test_unencodable_request_is_an_error_of_the_client(topology: Topology, tmp_path: Path) -> None:
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:
             with pytest.raises(PathError, match=r"path server at unix:.*: this cannot be asked: .*out of range"):

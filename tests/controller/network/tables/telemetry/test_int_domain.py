@@ -50,7 +50,7 @@ def test_tunnels_are_turned_on(diamond: Topology) -> None:
     assert action(entities, "int_tunnels").args == {"gre_protocol": 0x88B5}
 
 
-def test_links_between_switches_have_an_mtu_and_hosts_ports_have_none(diamond: Topology) -> None:
+def test_switch_links_have_an_mtu_and_host_ports_none(diamond: Topology) -> None:
     entities = base_entities(diamond, domain=IntDomain(mtu_bytes=1600, strip_at_mtu=True))["a"]
     assert [action(entities, "egress_ports", egress_port=port).args["mtu_bytes"] for port in (1, 3)] == [0, 1600]
     assert action(entities, "egress_ports", egress_port=3).args["strip_at_mtu"] == 1
@@ -86,7 +86,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("domain", "words"), REFUSED)
-def test_what_cannot_work_is_refused(diamond: Topology, domain: IntDomain, words: str) -> None:
+def test_impossible_domain_is_refused(diamond: Topology, domain: IntDomain, words: str) -> None:
     with pytest.raises(ControllerError, match=words):
         base_entities(diamond, domain=domain)
 
@@ -98,7 +98,7 @@ def test_a_watch_chooses_the_mode(diamond: Topology, mode: str, number: int) -> 
     assert (found["mode"], found["domain_instructions"], found["discard"]) == (number, 0xC000, 1)
 
 
-def test_only_exporting_watches_concern_switches_where_no_telemetry_begins(diamond: Topology) -> None:
+def test_only_exporting_watches_reach_switches_without_sources(diamond: Topology) -> None:
     domain = IntDomain(ports=(PortRole(switch="a", port=1, source=False),))
     assert "ipv4_watchlist" not in tables(base_entities(diamond, domain=domain)["a"])
     watches = (Watch(dst_port=80), Watch(mode="xd"))

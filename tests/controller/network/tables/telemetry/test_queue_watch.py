@@ -24,7 +24,7 @@ def written(topology: Topology, switch: str, *queues: QueueWatch) -> dict[tuple[
     return found
 
 
-def test_a_rule_without_a_place_is_for_every_port_of_every_switch(diamond: Topology) -> None:
+def test_rule_without_a_place_covers_every_port(diamond: Topology) -> None:
     assert set(written(diamond, "a", QueueWatch(occupancy_frames=8))) == {(1, 0), (2, 0), (3, 0)}
 
 
@@ -60,6 +60,6 @@ def test_the_first_rule_for_a_queue_counts(diamond: Topology) -> None:
         (QueueWatch(latency_ns=5, clear_occupancy_frames=6), "clear_occupancy_frames without occupancy_frames"),
     ],
 )
-def test_what_cannot_be_watched_is_refused(diamond: Topology, watch: QueueWatch, problem: str) -> None:
+def test_impossible_queue_watch_is_refused(diamond: Topology, watch: QueueWatch, problem: str) -> None:
     with pytest.raises(ControllerError, match=problem):
         base_entities(diamond, reporting=Reporting(queues=(watch,)))

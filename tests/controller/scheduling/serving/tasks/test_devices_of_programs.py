@@ -48,7 +48,7 @@ def profile_in(folder: Path) -> TaskProfileSettings:
     return TaskProfileSettings(name="with-devices", scores=(*MEASURED.scores, policy))
 
 
-def test_a_program_reads_from_its_environment_which_device_each_operator_got(tmp_path: Path) -> None:
+def test_program_reads_its_operator_devices_from_the_environment(tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.mkdir()
     told.chmod(0o777)

@@ -21,7 +21,7 @@ def probes(tasks: dict[str, Task]) -> list[Task]:
     return [task for task in tasks.values() if task.spec.is_probe]
 
 
-def test_a_type_never_seen_is_probed_at_each_centre_then_goes_where_it_ends_first(play: Play) -> None:
+def test_new_type_is_probed_everywhere_then_sent_to_the_fastest(play: Play) -> None:
     async def act(site: Site) -> None:
         slow, fast = site.centre("slow"), site.centre("fast", 2.0)
         async with site.running(slow, fast), site.scheduling():
@@ -40,7 +40,7 @@ def test_a_type_never_seen_is_probed_at_each_centre_then_goes_where_it_ends_firs
     play(act)
 
 
-def test_a_known_type_goes_at_once_and_its_stored_probe_is_reused(play: Play) -> None:
+def test_known_type_is_dispatched_at_once_with_its_stored_probe(play: Play) -> None:
     async def act(site: Site) -> None:
         async with site.running(site.centre("a")), site.scheduling():
             await site.submit("first", task_type="products")
@@ -81,7 +81,7 @@ def test_without_operators_a_type_never_seen_waits_and_says_why(play: Play) -> N
     play(act)
 
 
-def test_a_type_of_which_a_later_task_says_its_operators_is_probed_and_both_go(play: Play) -> None:
+def test_later_task_with_operators_gets_its_type_probed(play: Play) -> None:
     async def act(site: Site) -> None:
         async with site.running(site.centre("a")), site.scheduling():
             await site.submit("blind", operators=(), task_type="products")
@@ -106,7 +106,7 @@ def test_operators_that_cannot_be_hold_up_no_other_task(play: Play) -> None:
     play(act)
 
 
-def test_operators_that_resemble_no_kernel_give_no_probe_and_no_dispatch(play: Play) -> None:
+def test_operators_without_similar_kernel_get_no_dispatch(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a")
         async with site.running(centre), site.scheduling():
@@ -152,7 +152,7 @@ def test_a_centre_that_lies_gets_no_task_by_its_figure(play: Play, lie: str) -> 
     play(act)
 
 
-def test_only_free_units_are_probed_and_one_probe_goes_to_a_centre_at_a_time(play: Play) -> None:
+def test_only_free_units_are_probed_one_probe_per_centre(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a", 1.0, units("cpu", 2), units("gpu", 2))
         seen: list[int] = []
@@ -173,7 +173,7 @@ def test_only_free_units_are_probed_and_one_probe_goes_to_a_centre_at_a_time(pla
     play(act)
 
 
-def test_units_are_chosen_from_the_configuration_only_where_every_kernel_is_supported(play: Play) -> None:
+def test_units_are_chosen_only_where_all_kernels_are_supported(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a", 1.0, units("plain", 4, "fft"), units("dense", 2, "dgemm", "fft"))
         async with site.running(centre), site.scheduling():
@@ -185,7 +185,7 @@ def test_units_are_chosen_from_the_configuration_only_where_every_kernel_is_supp
     play(act)
 
 
-def test_a_user_who_states_centre_and_unit_gets_them_once_the_centre_is_probed(play: Play) -> None:
+def test_stated_centre_and_unit_are_used_after_a_probe(play: Play) -> None:
     async def act(site: Site) -> None:
         slow, fast = site.centre("slow"), site.centre("fast", 4.0)
         async with site.running(slow, fast), site.scheduling():
@@ -223,7 +223,7 @@ def test_a_task_left_to_the_centre_goes_without_a_unit(play: Play) -> None:
     play(act)
 
 
-def test_what_a_task_costs_is_units_times_time_times_the_price_of_the_measured_score(play: Play) -> None:
+def test_task_cost_is_units_times_time_times_the_scores_price(play: Play) -> None:
     prices = PriceSettings(steps=(PriceStep(score=0, per_unit_s=7.0),))
 
     async def act(site: Site) -> None:

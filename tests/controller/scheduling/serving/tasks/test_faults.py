@@ -38,7 +38,7 @@ async def reporting(site: Site, *centres: str) -> None:
         await asyncio.sleep(0.1)
 
 
-def test_tasks_of_a_centre_that_falls_silent_go_to_another_after_its_lease(play: Play) -> None:
+def test_tasks_of_a_silent_centre_move_after_its_lease(play: Play) -> None:
     async def act(site: Site) -> None:
         gone, other = site.centre("gone", 4.0), site.centre("other")
         true = gone.completion
@@ -60,7 +60,7 @@ def test_tasks_of_a_centre_that_falls_silent_go_to_another_after_its_lease(play:
     play(act)
 
 
-def test_a_task_whose_centres_vanish_again_and_again_fails_with_the_reason(play: Play) -> None:
+def test_task_that_loses_its_centre_too_often_fails(play: Play) -> None:
     async def act(site: Site) -> None:
         gone = site.centre("gone")
         true = gone.completion
@@ -75,7 +75,7 @@ def test_a_task_whose_centres_vanish_again_and_again_fails_with_the_reason(play:
     play(act)
 
 
-def test_a_probe_under_way_at_a_centre_that_vanishes_does_not_hold_up_its_type(play: Play) -> None:
+def test_probe_at_a_vanished_centre_does_not_block_its_type(play: Play) -> None:
     async def act(site: Site) -> None:
         gone, other = site.centre("gone", 4.0), site.centre("other")
         gone.runs = never
@@ -96,7 +96,7 @@ def test_a_probe_under_way_at_a_centre_that_vanishes_does_not_hold_up_its_type(p
     play(act)
 
 
-def test_a_centre_that_goes_between_decision_and_dispatch_costs_a_task_nothing(play: Play) -> None:
+def test_centre_lost_before_dispatch_costs_the_task_nothing(play: Play) -> None:
     """The server refuses; the task is decided about again and goes elsewhere."""
 
     async def act(site: Site) -> None:

@@ -18,9 +18,7 @@ from tests.controller.scheduling.serving.tasks.conftest import DGEMMS, Play, Sit
 
 
 @pytest.mark.parametrize(("seconds", "chosen"), [(300.0, "gpu"), (0.3, "cpu")])
-def test_a_task_goes_to_the_units_that_its_operators_gain_on_and_the_decision_says_so(
-    play: Play, tmp_path: Path, seconds: float, chosen: str
-) -> None:
+def test_task_goes_to_the_units_its_operators_gain_on(play: Play, tmp_path: Path, seconds: float, chosen: str) -> None:
     """Both centres' probes say the same, so that the model decides: slow products gain on the GPU, quick ones not."""
     path = tmp_path / "hardware.yaml"
     path.write_text(HARDWARE)

@@ -56,7 +56,7 @@ class SlowCluster(ClusterEngine[str]):
         return told
 
 
-def test_a_job_that_is_submitted_while_the_cluster_is_asked_is_not_lost(tmp_path: Path) -> None:
+def test_job_submitted_during_a_query_is_not_lost(tmp_path: Path) -> None:
     async def main() -> None:
         engine = SlowCluster(tmp_path)
         first = engine.submit("first")
@@ -70,7 +70,7 @@ def test_a_job_that_is_submitted_while_the_cluster_is_asked_is_not_lost(tmp_path
     asyncio.run(main())
 
 
-def test_a_job_that_is_forgotten_while_the_cluster_is_asked_is_not_told_of_as_nobodys(tmp_path: Path) -> None:
+def test_job_forgotten_during_a_query_is_not_reported(tmp_path: Path) -> None:
     async def main() -> None:
         engine = SlowCluster(tmp_path)
         gone, told, stays = (engine.submit(task) for task in ("gone", "told", "stays"))

@@ -46,7 +46,7 @@ def test_generic_resources_are_counted_by_kind(text: str, found: dict[str, int])
     assert generic_resources(text) == found
 
 
-def test_each_sort_of_nodes_of_a_partition_is_a_unit_type_of_its_own() -> None:
+def test_each_sort_of_nodes_in_a_partition_is_a_unit_type() -> None:
     nodes = (node(), node(name="n2", features="fast,avx", gres="gpu:a100:2", gres_used="gpu:a100:1(IDX:0)"))
     units = divided(SlurmSettings(unit_cpus=2), nodes)
     assert units == {
@@ -99,7 +99,7 @@ def test_usage_of_a_jobs_steps_is_added_up() -> None:
     assert usage_in("") is None
 
 
-def test_custom_resources_of_ray_are_unit_types_with_the_cpus_beside_them() -> None:
+def test_ray_custom_resources_are_unit_types_with_cpus() -> None:
     nodes = (
         RayNode("a", "ALIVE", {"CPU": 8.0, "my_slot": 4.0, "memory": 1e9, "node:127.0.0.2": 1.0}),
         RayNode("b", "DEAD", {"CPU": 8.0}),

@@ -81,9 +81,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         found.close()
 
 
-def test_jobs_run_in_their_folders_and_see_the_environment_of_their_orders_alone(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_see_only_their_folder_and_ordered_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_TOKEN", "secret")
     monkeypatch.setenv("SBATCH_PARTITION", "accelerated")
 
@@ -163,7 +161,7 @@ def test_jobs_get_several_units(world: World) -> None:
     play(script)
 
 
-def test_what_can_never_run_is_refused_before_anything_is_started(world: World) -> None:
+def test_impossible_order_is_refused_before_anything_starts(world: World) -> None:
     async def script() -> None:
         engine = await started(world)
         wrongs = [
@@ -235,7 +233,7 @@ def test_cancelled_jobs_end_with_all_that_they_have_started(world: World) -> Non
     play(script)
 
 
-def test_an_agent_that_starts_again_finds_its_jobs_and_nobody_elses(world: World) -> None:
+def test_restarted_agent_finds_only_its_own_jobs(world: World) -> None:
     async def script() -> None:
         first, other = await started(world), await started(world, centre="elsewhere")
         asked = order(world, "long", "sh", "-c", "while [ ! -e $GATE/go ]; do sleep 0.05; done; exit 5", is_probe=True)
@@ -370,9 +368,7 @@ def test_changes_of_resources_are_told(world: World) -> None:
     play(script)
 
 
-def test_a_centre_on_a_cluster_runs_tasks_and_probes_that_are_dispatched(
-    slurm_cluster: SlurmCluster, tmp_path: Path
-) -> None:
+def test_cluster_centre_runs_dispatched_tasks_and_probes(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     cluster = SlurmSettings(configuration=slurm_cluster.configuration, poll_s=0.1, unsafe_same_user=True)
 
     async def act(world: CentreWorld) -> None:

@@ -31,7 +31,7 @@ def prepared(root: Path, *argv: str, **more: Any) -> JobFolder:
     return JobFolders("test", root / "records").prepare(order, passes="CLUSTER_")
 
 
-def test_what_a_job_leaves_in_the_place_of_a_record_is_none_and_is_not_waited_for(tmp_path: Path) -> None:
+def test_bogus_record_files_are_ignored_without_waiting(tmp_path: Path) -> None:
     whole, pipe, link = tmp_path / "whole", tmp_path / "pipe", tmp_path / "link"
     whole.write_bytes(msgspec.json.encode(Ended(0)))
     os.mkfifo(pipe)
@@ -63,7 +63,7 @@ def test_it_is_a_program_of_python_3_7_that_loads_little() -> None:
     assert not heavy & set(found.stdout.split())
 
 
-def test_its_exit_code_is_the_jobs_and_its_record_says_how_that_ended(tmp_path: Path) -> None:
+def test_keeper_exits_with_the_jobs_code_and_records_its_end(tmp_path: Path) -> None:
     folder = prepared(tmp_path, "sh", "-c", "pwd; env | sort; exit 7")
     with kept(folder) as keeper:
         assert keeper.wait(HANG_S) == 7
@@ -86,7 +86,7 @@ def test_a_folder_moves_with_its_record(tmp_path: Path) -> None:
     assert (moved / "stdout").read_text() == f"{moved}\n"
 
 
-def test_a_program_that_is_none_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+def test_non_executable_is_told_apart_from_a_missing_program(tmp_path: Path) -> None:
     folder = prepared(tmp_path, "./script", files={"script": b"no program\n"})
     with kept(folder) as keeper:
         assert keeper.wait(HANG_S) == 126
@@ -99,7 +99,7 @@ def test_a_program_that_is_none_is_told_from_one_that_is_not_there(tmp_path: Pat
     assert folder.told.reason == "it cannot be started: no-such-program: No such file or directory"
 
 
-def test_the_wish_to_end_reaches_each_process_once_also_those_that_have_left_the_group(tmp_path: Path) -> None:
+def test_termination_reaches_each_process_once(tmp_path: Path) -> None:
     other = "trap 'echo other; exit' TERM; echo on; while :; do sleep 0.02; done"
     first = f'trap "echo first" TERM; setsid sh -c "{other}" & wait; wait; exit 3'
     folder = prepared(tmp_path, "sh", "-c", first)
@@ -134,7 +134,7 @@ def test_orphans_are_let_go_of_while_the_job_runs(tmp_path: Path) -> None:
         assert keeper.wait(HANG_S) == 0
 
 
-def test_a_wish_that_comes_after_the_end_is_left_to_whoever_runs_it() -> None:
+def test_signal_after_the_end_is_left_pending() -> None:
     asked = (
         "import os, runpy, signal\n"
         f"keeper = runpy.run_path({str(KEEPER)!r}, run_name='keeper')\n"

@@ -127,9 +127,7 @@ def test_bundles_lie_where_the_node_allows_them(tmp_path: Path) -> None:
             read(tmp_path / name, tmp_path)
 
 
-def test_what_a_bundle_says_of_its_own_limits_and_rights_counts_nothing(
-    podman_storage: PodmanStorage, tmp_path: Path
-) -> None:
+def test_limits_and_rights_in_a_bundle_are_ignored(podman_storage: PodmanStorage, tmp_path: Path) -> None:
     skip_without_containers("runc", "conmon")
     process = {
         "args": ["/bin/sh", "-c", "grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status; ls /sys/class/net"],
@@ -142,9 +140,7 @@ def test_what_a_bundle_says_of_its_own_limits_and_rights_counts_nothing(
     assert text.decode().split() == ["CapEff:", "00000000800405fb", "NoNewPrivs:", "1", "Seccomp:", "2", "lo"]
 
 
-def test_a_program_that_is_not_there_is_said_without_the_line_of_the_log(
-    podman_storage: PodmanStorage, tmp_path: Path
-) -> None:
+def test_missing_program_is_reported_without_the_log_prefix(podman_storage: PodmanStorage, tmp_path: Path) -> None:
     skip_without_containers("runc", "conmon")
     bundle = write_bundle(tmp_path / "bundles" / "b1", process={"args": ["/bin/nothing"], "cwd": "/"})
     unpack(bundle / "rootfs")

@@ -16,9 +16,7 @@ from tests.waiting import finish_within
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
 
-def test_a_service_of_before_does_not_take_its_successors_socket_with_it(
-    tmp_path: Path, podman_storage: PodmanStorage
-) -> None:
+def test_old_service_leaves_its_successors_socket(tmp_path: Path, podman_storage: PodmanStorage) -> None:
     async def main() -> None:
         first = PodmanRuntime(tmp_path / "state", environment=podman_storage.environment)
         second = PodmanRuntime(tmp_path / "state", environment=podman_storage.environment)

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     conmon.communicate()
 
 
-def test_a_container_whose_conmon_has_not_said_how_it_ended_is_not_over(tmp_path: Path, folder: Path) -> None:
+def test_stopped_container_runs_until_conmon_reports_its_exit(tmp_path: Path, folder: Path) -> None:
     runtime = RuncRuntime(tmp_path)
     state = runtime._state(RECORD, STOPPED)
     assert (state.phase, state.pid, state.exit_code) == (ContainerPhase.RUNNING, None, None)
@@ -42,7 +42,7 @@ def test_a_container_whose_conmon_has_not_said_how_it_ended_is_not_over(tmp_path
     assert (state.phase, state.exit_code) == (ContainerPhase.EXITED, 3)
 
 
-def test_a_container_whose_conmon_is_gone_has_ended_nobody_knows_how(tmp_path: Path, folder: Path) -> None:
+def test_container_without_conmon_exited_with_an_unknown_code(tmp_path: Path, folder: Path) -> None:
     (folder / "conmon.pid").unlink()
     state = RuncRuntime(tmp_path)._state(RECORD, STOPPED)
     assert (state.phase, state.exit_code) == (ContainerPhase.EXITED, None)

@@ -39,7 +39,7 @@ def test_slow_start_doubles_each_round_trip(congestion: Congestion) -> None:
 
 
 @pytest.mark.parametrize("congestion", list(Congestion))
-def test_one_acknowledgment_adds_two_segments_at_most_and_one_after_a_timeout(congestion: Congestion) -> None:
+def test_ack_adds_at_most_two_segments_and_one_after_a_timeout(congestion: Congestion) -> None:
     """RFC 3465, sections 2.2 and 2.3."""
     control = started(congestion, 1)
     assert control.acked(Acked(50 * MSS, 0, RTT_NS)).window_bytes == 3 * MSS
@@ -62,14 +62,14 @@ def test_reno_halves_but_not_below_two_segments(flight: int, expected: int) -> N
 
 
 @pytest.mark.parametrize(("control", "factor"), [(Reno(MSS, 40 * MSS), 0.5), (Cubic(MSS, 40.0), 0.7)])
-def test_a_timeout_leaves_one_segment_and_the_threshold_of_a_loss(control: CongestionControl, factor: float) -> None:
+def test_timeout_leaves_one_segment_and_the_loss_threshold(control: CongestionControl, factor: float) -> None:
     out = control.timed_out(40 * MSS, again=False)
     assert (out.window_bytes, out.threshold_bytes) == (MSS, int(40 * MSS * factor))
     assert out.timed_out(MSS, again=True).threshold_bytes == out.threshold_bytes
 
 
 @pytest.mark.parametrize("control", [Reno(MSS, 40 * MSS, 20 * MSS), Cubic(MSS, 40.0, 20.0)])
-def test_a_sender_that_is_not_limited_by_its_window_does_not_grow_it(control: CongestionControl) -> None:
+def test_sender_not_limited_by_its_window_does_not_grow_it(control: CongestionControl) -> None:
     for number in range(1_000):
         control = control.acked(Acked(2 * MSS, number * RTT_NS, RTT_NS, is_limited=False))
     assert control.window_bytes == 40 * MSS
@@ -122,7 +122,7 @@ def test_cubic_is_no_slower_than_reno_where_that_is_faster() -> None:
     assert all(0 <= reno - window < 2.1 for window, reno in zip(windows, estimates, strict=True))
 
 
-def test_cubic_gives_way_faster_when_it_loses_below_its_last_window() -> None:
+def test_cubic_backs_off_faster_below_its_last_window() -> None:
     """Section 4.7, fast convergence."""
     reduced = Cubic(MSS, 60.0, 60.0, plateau=100.0).reduced(60 * MSS)
     assert reduced.plateau == pytest.approx(60 * 1.7 / 2)
@@ -139,7 +139,7 @@ def test_cubic_grows_by_half_a_round_trip_at_most() -> None:
     assert windows == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
 
 
-def test_time_in_which_nothing_was_tried_does_not_count_for_cubic() -> None:
+def test_idle_time_does_not_count_for_cubic() -> None:
     """Section 5.8."""
     control = cubic_after_loss(500.0).acked(Acked(MSS, SECOND, RTT_NS))
     waited = control
@@ -173,7 +173,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([started(congestion, 10) for congestion in Congestion]))
-def test_whatever_happens_a_window_is_a_segment_at_least_and_grows_by_what_arrived(
+def test_window_is_at_least_a_segment_and_grows_with_acks(
     steps: list[tuple[str, int, int]], control: CongestionControl
 ) -> None:
     now_ns = 0

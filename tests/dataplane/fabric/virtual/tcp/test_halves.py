@@ -72,7 +72,7 @@ def test_a_piece_is_lost_when_three_behind_it_have_arrived() -> None:
     assert not sent.find_lost(10 * MS)
 
 
-def test_a_repeated_piece_is_lost_again_when_something_sent_later_arrives() -> None:
+def test_repeated_segment_is_lost_again_after_later_arrivals() -> None:
     sent = board(10)
     sent.select([block(1, 3)], 20 * MS)
     sent.find_lost(10 * MS)
@@ -92,7 +92,7 @@ def test_a_repeated_piece_is_lost_again_when_something_sent_later_arrives() -> N
     assert sent.next_lost() is lost
 
 
-def test_blocks_that_come_newest_first_do_not_say_that_segments_overtook_others() -> None:
+def test_newest_first_sack_blocks_are_no_sign_of_reordering() -> None:
     sent = board(10)
     sent.select([block(7, 8), block(4, 5)], 20 * MS)
     assert not sent.rack.is_reordered
@@ -135,7 +135,7 @@ def test_what_is_under_way_is_what_is_neither_there_nor_lost(steps: list[tuple[i
         assert sent.next_lost() is (awaited[0] if awaited else None)
 
 
-def test_a_recovery_sends_half_of_what_arrives_until_half_is_under_way() -> None:
+def test_recovery_sends_half_of_arrivals_until_half_in_flight() -> None:
     """RFC 9937: of twenty segments under way ten are left, and one is sent for each two that arrive."""
     rate = ProportionalRate(MSS, 10 * MSS, 20 * MSS)
     under_way, sent = 19 * MSS, 0

@@ -24,7 +24,7 @@ def after(rtts_ns: list[int], gap_ns: int, *, window_bytes: int = WINDOW, start:
 
 
 @pytest.mark.parametrize(("least_ms", "growth_ms"), [(10, 4), (80, 10), (800, 16)])
-def test_delays_that_grow_by_an_eighth_or_four_to_sixteen_milliseconds_end_it(least_ms: int, growth_ms: int) -> None:
+def test_delay_growth_by_an_eighth_ends_slow_start(least_ms: int, growth_ms: int) -> None:
     known = after([least_ms * MS], 3 * MS)
     before = Hystart(least_rtt_ns=known.least_rtt_ns)
     limit_ns = (least_ms + growth_ms) * MS
@@ -34,7 +34,7 @@ def test_delays_that_grow_by_an_eighth_or_four_to_sixteen_milliseconds_end_it(le
     assert not after([limit_ns, *[limit_ns + 1] * 20], 3 * MS, start=before).is_found, "the round's least counts"
 
 
-def test_a_train_of_acknowledgments_that_lasts_half_a_round_trip_ends_it() -> None:
+def test_ack_train_of_half_a_round_trip_ends_slow_start() -> None:
     """21 ms / 2, the round trip and a millisecond, with gaps of 2 ms; one of more breaks it."""
     assert not after([20 * MS] * 6, 2 * MS).is_found
     assert after([20 * MS] * 7, 2 * MS).is_found
@@ -55,7 +55,7 @@ def test_a_round_ends_with_what_was_under_way_at_its_beginning() -> None:
     assert (following.round_end, following.round_ns, following.samples) == (260, 51 * MS, 1)
 
 
-def test_cubic_goes_on_from_where_slow_start_ended_by_a_twentieth_a_round_trip() -> None:
+def test_cubic_grows_slowly_from_where_slow_start_ended() -> None:
     control = Cubic(MSS, 40.0, hystart=Hystart(least_rtt_ns=20 * MS))
     for number in range(9):
         assert control.threshold_bytes >= UNLIMITED

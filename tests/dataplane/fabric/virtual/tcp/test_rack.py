@@ -25,7 +25,7 @@ def rack_with(*arrived: Sent, now_ns: int = 100 * MS) -> Rack:
     return rack
 
 
-def test_what_was_sent_before_what_has_arrived_is_lost_after_a_quarter_of_a_round_trip() -> None:
+def test_earlier_segment_is_lost_after_a_quarter_round_trip() -> None:
     """RFC 8985, section 6.2, step 5: with one segment behind it; those sent later are not."""
     rack = rack_with(Sent(100, 200, 60 * MS))
     before, same_time, behind = Sent(0, 100, 60 * MS), Sent(50, 60, 60 * MS), Sent(200, 300, 60 * MS)
@@ -36,7 +36,7 @@ def test_what_was_sent_before_what_has_arrived_is_lost_after_a_quarter_of_a_roun
     assert rack.overdue([before], rack.patience_ns(50 * MS, is_hurried=True), 100 * MS) == ([before], None)
 
 
-def test_a_piece_that_was_sent_again_is_lost_again_by_its_own_time() -> None:
+def test_resent_segment_is_lost_again_by_its_own_send_time() -> None:
     rack = rack_with(Sent(100, 200, 60 * MS))
     again = Sent(0, 100, 61 * MS, is_repeated=True)
     assert rack.overdue([again], 0, 500 * MS) == ([], None)
@@ -44,7 +44,7 @@ def test_a_piece_that_was_sent_again_is_lost_again_by_its_own_time() -> None:
     assert rack.overdue([again], 0, 103 * MS) == ([again], None)
 
 
-def test_an_answer_that_is_too_early_is_to_the_first_transmission() -> None:
+def test_too_early_ack_is_for_the_first_transmission() -> None:
     """Step 2: sent again 39 ms ago, where no round trip took less than 40."""
     rack = rack_with(Sent(100, 200, 60 * MS))
     rack.note(Sent(200, 300, 71 * MS, is_repeated=True), 110 * MS)
@@ -62,7 +62,7 @@ def test_who_saw_segments_overtake_waits_though_three_are_there() -> None:
     assert rack.patience_ns(8 * MS, is_hurried=True) == 8 * MS, "the smoothed round trip at most"
 
 
-def test_needless_retransmissions_teach_patience_once_a_round_trip_for_sixteen_recoveries() -> None:
+def test_needless_retransmissions_widen_the_reordering_window() -> None:
     """Step 4: RACK.reo_wnd_mult and its persistence."""
     rack = rack_with(Sent(100, 200, 60 * MS))
     rack.was_needless(0, 1_000)
@@ -100,7 +100,7 @@ def test_what_an_answer_says_of_a_probe(
     assert probe.answered(position, is_duplicate=is_duplicate, needless_end=needless_end) is expected
 
 
-def test_a_probe_waits_two_round_trips_and_longer_for_a_single_segment() -> None:
+def test_probe_waits_two_round_trips_or_longer_for_one_segment() -> None:
     """Section 7.2."""
     assert probe_after_ns(40 * MS, SECOND, LEAST_RTO_NS, is_single=False) == 82 * MS
     assert probe_after_ns(40 * MS, SECOND, LEAST_RTO_NS, is_single=True) == 280 * MS
@@ -217,7 +217,7 @@ def test_without_probes_the_last_segments_wait_for_the_timeout(make_fabric: Make
     assert wire.again()[0][0] - last_ns > LEAST_RTO_NS
 
 
-def test_a_single_last_segment_is_probed_when_the_timeout_would_come_and_costs_a_reduction_not_the_window(
+def test_lone_last_segment_is_probed_and_costs_one_reduction(
     make_fabric: MakeFabric,
 ) -> None:
     wire = Wire(make_fabric)
@@ -249,7 +249,7 @@ def test_a_probe_that_was_not_needed_costs_nothing(make_fabric: MakeFabric) -> N
     assert wire.ends.server.statistics.duplicate_segments == 1
 
 
-def test_a_probe_is_new_data_where_there_is_any_beyond_the_window(make_fabric: MakeFabric) -> None:
+def test_probe_sends_new_data_beyond_the_window_if_any(make_fabric: MakeFabric) -> None:
     wire = Wire(make_fabric)
     wire.lose_answers = True
     wire.fabric.call_after(60 * MS, lambda: setattr(wire, "lose_answers", False))
@@ -263,7 +263,7 @@ def test_a_probe_is_new_data_where_there_is_any_beyond_the_window(make_fabric: M
     assert wire.ends.client.statistics.probes == 1
 
 
-def test_one_segment_behind_a_lost_one_is_enough_after_a_quarter_of_the_least_round_trip(
+def test_one_later_segment_reveals_loss_in_a_quarter_round_trip(
     make_fabric: MakeFabric,
 ) -> None:
     """Not three: the last but one is lost, and sent again when the last could not have overtaken it any more."""
@@ -279,7 +279,7 @@ def test_one_segment_behind_a_lost_one_is_enough_after_a_quarter_of_the_least_ro
     assert (found.recoveries, found.probes, found.timeouts) == (1, 0, 0)
 
 
-def test_segments_that_are_overtaken_by_less_than_that_are_not_sent_again(make_fabric: MakeFabric) -> None:
+def test_slightly_reordered_segments_are_not_resent(make_fabric: MakeFabric) -> None:
     """However many overtake: the first is 4 ms late, once before two others, then, as that is known, before nine."""
     fabric = make_fabric(dumbbell("100 Mbit/s"))
     ends = Ends(fabric)
@@ -308,7 +308,7 @@ def test_segments_that_are_overtaken_by_less_than_that_are_not_sent_again(make_f
 
 
 @pytest.mark.parametrize(("quick", "expected"), [(16, 16 + 12), (0, 20)])
-def test_the_first_segments_of_a_connection_and_after_a_pause_are_acknowledged_at_once(
+def test_first_segments_are_acknowledged_at_once_also_after_idle(
     make_fabric: MakeFabric, quick: int, expected: int
 ) -> None:
     """The first sixteen of forty segments are acknowledged one by one, then every second one; again after a pause."""

@@ -198,7 +198,7 @@ def test_one_loss_costs_half_or_three_tenths_and_no_timeout(
     assert threshold == pytest.approx(factor * under_way, rel=0.02)
 
 
-def test_a_path_that_is_gone_for_a_while_is_tried_again_ever_later(make_fabric: MakeFabric) -> None:
+def test_broken_path_is_retried_with_exponential_backoff(make_fabric: MakeFabric) -> None:
     fabric = make_fabric(dumbbell())
     tampering = Tampering(fabric, "a")
     flow = BulkFlow(fabric, "a", "b", size_bytes=3_000_000)
@@ -215,7 +215,7 @@ def test_a_path_that_is_gone_for_a_while_is_tried_again_ever_later(make_fabric: 
     assert flow.received_bytes == 3_000_000
 
 
-def test_a_path_that_stays_gone_ends_the_connection_with_an_error(make_fabric: MakeFabric) -> None:
+def test_path_that_stays_broken_ends_the_connection(make_fabric: MakeFabric) -> None:
     ends = Ends(make_fabric(dumbbell()), retries=3)
     ends.run(100 * MS)
     ends.fabric.lose("s1", "s2", lost=True)
@@ -255,7 +255,7 @@ def test_who_gives_up_resets_the_other_end(make_fabric: MakeFabric) -> None:
     assert ends.ended == ["a closed", "b closed"]
 
 
-def test_a_program_that_does_not_read_closes_the_window_and_one_that_reads_opens_it(make_fabric: MakeFabric) -> None:
+def test_receive_window_closes_and_opens_with_reading(make_fabric: MakeFabric) -> None:
     ends = Ends(make_fabric(dumbbell()), server=TcpSettings(receive_buffer_bytes=20_000))
     stream = random.Random(1).randbytes(100_000)
     ends.run(50 * MS)
@@ -271,7 +271,7 @@ def test_a_program_that_does_not_read_closes_the_window_and_one_that_reads_opens
     assert found == stream
 
 
-def test_a_buffer_takes_what_it_has_room_for_and_says_when_there_is_more(make_fabric: MakeFabric) -> None:
+def test_write_takes_what_fits_and_reports_new_room(make_fabric: MakeFabric) -> None:
     ends = Ends(make_fabric(dumbbell()), send_buffer_bytes=10_000)
     calls: list[int] = []
     ends.client.on_writable = lambda: calls.append(ends.fabric.now_ns)
@@ -357,7 +357,7 @@ def test_an_end_without_ecn_is_not_marked(make_fabric: MakeFabric) -> None:
     assert set(seen) == {0}
 
 
-def test_frames_that_are_cut_or_changed_are_counted_and_harm_nothing(make_fabric: MakeFabric) -> None:
+def test_cut_or_corrupt_frames_are_counted_and_harmless(make_fabric: MakeFabric) -> None:
     fabric = make_fabric(dumbbell())
     frames: list[bytes] = []
     fabric.host("b").on_frame(lambda frame, _: frames.append(frame))

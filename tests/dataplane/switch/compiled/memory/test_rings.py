@@ -44,7 +44,7 @@ def test_hearing_leaves_nothing_to_read(bell: Bell) -> None:
     assert rings(bell) == 0
 
 
-def test_a_ring_that_is_heard_before_it_is_written_wakes_once_more_and_no_more(bell: Bell) -> None:
+def test_ring_heard_before_its_write_wakes_exactly_once_more(bell: Bell) -> None:
     bell.waiting = 0  # the ringer is between its two steps
     HEAR(bell)
     os.eventfd_write(bell.fd, 1)

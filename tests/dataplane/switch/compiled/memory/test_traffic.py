@@ -162,7 +162,7 @@ def run_both(reference: TrafficManager, native: NativeTraffic, until_ns: int, rn
                 assert native.occupy(item.port, length, burst.start_ns) == departs_ns
 
 
-def test_what_waits_when_the_program_is_replaced_is_dropped_and_counted() -> None:
+def test_frames_waiting_at_a_replacement_are_dropped_and_counted() -> None:
     native = NativeTraffic([PortSettings(1, 1_000_000), PortSettings(2)])
     for name in range(5):
         assert native.enqueue(name, 1, name, 0)
@@ -175,7 +175,7 @@ def test_what_waits_when_the_program_is_replaced_is_dropped_and_counted() -> Non
     assert native.dequeue(10**12) == (50, [(1, 7, 3, 0, 0, 0, 0)])
 
 
-def test_a_cable_gives_frames_back_in_order_when_they_have_arrived() -> None:
+def test_cable_returns_frames_in_order_once_they_arrive() -> None:
     native = NativeTraffic([PortSettings(1)])
     port, core = native.ports[1], native.core
     blocks = [native.take(core.packets[0]) for _ in range(3)]
@@ -204,7 +204,7 @@ def test_blocks_are_bounded_and_come_back() -> None:
     assert {native.take(cache) for _ in range(100)} == set(blocks[:100])
 
 
-def test_a_cable_whose_last_frame_is_just_being_taken_promises_nothing() -> None:
+def test_cable_with_its_last_frame_being_taken_promises_nothing() -> None:
     port = OutPort()
     port.in_flight = 1  # as between the two stores of `arrived` on another thread
     assert LIBRARY.bind(next_arrival_ns)(port) == NEVER

@@ -58,7 +58,7 @@ def unseen(*actions: Sequence[Primitive], **changes: Any) -> bool:
         ([[RegisterRead(U8, "r", Constant(3)), READ]], True),
     ],
 )
-def test_a_field_is_unseen_if_it_is_written_before_it_is_read_on_every_way(
+def test_field_is_unseen_if_written_before_read_on_every_path(
     actions: Sequence[Sequence[Primitive]], expected: bool
 ) -> None:
     assert unseen(*actions) is expected

@@ -276,7 +276,7 @@ def test_what_a_condition_says_of_headers(condition: Expression, holds: set[str]
         straight(AddHeader(HeaderRef("other")), RemoveHeader(HeaderRef("other")), shown(OTHER)),
     ],
 )
-def test_a_header_read_only_where_it_has_been_valid_is_not_cleared(program: Program) -> None:
+def test_header_read_only_where_valid_is_not_cleared(program: Program) -> None:
     place = Layout(program)
     assert place.fresh_bytes <= place.headers["other"].data < place.plain_bytes
 

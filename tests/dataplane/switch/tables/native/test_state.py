@@ -69,7 +69,7 @@ def assert_same_choices(bench: NativeBench, *keys: int) -> None:
             assert chosen(bench, key, digest) == profile.resolve(entry, digest)
 
 
-def test_members_groups_and_action_sets_choose_as_the_profile_does(make: MakeBench) -> None:
+def test_members_groups_and_action_sets_choose_like_the_profile(make: MakeBench) -> None:
     bench = make(grouped())
     profile = bench.state.profiles["ecmp"]
     for member in (1, 2, 3):

@@ -57,7 +57,7 @@ def test_a_field_is_looked_for_where_the_parser_finds_it() -> None:
     assert alternatives("ingress_port==1 || ingress_port==2") == (Alternative(1), Alternative(2))
 
 
-def test_what_bytes_do_not_say_is_anything_and_what_cannot_be_is_nothing() -> None:
+def test_undecidable_filters_match_all_and_contradictions_none() -> None:
     assert alternatives("ipv4.ttl>3") == alternatives("ipv4")
     assert alternatives("!ipv4") == ANYTHING
     assert alternatives("packet_length>100") == ANYTHING
@@ -70,7 +70,7 @@ def test_a_stack_has_its_elements_one_behind_the_other() -> None:
     assert any(alternative.checks >= wanted for alternative in found)
 
 
-def test_headers_behind_options_are_not_looked_for_in_packets_without() -> None:
+def test_headers_behind_options_are_sought_only_with_options() -> None:
     """The port's place is known in packets whose IPv4 header has a fixed length; in others nothing is."""
     plain, options = (14, 0x0F, 5, True), (14, 0x0F, 5, False)
     found = [one for one in alternatives("udp.dst_port==2000", "fabric") if one.checks >= IPV4]
@@ -95,7 +95,7 @@ def has_all(alternative: Alternative, frame: Frame) -> bool:
 @pytest.mark.parametrize(("program", "text"), [(program, text) for program in FILTERS for text in FILTERS[program]])
 @settings(max_examples=examples(6), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
-def test_no_frame_that_is_meant_is_missed_and_machine_code_agrees(program: str, text: str, data: st.DataObject) -> None:
+def test_prefilter_misses_no_frame_and_agrees_with_machine_code(program: str, text: str, data: st.DataObject) -> None:
     found = alternatives(text, program)
     tap, fits_native = Tap(), kernel_library(fits).bind(fits)
     set_alternatives(tap, found)

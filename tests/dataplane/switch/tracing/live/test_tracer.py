@@ -68,7 +68,7 @@ def traced_switch(tracer: LiveTracer, clock: Clock) -> Switch:
 @pytest.mark.parametrize("name", ["copies", "forwarding", "stateful"])
 @settings(max_examples=3, suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
-def test_a_switch_that_explains_packets_does_what_it_does_without(
+def test_tracing_switch_behaves_as_without_tracing(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
     """Also what is counted: departures, digests, counters, registers and meters are the same."""
@@ -106,7 +106,7 @@ def test_no_more_are_explained_than_a_second_and_all_may_have(
     assert "5 packets are explained, as many as asked for: no more are" in said
 
 
-def test_a_filter_that_the_program_does_not_know_explains_nothing(
+def test_filter_unknown_to_the_program_traces_nothing(
     clock: Clock, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LiveTracer(TraceSettings("ipv4.ttl==1", file), exact=True) as tracer:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import io
 import itertools
 import re
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterable, Iterator
 
+_FOR_TOOLS = re.compile(r"#\s*(noqa|type:|pragma|mypy|fmt|ruff)")
 _HEADLESS = re.compile(r"(What|How|Which|Who|Whose|Whether|Where|When|Why|Of)\b")
 
 
@@ -27,6 +30,23 @@ def docstrings_in(source: str) -> Iterator[tuple[int, str]]:
 def headless_in(source: str) -> list[int]:
     """Return the lines of docstrings that open with a question word in place of a noun or a verb."""
     return [line for line, text in docstrings_in(source) if _HEADLESS.match(text)]
+
+
+def comments_in(source: str) -> int:
+    """Return the number of comments for people: those that only address a tool do not count."""
+    if "#" not in source:
+        return 0  # tokenizing a file takes far longer
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return sum(one.type == tokenize.COMMENT and not _FOR_TOOLS.match(one.string) for one in tokens)
+
+
+def comments_per_1000_lines(sources: Iterable[str]) -> float:
+    """Return the comments for people per 1,000 lines of all sources together, 0 without a line."""
+    comments = lines = 0
+    for source in sources:
+        comments += comments_in(source)
+        lines += source.count("\n")
+    return 1000 * comments / max(lines, 1)
 
 
 def long_test_names_in(source: str, most: int = 60) -> list[str]:

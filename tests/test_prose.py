@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.prose import headless_in, long_test_names_in
+from tests.prose import comments_in, comments_per_1000_lines, headless_in, long_test_names_in
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dataplane", "collectors", "controller")
+PRODUCT = (*PACKAGES, "p4", "topologies")
+LEAST_COMMENTS = 8
+"""Comments per 1,000 lines of the product: fewer leave surprising lines unexplained."""
 HEADLESS_IN_TESTS = 0
 """Docstrings of tests that open with a question word; lower it with each that goes."""
 LONG_NAMES = 0
@@ -42,6 +45,18 @@ def test_prose_of_tests_does_not_get_worse() -> None:
     sources = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
     assert sum(len(headless_in(source)) for source in sources) <= HEADLESS_IN_TESTS
     assert sum(len(long_test_names_in(source)) for source in sources) <= LONG_NAMES
+
+
+def test_product_code_says_why() -> None:
+    files = (path for package in PRODUCT for path in (ROOT / package).rglob("*.py"))
+    assert comments_per_1000_lines(path.read_text("utf-8") for path in files) >= LEAST_COMMENTS
+
+
+def test_comments_for_tools_do_not_count() -> None:
+    source = 'A = "# no comment"  # noqa: E501\n# Bounded, as senders choose it.\nB = 1  # fmt: skip\n'
+    assert comments_in(source) == 1
+    assert comments_per_1000_lines([source, "C = 2\n"]) == 250
+    assert comments_per_1000_lines([]) == 0
 
 
 def test_faults_of_prose_are_found() -> None:

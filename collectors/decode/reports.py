@@ -199,6 +199,7 @@ def _hops(
     group: ReportGroup, main: IntReport | None, truncated: InnerPacket, kind: RecordKind
 ) -> tuple[MeasuredHop, ...]:
     stacked = kind in (RecordKind.STACK, RecordKind.INTERMEDIATE)
+    # The stack has the newest hop first, and records go in travelling order.
     hops = tuple(MeasuredHop(hop.node_id, hop) for hop in reversed(truncated.hops)) if stacked else ()
     # A sink may push its metadata on the stack instead (INT v2.1, section 5.8): then the stack's newest hop is its own.
     if main is not None and (main.bits or not hops or hops[-1].node_id != group.node_id):

@@ -241,6 +241,7 @@ class Sampler:
         if stamps is None or correction is None:
             return None
         flight_ns = correction.corrected(stamps[1] - stamps[0], stamps[0])
+        # The clocks' uncertainty may make a short flight negative.
         if not -correction.uncertainty_ns <= flight_ns <= self._settings.longest_link_delay_ns:
             self._counters[Count.IMPLAUSIBLE_STAMPS] += count
             return None

@@ -94,6 +94,7 @@ class Stitcher(ABC):
             self._take_part(hops, out)
             return
         for hop, following in pairwise(hops):
+            # A hop may be missing in between: then the next one is not at this link's head.
             append(out, self._sampler.sample(hop, following if following.hop_index == hop.hop_index + 1 else None))
         append(out, self._sampler.sample(hops[-1], None))
         if hops[0].hop_index == 0 and len(hops) == hops[-1].hop_count:

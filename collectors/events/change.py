@@ -106,6 +106,7 @@ class Levels:
         """Add to the sums; return which have passed the limit."""
         total = runs["total"] + (excess - self._settings.slack)
         runs["total"], runs["sum"], runs["count"] = total, runs["sum"] + values, runs["count"] + 1
+        # CUSUM: a sum that falls to 0 begins anew, as no change began before.
         runs[total <= 0] = 0
         return runs["total"] > self._settings.limit
 

@@ -109,6 +109,7 @@ class EvidenceRings:
     def _make_room(self, rows: int) -> None:
         missing = rows - len(self._counts)
         if missing > 0:
+            # Doubling keeps the cost of copying constant per row.
             missing = max(missing, len(self._counts))
             self._times = np.concatenate([self._times, np.zeros((missing, self._kept), np.int64)])
             self._values = np.concatenate([self._values, np.zeros((missing, self._kept))])

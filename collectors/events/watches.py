@@ -199,6 +199,7 @@ class ChangeWatch(Watch):
 
     def clear_all(self, time_ns: int) -> Iterator[Event]:
         """Yield the end of every open event."""
+        # A copy, as clearing an event removes it.
         for subject in list(self._open):
             yield self._end(subject, time_ns)
 

@@ -88,6 +88,7 @@ class _TableWriter:
         self._is_unsynced = False
         try:
             self._folder.mkdir(exist_ok=True)
+            # Half-written files of a killed collector: their journals are still there.
             for unfinished in self._folder.glob("*" + files.UNFINISHED):
                 unfinished.unlink()
         except OSError as error:
@@ -102,6 +103,7 @@ class _TableWriter:
     def append(self, batch: pa.RecordBatch, wall_ns: int) -> None:
         """Write rows of one interval."""
         if self._journal is None:
+            # The last number may have left no file: an empty journal is only deleted.
             number = max(files.listing(self._folder).next_number, self._number + 1)
             self._journal = JournalWriter(self._folder / files.journal_name(number), self._table.schema)
             self._number = number
@@ -133,6 +135,7 @@ class _TableWriter:
 
     def complete(self, on_problem: Callable[[str], None]) -> None:
         """Make files of the journals that wait."""
+        # Each once: those that fail go to the end and wait for the next call.
         for _ in range(len(self._finished)):
             path, number = self._finished.popleft()
             try:
@@ -155,6 +158,7 @@ class _TableWriter:
             interval_ns = self._settings.interval_ns if self._table.is_merged else 0
             name = files.name_of(number, number, interval_ns, newest_us * 1000 // NS_PER_S)
             write_whole(self._folder / name, schema, read_journal(path, schema))
+        # Only once the file is whole, so that a crash loses no rows.
         path.unlink()
 
 

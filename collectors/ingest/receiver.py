@@ -131,6 +131,7 @@ class ReportReceiver:
                 self._count_losses()
         finally:
             waiting.cancel()
+            # Before the bell rings, or the thread would go on to wait again.
             self._is_stopping = True
             self._turns.wake()
             thread.join()
@@ -159,6 +160,7 @@ class ReportReceiver:
         lost, malformed = self._source.lost, self._source.malformed
         if isinstance(self._turns, NativeTurns):
             malformed += self._turns.cut
+        # The source counts from its start, so only the difference is new.
         self._collector.counters[Count.KERNEL_QUEUE_FULL] += lost - self._lost
         self._collector.counters[Count.RECEIVE_MALFORMED] += malformed - self._malformed
         self._lost, self._malformed = lost, malformed

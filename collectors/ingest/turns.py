@@ -85,6 +85,7 @@ class SourceTurns:
     def __init__(self, collector: Collector, source: ReportSource, burst: int) -> None:
         self._collector, self._source, self._burst = collector, source, burst
         self._clock = MonotonicClock()
+        # Not an Event: poll must wait for it and for the source together.
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._wake_fd, select.POLLIN)

@@ -133,6 +133,7 @@ class JobAccount:
         if self._newest_item is None:
             self._newest_item = item
             return
+        # Numbers wrap around, so take the shorter way between the two.
         further = (item - self._newest_item + _HALF_CIRCLE) % (2 * _HALF_CIRCLE) - _HALF_CIRCLE
         if further > 0:
             self._items += further
@@ -172,6 +173,7 @@ class JobAccount:
 
     def _rate(self, oldest: _Slot, now_ns: int) -> float | None:
         gained, span_ns = self._items - oldest.items, now_ns - oldest.begun_ns
+        # A single report spans no time.
         return gained * NS_PER_S / span_ns if span_ns > 0 and self._reported > 1 else None
 
 

@@ -88,6 +88,7 @@ class Sketch:
 
     def quantile(self, share: float) -> int | None:
         """Return the number of nearest rank, to one part in 128, None of nothing; `share` to four decimals."""
+        # Round up in integers: a product with a float share may end just above a whole number.
         rank = max(-(-round(share * 10_000) * self.count // 10_000), 1)
         if not self.count:
             return None
@@ -97,6 +98,7 @@ class Sketch:
         for bucket in sorted(self.buckets):
             below += self.buckets[bucket]
             if below >= rank:
+                # A bucket's middle may lie outside of what was seen.
                 return min(max(middle_of(bucket), self.least), self.greatest)
         return self.greatest
 

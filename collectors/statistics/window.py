@@ -222,6 +222,7 @@ class Window:
         total = weights = 0
         for number, slot in self._slots.items():
             if slot.source is source and slot.delays.mean is not None:
+                # Each slot weighs half as much as the next newer one.
                 weight = 1 << SLOTS - 1 - (self._newest_slot - number)
                 total += weight * slot.delays.mean
                 weights += weight

@@ -82,6 +82,7 @@ class IndexedRegistry(Registry):
     async def write(self, wanted: Mapping[str, Resource | None], expected: tuple[Expected, ...] = ()) -> int:
         """Write as `Registry` does; later lists include it."""
         revision = await super().write(wanted, expected)
+        # Concurrent writes may return out of order.
         self._written = max(self._written, revision)
         return revision
 

@@ -119,8 +119,10 @@ class _Issuer:
             return
         async with self._lock:
             now_s = time.monotonic()
+            # Another request may have read the keys while this one waited for the lock.
             if self._is_fine(key) or now_s - self._tried_s < _RETRY_S:
                 return
+            # Set before the attempt, so that a failing issuer is not asked again by every request.
             self._tried_s = now_s
             try:
                 self._keys = await self._read()
@@ -149,6 +151,7 @@ class _Issuer:
             claims = jwt.decode(
                 token,
                 found,
+                # Never trust the algorithm that the token names: a forger would choose the weakest.
                 algorithms=ALGORITHMS,
                 audience=settings.audience,
                 issuer=settings.issuer,
@@ -180,6 +183,7 @@ class _Issuer:
         verify = self._settings.ca or True
         async with httpx.AsyncClient(timeout=_TIMEOUT_S, verify=verify, trust_env=False) as client:
             document = await _json(client, self._settings.issuer.rstrip("/") + _WELL_KNOWN)
+            # The two must be identical (OpenID Connect Discovery 1.0, section 4.3).
             if document.get("issuer") != self._settings.issuer:
                 raise AccessError(f"its discovery document is of issuer {str(document.get('issuer'))[:200]!r}")
             place = document.get("jwks_uri")

@@ -218,6 +218,7 @@ async def _reload(
     """Reopen the audit log and reload the certificate files each time `again` is set."""
     while True:
         await again.wait()
+        # Clear before reloading, so that a signal during the reload triggers another one.
         again.clear()
         try:
             audit.reopen()

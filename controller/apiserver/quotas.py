@@ -38,6 +38,7 @@ class Quotas:
         account, usage = made.metadata.account, usage_of(kind, made, len(encode(made)))
         self._check(principal, kind, made, usage)
         promise: tuple[str, Usage, int | None] = account, usage, None
+        # Count it before it is written: concurrent requests must not share the same room.
         self._promised.append(promise)
 
         def written(revision: int) -> None:

@@ -41,6 +41,7 @@ async def keep_within(retention: Retention, registry: Registry, cache: ResourceC
         try:
             await forget_records(retention, registry, cache)
             seen.append(await registry.storage.revision())
+            # Compact up to the revision of _ROUNDS rounds ago, which is as old as history may be.
             if len(seen) > _ROUNDS:
                 await registry.storage.compact(seen.pop(0))
         except CompactedError:

@@ -105,6 +105,7 @@ class Tokens:
         """Revoke a token; raise NotFoundError."""
         key = ROOT + number
         with away():
+            # Anything but letters and digits could lead to a key that is no token's.
             stored = await self._storage.get(key) if number.isalnum() else None
             if stored is None:
                 raise NotFoundError(f"there is no token {number[:40]}")

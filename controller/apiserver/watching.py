@@ -166,6 +166,7 @@ async def _with_pauses(
     waiting: asyncio.Future[tuple[Event, ...]] | None = None
     try:
         while True:
+            # Keep the pending step across pauses: cancelling it would end the generator.
             waiting = waiting or asyncio.ensure_future(anext(watch))
             done, _ = await asyncio.wait((waiting,), timeout=seconds)
             if not done:

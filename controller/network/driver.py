@@ -186,6 +186,7 @@ class Driver:
         listeners: list[asyncio.Task[None]] = []
         try:
             while not ended.done():
+                # Clear before reading, so that doubt that arises meanwhile causes another reading.
                 switch.doubt.clear()
                 await _cancel(listeners)
                 async with self._fill.turn():
@@ -243,6 +244,7 @@ class Driver:
                     self.writes += 1
                 except SessionError as error:
                     answer = error
+                # The session was replaced meanwhile: the answer says nothing about the new one.
                 if switch.session is not session:
                     return None
                 batch = exchange.send(answer)
@@ -282,6 +284,7 @@ class Driver:
         await self._meet_everybody()
         while True:
             await self._steps_changed.wait()
+            # Clear before planning, so that a change meanwhile wakes this loop again.
             self._steps_changed.clear()
             while (step := self.coordinator.next_step()) is not None:
                 wait_ns = self.coordinator.not_before_ns(step, self._retry.drain_ns) - self._clock.now_ns()

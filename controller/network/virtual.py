@@ -258,6 +258,7 @@ class VirtualController:
             listener(self._links.statuses(self._clock.now_ns()))
 
     def _links_due(self, due_ns: int) -> None:
+        # The time may have moved since: then another call is on its way.
         if due_ns == self._links.due_ns():
             self._note_links(self._links.tick(self._clock.now_ns()))
 

@@ -121,6 +121,7 @@ def in_turn(
     waiting: dict[str, list[T]] = {}
     for one in subjects:
         waiting.setdefault(account_of_one(one), []).append(one)
+    # On a tie the account that came first goes first.
     turns = [(held.get(account, 0.0), place, account, 0) for place, account in enumerate(waiting)]
     heapify(turns)
     found = list[T]()

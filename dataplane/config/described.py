@@ -16,6 +16,7 @@ def descriptions(schema: type) -> dict[str, str]:
     Empty for a class without available source.
     """
     found: dict[str, str] = {}
+    # Bases first, so that a class's own description of a field wins.
     for base in reversed(schema.__mro__):
         if base.__module__.partition(".")[0] in {"builtins", "msgspec"}:
             continue

@@ -168,6 +168,7 @@ def _parse_json(text: str, file: str) -> Any:  # noqa: ANN401 - a JSON document 
         raise ConfigError(f"{word} is no number of JSON", file=file)
 
     try:
+        # Python would accept NaN and Infinity, which JSON does not have.
         return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise ConfigError(f"is not JSON: {error.msg}", file=file, line=error.lineno) from error
@@ -199,6 +200,7 @@ def _parse_toml(text: str, file: str) -> Any:  # noqa: ANN401 - a TOML document 
 
 def _parse_yaml(text: str, file: str) -> tuple[yaml.Node | None, Any]:
     with _refused_yaml(file):
+        # Parsed twice: only nodes know their lines, and only values can be converted.
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_repeated_keys(root, file)
         return root, yaml.safe_load(text)

@@ -58,6 +58,7 @@ class _Reading:
 
     def _number(self, text: str, kind: inspect.Type, path: str, unit: Unit, *, has_unit: bool) -> Any:  # noqa: ANN401
         members = list(_members(kind))
+        # Where text is valid too, it is not meant as a number.
         if any(isinstance(one, inspect.StrType | inspect.EnumType | inspect.LiteralType) for one in members):
             return text
         try:

@@ -105,6 +105,7 @@ class Aggregation:
 def decode(data: bytes, offset: int = 0) -> Aggregation:
     """Return the header at `offset` and its values; raise WireError if cut short, of another version, or unknown."""
     need(HEADER, data, offset, SIZE)
+    # Nonce and check, 8 bytes each, come last and are read on their own.
     words = int.from_bytes(data[offset : offset + SIZE - 16], "big")
     if words >> 124 != VERSION:
         raise WireError(HEADER, f"version is {words >> 124}, not {VERSION}", offset=offset)
@@ -135,5 +136,6 @@ def decode(data: bytes, offset: int = 0) -> Aggregation:
 
 def age(item: int, than: int) -> int:
     """Return by how much `item` is newer than another, negative if older, modulo 2^32."""
+    # Numbers wrap around: serial number arithmetic as in RFC 1982.
     half = 1 << ITEM_BITS - 1
     return (item - than + half) % (2 * half) - half

@@ -26,6 +26,7 @@ def update(checksum: int, old: bytes, new: bytes) -> int:
     """Return `checksum` after covered bytes changed from `old` to `new`, both at even offsets (RFC 1624, section 3)."""
     total = (~checksum & 0xFFFF) + (~ones_complement_sum(old) & 0xFFFF) + ones_complement_sum(new)
     total = (total & 0xFFFF) + (total >> 16)
+    # Adding the carry may carry once more.
     total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
 

@@ -87,6 +87,7 @@ def decode(data: bytes, offset: int = 0) -> Geneve:
     need(HEADER, data, offset, end - offset)
     options: list[GeneveOption] = []
     while at < end:
+        # Cut at the header's end, so that no option reaches beyond the stated length.
         options.append(_option(data[:end], at))
         at += options[-1].size
     return Geneve(

@@ -53,6 +53,7 @@ def decode(data: bytes, offset: int = 0) -> Gre:
     """Return the header at `offset`; raise WireError if it is cut short, routed (RFC 1701) or of another version."""
     need(HEADER, data, offset, MIN_SIZE)
     flags = int.from_bytes(data[offset : offset + 2], "big")
+    # The lowest three bits are the version, which RFC 2784 sets to 0.
     if flags & _REFUSED or flags & 7:
         raise WireError(HEADER, f"flags and version {flags:#06x} are not of RFC 2784", offset=offset)
     protocol_type = int.from_bytes(data[offset + 2 : offset + 4], "big")

@@ -108,8 +108,10 @@ def decode_ipv6(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
         need("ipv6 extension", data, at, 8)
         length = 8
         if protocol == _FRAGMENT:
+            # Only the first fragment has ports; the lowest three bits are no part of the offset.
             has_ports = has_ports and int.from_bytes(data[at + 2 : at + 4], "big") >> 3 == 0
         else:
+            # The length counts units of 8 bytes beyond the first (RFC 8200, section 4).
             length = 8 * (data[at + 1] + 1)
             need("ipv6 extension", data, at, length)
         protocol, at = data[at], at + length
@@ -163,6 +165,7 @@ def _with_int(data: bytes, network: _Network, header: Tcp | Udp, part: IntPart) 
     elif isinstance(part.shim, VxlanGpeShim) and part.shim.was_vxlan:
         dst_port = VXLAN_UDP_PORT
     checksum = header.checksum
+    # In UDP, 0 means that the sender computed none.
     if checksum:
         # A checksum is minus the sum of everything; the length is in the pseudo header and in UDP's header.
         lengths = part.size * (2 if isinstance(header, Udp) else 1)

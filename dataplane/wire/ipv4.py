@@ -77,6 +77,7 @@ class Ipv4:
             checksum=(self.checksum, 16),
         )
         fixed = _FIXED.pack(
+            # The upper half is the version, the lower one the length in words.
             0x40 | self.size // 4,
             self.dscp << 2 | self.ecn,
             self.total_length,

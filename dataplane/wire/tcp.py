@@ -85,6 +85,7 @@ def decode(data: bytes, offset: int = 0) -> Tcp:
 def segment(src: IpAddress, dst: IpAddress, header: Tcp, payload: bytes) -> bytes:
     """Return header and payload with the correct checksum in place of the header's."""
     bare = header.encode()
+    # The checksum is computed with its own field, bytes 16 and 17, as 0.
     bare = bare[:16] + b"\0\0" + bare[18:] + payload
     checksum = transport_checksum(src, dst, PROTOCOL_TCP, bare)
     return bare[:16] + checksum.to_bytes(2, "big") + bare[18:]

@@ -49,6 +49,7 @@ class TcpOptions:
             parts.append(bytes((_NO_OPERATION, _SCALE, 3, self.window_scale)))
         used = sum(map(len, parts))
         if self.sack:
+            # The head takes 4 bytes: two no-operations, kind and length.
             blocks = self.sack[: (MAX_SIZE - used - 4) // _BLOCK.size]
             head = bytes((_NO_OPERATION, _NO_OPERATION, _SACK, 2 + _BLOCK.size * len(blocks)))
             parts.append(head + b"".join(_BLOCK.pack(*block) for block in blocks))
@@ -74,6 +75,7 @@ def decode(data: bytes) -> TcpOptions:
         if kind == _MSS:
             mss = int.from_bytes(value, "big")
         elif kind == _SCALE:
+            # A larger shift counts as 14 (RFC 7323, section 2.3).
             scale = min(value[0], MAX_SHIFT)
         elif kind == _SACK_PERMITTED:
             permitted = True

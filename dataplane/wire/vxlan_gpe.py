@@ -56,6 +56,7 @@ def decode(data: bytes, offset: int = 0) -> VxlanGpe:
         raise WireError(HEADER, f"version is {flags >> 4 & 3}, not 0", offset=offset)
     return VxlanGpe(
         vni=words >> 8 & 0xFF_FFFF,
+        # Without the P bit the field means nothing.
         next_protocol=words >> 32 & 0xFF if flags & 4 else None,
         has_vni=bool(flags & 8),
         is_bum=bool(flags & 2),

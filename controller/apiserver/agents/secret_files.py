@@ -42,6 +42,7 @@ def _read(folder: Path, project: str, name: str) -> str:
             _check_private(descriptor)
         if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
             raise SecretError("it is no regular file")
+        # One byte more than is allowed tells a file that is too large from one that is just full.
         data = os.read(opened[-1], _MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise SecretError(f"it has more than {_MOST_BYTES} bytes")

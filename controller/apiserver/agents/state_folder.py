@@ -32,6 +32,7 @@ class StateFolder:
         """Hold the folder for this process; raise `error` if another process or another owner has it."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # mkdir leaves the mode of a folder that exists already as it is.
             self.path.chmod(0o700)
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -50,6 +51,7 @@ class StateFolder:
             owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "another process"
             problem = f"{self.holder} runs there already (process {owner})"
             raise self.error(f"state: folder {self.path}: {problem}") from None
+        # Only with the lock held: the content names the process that holds it.
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 

@@ -165,6 +165,7 @@ class ApiClient:
                         request = sessions.request_of(line)
                         if request is not None:
                             yield request
+                # A stream that ends without an error is reopened after a wait, like one that fails.
                 error: ApiError = UnavailableError(f"API at {self.place.address}: it ended the stream of sessions")
             except (UnavailableError, TooManyError, NotFoundError) as problem:
                 error = problem
@@ -202,6 +203,7 @@ class ApiClient:
                 return found
             if not left or not calls.may_retry(call, error, cause):
                 raise error from None
+            # Never come back earlier than the server's Retry-After asks for.
             await self.sleep(max(backoff.next_s(), error.wait_s if isinstance(error, TooManyError) else 0))
         raise UnavailableError(f"API at {self.place.address}: no try is allowed")
 
@@ -295,6 +297,7 @@ class Resources(Generic[R]):
                 async with aclosing(self._client.lines(call)) as lines:
                     async for line in lines:
                         event = calls.event_of(self.kind, line)
+                        # Any line, even a bookmark, proves that the server answers.
                         backoff.reset()
                         if progress.is_new(event):
                             yield event

@@ -158,9 +158,11 @@ def check(place: Place, answer: httpx.Response) -> None:
     try:
         detail = msgspec.json.decode(answer.content, type=Problem).detail
     except MALFORMED:
+        # HTTPStatus raises ValueError for a code that is not registered, as a proxy's may be.
         phrase = HTTPStatus(answer.status_code).phrase if answer.status_code in set(HTTPStatus) else ""
         detail = f"API at {place.address}: {answer.status_code} {phrase}".strip()
     if answer.status_code == TooManyError.status:
+        # Retry-After may also be a date (RFC 9110, section 10.2.3): then wait one second.
         wait = answer.headers.get("Retry-After", "1")
         raise TooManyError(detail, float(wait) if wait.isdigit() else 1.0)
     raise _ERRORS.get(answer.status_code, ApiError)(detail)

@@ -71,6 +71,7 @@ class Place:
             from dataplane.rpc.access.tls import TlsFiles, check_files  # noqa: PLC0415 - loads gRPC
 
             try:
+                # load_cert_chain's own error does not name the file that is unusable.
                 check_files(TlsFiles(self.certificate, self.private_key))
             except ConfigError as error:
                 raise InvalidError(str(error)) from None

@@ -29,6 +29,7 @@ class WatchProgress:
             self._names.clear()
             return True
         if event.revision > self._newest:
+            # Other events of this revision may still follow, so resume before it.
             self.after, self._newest = event.revision - 1, event.revision
             self._names.clear()
         if event.name in self._names:

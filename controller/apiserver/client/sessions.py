@@ -93,6 +93,7 @@ async def _with_keep_alives(frames: AsyncIterator[Frame]) -> AsyncGenerator[Fram
     waiting: asyncio.Future[Frame | None] | None = None
     try:
         while True:
+            # Keep the pending read across timeouts: cancelling it could lose a frame.
             waiting = waiting or asyncio.ensure_future(_next(frames))
             done, _ = await asyncio.wait((waiting,), timeout=KEEP_ALIVE_S)
             if not done:

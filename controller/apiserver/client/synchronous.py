@@ -168,6 +168,7 @@ class SyncApiClient:
                 return found
             if not left or not calls.may_retry(call, error, cause):
                 raise error from None
+            # Never come back earlier than the server's Retry-After asks for.
             self.sleep(max(backoff.next_s(), error.wait_s if isinstance(error, TooManyError) else 0))
         raise UnavailableError(f"API at {self.place.address}: no try is allowed")
 
@@ -250,6 +251,7 @@ class SyncResources(Generic[R]):
             try:
                 for line in self._client.lines(calls.watching(self.kind, labels, fields, progress.after)):
                     event = calls.event_of(self.kind, line)
+                    # Any line, even a bookmark, proves that the server answers.
                     backoff.reset()
                     if progress.is_new(event):
                         yield event

@@ -46,6 +46,7 @@ def _seconds(raw: object) -> float:
 
 def _moment(raw: object) -> int:
     if isinstance(raw, str) and _TIME.fullmatch(raw):
+        # Negative means relative to the present; 0 would be a moment of its own, so 0 s becomes 1 ns.
         return -max(round(_seconds(raw) * 1e9), 1)
     found = raw if isinstance(raw, datetime) else _iso_time(raw)
     if found is None:
@@ -66,8 +67,10 @@ def _milli(raw: object, wanted: str) -> int:
     if isinstance(raw, str) and (found := _MILLI.fullmatch(raw)):
         return int(found[1])
     text = str(raw)
+    # A bool is an int in Python, but no number in a manifest.
     if isinstance(raw, bool) or not isinstance(raw, int | float | str) or not _NUMBER.fullmatch(text):
         raise ValueError(f"{raw!r} is not {wanted}")
+    # Floats would refuse valid figures: 1.001 * 1000 is 1000.9999999999999.
     exact = Decimal(text) * 1000
     if exact != exact.to_integral_value():
         raise ValueError(f"{raw!r} is not a whole number of thousandths")

@@ -48,6 +48,7 @@ class ResourceCache:
             try:
                 await self._load()
                 said = ""
+                # Watch from the revision that was listed, so that no change falls in between.
                 async with aclosing(self._storage.watch(ROOT, after=self.ring.revision)) as watch:
                     async for events in watch:
                         self._apply(events)

@@ -134,6 +134,7 @@ def dispatch(
         task = _task(state, item.task)
         _check_task(task, item)
         before = _centre(state, item.centre)
+        # Compare with the version before the batch, which is the one that the caller has seen.
         version = before.shares_version - moved.get(item.centre, 0)
         if item.shares_version is not None and item.shares_version != version:
             said = f"of version {version}, not {item.shares_version}"
@@ -145,6 +146,7 @@ def dispatch(
         )
         made.centres[item.centre] = with_units(made.centres.get(item.centre, before), share)
         made.tasks[item.task] = _dispatched(task, item, request.decision, now_ns)
+    # Once per centre, however many of its tasks the request dispatches.
     made.centres = {name: _next_version(centre) for name, centre in made.centres.items()}
     return made
 
@@ -200,6 +202,7 @@ def with_units(centre: Centre, share: UnitShare) -> Centre:
     Shares whose type the centre is still to pick must fit together with all others, the largest first.
     """
     name = centre.metadata.name
+    # A task holds at most one share, so a new one replaces its earlier one.
     shares = (*(one for one in centre.shares if one.uid != share.uid), share)
     made = replace(centre, shares=shares)
     types = {unit.name: unit for unit in centre.status.units}

@@ -102,6 +102,7 @@ class EventRing:
         self._events += happenings
         self.revision = revision
         surplus = len(self._events) - self._capacity
+        # Trim in large steps: deleting from the front of a list moves all the rest.
         if surplus > self._capacity // 4:
             # Keep or drop all changes of one revision together, as `known_from` is a revision.
             while surplus < len(self._events) and self._events[surplus].revision == self._events[surplus - 1].revision:

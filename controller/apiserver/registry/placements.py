@@ -111,6 +111,7 @@ def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str,
     _check_names([binding.pod for binding in request.bindings])
     made = State()
     for binding in request.bindings:
+        # An earlier binding of the same request may have changed the node already.
         pod, node = _pod(state, binding.pod), made.nodes.get(binding.node) or _node(state, binding.node)
         _check_expectations(binding, pod, state.nodes[binding.node], moved.get(binding.node, 0))
         _check_operators(binding, pod)
@@ -132,6 +133,7 @@ def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str,
         )
         made.pods[binding.pod] = replace(pod, status=status)
     _bind_groups(state, made, request)
+    # Once per node, however many of its pods the request binds.
     made.nodes = {name: _next_version(node) for name, node in made.nodes.items()}
     return made
 

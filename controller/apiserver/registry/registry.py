@@ -166,6 +166,7 @@ class Registry:
         self.acknowledged.check()
         made = {key: None if one is None else _plain(key, one) for key, one in wanted.items()}
         changes = tuple(Delete(key) if one is None else Put(key, one[0]) for key, one in made.items())
+        # Before the write, as the watch may deliver it before `transact` returns.
         self._encoded.update((key, one) for key, one in made.items() if one is not None)
         try:
             with away():

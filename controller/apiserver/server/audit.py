@@ -89,10 +89,12 @@ class AuditLog:
             return
         try:
             fresh = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            # The mode in os.open applies only to a file that it creates.
             os.fchmod(fresh, 0o600)
             size = os.fstat(fresh).st_size
         except OSError as error:
             raise ApiError(f"audit log {self._path}: {error.strerror}") from None
+        # Close the old file only once the new one is open, so that a failure loses no records.
         if self._file is not None:
             os.close(self._file)
         self._file, self._size = fresh, size
@@ -102,6 +104,7 @@ class AuditLog:
         if self._file is None:
             return
         line = _ENCODER.encode(record) + b"\n"
+        # Rotating an empty file would not make a long line fit.
         if self._size and self._size + len(line) > self._max_bytes:
             self._rotate()
         try:
@@ -120,6 +123,7 @@ class AuditLog:
         if record.time_ns - self._since_ns >= WINDOW_NS:
             self.flush()
         key = group_of(record.client), record.who, record.role, str(record.status)
+        # A flood from many addresses must not fill the table: the rest share one entry.
         if key not in self._refusals and len(self._refusals) >= _MOST_REFUSALS:
             key = "", "", "", ""
             record = replace(record, client="", who="several", role="", subject=None, path="", what="")
@@ -156,6 +160,7 @@ class AuditLog:
             return
         older = [self._path, *(self._path.with_name(f"{self._path.name}.{number + 1}") for number in range(self._kept))]
         try:
+            # From the oldest on, so that no file replaces one that has not been moved yet.
             for before, after in reversed(list(pairwise(older))):
                 if before.exists():
                     before.replace(after)

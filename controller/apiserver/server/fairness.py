@@ -64,6 +64,7 @@ class FairQueue:
     async def take(self, principal: str) -> Seat:
         """Return a seat; raise TooManyError if too many requests wait, or after waiting too long."""
         flow = self._flow(principal)
+        # Do not overtake those who wait already.
         if self._free and not self.waiting:
             return self._seat(flow)
         if len(flow.waiting) >= self._queued:
@@ -109,6 +110,7 @@ class FairQueue:
     def _call_up(self) -> None:
         """Give free seats to the principals with the least usage."""
         while self._free and self.waiting:
+            # The cost of a running request is not known yet, so each counts as one second.
             flow = min((one for one in self._flows.values() if one.waiting), key=lambda one: one.used_s + one.running)
             turn = flow.waiting.popleft()
             self.waiting -= 1
@@ -120,8 +122,10 @@ class FairQueue:
             turn.set_result(None)
 
     def _flow(self, principal: str) -> _Flow:
+        # Reinsert at the end: the dictionary is in order of last use.
         flow = self._flows.pop(principal, None) or _Flow(self._reached_s)
         if not flow.running and not flow.waiting:
+            # Time without requests earns no credit.
             flow.used_s = max(flow.used_s, self._reached_s)
         self._flows[principal] = flow
         if len(self._flows) > _KEPT:

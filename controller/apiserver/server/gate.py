@@ -72,6 +72,7 @@ class Buckets:
 
     def take(self, name: str) -> bool:
         """Take a token; return False if there is none."""
+        # Reinsert at the end: the dictionary is in order of last use.
         bucket = self._buckets.pop(name, None) or TokenBucket(self._per_s, self._clock)
         self._buckets[name] = bucket
         if len(self._buckets) > _MOST_BUCKETS:
@@ -235,6 +236,7 @@ class Gate:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         most = self._limits.request_bytes
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        # Refuse before reading; a chunked body states no length and is counted below.
         if length.isdigit() and int(length) > most:
             raise TooLargeError(f"the body has {int(length)} bytes, at most {most} are taken")
         parts, size = [], 0
@@ -278,6 +280,7 @@ class Gate:
                 subject=principal.subject,
                 client=asked.client,
                 method=method,
+                # The caller chooses how long a path is.
                 path=path[:512],
                 what=what[:1024],
                 status=status,

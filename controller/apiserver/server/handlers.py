@@ -154,6 +154,7 @@ async def _page_of(found: Listing[Any]) -> bytes:
         for resource in found.items[start : start + _AT_ONCE]:
             part = _ENCODER.encode(resource)
             size += len(part)
+            # The first resource goes out whatever its size, or paging would never get past it.
             if parts and size > _PAGE_BYTES:
                 break
             parts.append(part)

@@ -180,6 +180,7 @@ async def _body(request: _Asked, sessions: SessionService, session: Session) -> 
             await asyncio.wait((part, ended), timeout=silence_s, return_when=asyncio.FIRST_COMPLETED)
             if not part.done():
                 part.cancel()
+                # Cancelling only asks: wait until the read has ended.
                 await asyncio.gather(part, return_exceptions=True)
                 raise session.error or UnavailableError(f"nothing has come for {silence_s:g} s")
             message: Any = part.result()

@@ -188,7 +188,9 @@ class SessionBoard:
         told: set[str] = set()
         try:
             while self._streams.get(node) is mine and not self._is_stopped:
+                # Clear before looking: a session that opens meanwhile sets it again.
                 mine.clear()
+                # Forget closed sessions, or a long connection would collect their numbers.
                 told &= self._sessions.keys()
                 for session in self._waiting(node):
                     if session.number not in told:
@@ -206,6 +208,7 @@ class SessionBoard:
     def stop(self) -> None:
         """End all sessions and nodes' connections."""
         self._is_stopped = True
+        # A copy, as closing changes the dictionary.
         for session in list(self._sessions.values()):
             self.close(session, UnavailableError("the server stops"))
         for node in list(self._streams):

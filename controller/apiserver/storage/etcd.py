@@ -78,6 +78,7 @@ class EtcdStorage(Storage):
         self, prefix: str, *, revision: int | None = None, after: str = "", limit: int | None = None
     ) -> Page:
         """Return keys with a prefix."""
+        # A key with a NUL behind it is the first one after it.
         first = max(self._key(prefix), self._key(after) + b"\0") if after else self._key(prefix)
         request = rpc.RangeRequest(
             key=first, range_end=_successor(self._key(prefix)), limit=limit or 0, revision=revision or 0
@@ -174,6 +175,7 @@ class EtcdStorage(Storage):
                 raise CompactedError(after, int(answer.compact_revision))
             if answer.canceled:
                 raise StorageError(f"{self._who}: watch {prefix}: {answer.cancel_reason}")
+            # etcd may put the events of several revisions into one response.
             by_revision: dict[int, list[Event]] = {}
             for event in answer.events:
                 by_revision.setdefault(int(event.kv.mod_revision), []).append(self._event(event))
@@ -241,5 +243,6 @@ def _conflict(expected: tuple[Expected, ...], answer: Any) -> ConflictError:  # 
 
 def _successor(prefix: bytes) -> bytes:
     """Return the first key after all those with a prefix."""
+    # 0xff cannot be incremented, so the byte before it is.
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else b"\0"

@@ -36,6 +36,7 @@ def _run_to_the_end() -> None:
         print(in_one_line(_line(error)), file=sys.stderr)  # noqa: T201 - this is the command's voice
         sys.exit(1)
     except KeyboardInterrupt:
+        # 128 and the number of SIGINT, as shells report it.
         sys.exit(130)
     except BrokenPipeError:
         _drop_output()  # its reader has gone

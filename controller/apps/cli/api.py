@@ -149,6 +149,7 @@ def _write_new(file: Path, text: str) -> None:
     from controller.common.errors import ApiError  # noqa: PLC0415
 
     try:
+        # O_EXCL neither overwrites a file nor follows a link.
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ApiError(f"token file {file}: {error.strerror}") from None

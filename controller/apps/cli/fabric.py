@@ -128,6 +128,7 @@ def _started(words: Sequence[str], name: str) -> Manifest:
     from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
     from dataplane.fabric.live import standing  # noqa: PLC0415
 
+    # Beside the fabrics' folders, so that it can be renamed into one that does not exist yet.
     with tempfile.NamedTemporaryFile(dir=RUN_ROOT.parent, prefix="millrace-fabric-", delete=False) as log:
         place = Path(log.name)
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments

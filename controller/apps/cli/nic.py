@@ -162,6 +162,7 @@ def rows(
     began = then = clock()
     before = read()
     while seconds is None or then - began < seconds:
+        # The last interval may be shorter.
         left_s = INTERVAL_S if seconds is None else min(INTERVAL_S, began + seconds - then)
         sleep(left_s)
         now, after = clock(), read()

@@ -142,6 +142,7 @@ def _upright(columns: Sequence[str], rows: Iterable[Cells]) -> Table:
 
 def _show_json(columns: Sequence[str], rows: Iterable[Cells]) -> None:
     before = "["
+    # Written row by row, so that any number of rows fits into memory.
     for row in rows:
         typer.echo(before + "\n" + _json_object(columns, row), nl=False)
         before = ","
@@ -155,6 +156,7 @@ def _json_object(columns: Sequence[str], cells: Cells) -> str:
 
 def _csv_lines(header: Cells, rows: Iterable[Cells]) -> Iterator[str]:
     for row in chain((header,), rows):
+        # csv writes to files only: one for each row keeps rows streaming.
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow([_for_csv(cell) for cell in row])
         yield line.getvalue()
@@ -170,6 +172,7 @@ def _for_json(cell: object) -> object:
             return int(cell)
         case float() | Decimal():
             number = float(cell)
+            # JSON has neither NaN nor infinity.
             return number if math.isfinite(number) else None
         case None | bool() | int() | str():
             return cell

@@ -323,6 +323,7 @@ def _ns(text: str | None, option: str) -> int | None:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is no time as {_A_TIME}", param_hint=option) from error
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+    # In integers: a float of today's seconds is exact to some 240 ns only.
     return (since.days * 86_400 + since.seconds) * NS_PER_S + since.microseconds * 1000
 
 

@@ -165,6 +165,7 @@ def age_of(resource: Any, now_ns: int) -> str:  # noqa: ANN401 - of any kind
     """Return how long a resource has been there, for people."""
     seconds = max(now_ns - resource.metadata.created_ns, 0) // NS_PER_S
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        # Below two of a unit, the smaller unit is more precise: 30 h, not 1 d.
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"

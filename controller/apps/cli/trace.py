@@ -103,6 +103,7 @@ def _presenter(shape: Shape, program: Program) -> Callable[[PacketTrace], str]:
 def _frames(packet: str) -> Iterator[bytes]:
     """Yield the frames that an argument names, oldest first; raise ConfigError for what is none."""
     if packet == "-":
+        # Any byte is a latin-1 character, so that bad input fails as hex, with its line.
         for number, line in enumerate(bounded_lines(sys.stdin.buffer, "<stdin>", encoding="latin-1"), start=1):
             if line.strip():
                 yield _from_hex(line, "<stdin>", number)

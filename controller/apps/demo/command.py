@@ -64,6 +64,7 @@ def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared
     from controller.apps.demo.virtual import VirtualRun  # noqa: PLC0415 - the kernel's run does not need the simulator
 
     file = options.out / "records.sqlite"
+    # SQLite would apply the journal of an earlier run to the new file.
     for suffix in ("", "-wal", "-shm"):
         Path(f"{file}{suffix}").unlink(missing_ok=True)
     database = open_path_database(str(file))

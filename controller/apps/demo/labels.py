@@ -35,6 +35,7 @@ def place_label(own: Line, size: Point, taken: Sequence[Rectangle], lines: Seque
     Always returns a place, the one that covers least; of equally good ones that nearest to the link's middle.
     """
     (x1, y1), (x2, y2) = own.tail, own.head
+    # Two ends at one point have no direction: any length will do.
     length = hypot(x2 - x1, y2 - y1) or 1.0
     across = (y2 - y1) / length, (x1 - x2) / length
     # Beside a link means just far enough for the figure's own extent in that direction.

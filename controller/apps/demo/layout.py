@@ -189,6 +189,7 @@ def _apart(anchors: Points, sizes: Points, links: NDArray[np.int64]) -> Points:
     # Two routers of one city: a hair apart, by their order, so that there is a direction to push them.
     points = anchors + np.outer(np.arange(len(anchors)), (1e-4, -1e-4))
     for number in range(_ROUNDS):
+        # The pull towards the anchors fades out, so that boxes come to rest.
         pull = 0.05 * (1 - number / _ROUNDS)
         points = points + pull * (anchors - points)
         points = points + 0.5 * _push_off_links(points, sizes, links)

@@ -51,6 +51,7 @@ def plan_surge(
     """
     hosts = _hosts_by_switch(topology)
     usable = sorted(_with_detour(topology), key=lambda key: (load.get(key, 0.0) / _rate(topology, key), key))
+    # Begin at the fullest link, which needs the smallest surge.
     for key in reversed(usable):
         if key.src in hosts and key.dst in hosts:
             flow = FlowSpec(hosts[key.src][0], hosts[key.dst][0])
@@ -83,6 +84,7 @@ def base_paths_taken(topology: Topology, flows: Sequence[tuple[str, Flow]]) -> d
     VirtualController.over(fabric, watches=(), hellos=NO_HELLOS).start()
     for place, (host, flow) in enumerate(flows):
         start_ns = place * _GAP_NS
+        # Stopping right after the start sends exactly one packet.
         fabric.start_flow(host, replace(flow, start_ns=start_ns, stop_ns=start_ns + 1))
     fabric.run_until(len(flows) * _GAP_NS + _ALONE_NS)
     found: dict[int, tuple[str, ...]] = {}

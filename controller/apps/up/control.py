@@ -76,6 +76,7 @@ async def serving(socket: Path, answering: Answering) -> AsyncIterator[None]:
 
     with suppress(FileNotFoundError):
         socket.unlink()
+    # A socket's mode follows the umask: nobody else may connect, not even for a moment.
     mask = os.umask(0o177)
     try:
         server = await asyncio.start_unix_server(serve, socket, limit=1024)

@@ -80,6 +80,7 @@ def terminal(echo: Say) -> Say:
     def say(line: str) -> None:
         nonlocal is_gone
         if not is_gone:
+            # Set first, so that it stays set if writing fails.
             is_gone = True
             with suppress(BrokenPipeError, OSError):
                 echo(line)

@@ -327,6 +327,7 @@ class _Maker:
             images=section.images,
             idle=section.idle,
             on_stop=OnStop.STOP,
+            # The manager must be done before the supervisor's patience ends.
             stop_s=0.8 * self.settings.restart.stop_s,
         )
         words, asks = (
@@ -361,6 +362,7 @@ class _Maker:
             metrics=section.metrics,
             report_s=section.report_s,
             on_stop=OnStopOfCentre.STOP,
+            # The agent must be done before the supervisor's patience ends.
             grace_s=0.4 * self.settings.restart.stop_s,
         )
         token = self.state.path / "tokens" / f"centre-{name}"

@@ -177,6 +177,7 @@ def write_private(path: Path, text: str) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
+            # Before the rename, or a crash could leave an empty file under the name.
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:

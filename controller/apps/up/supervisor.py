@@ -146,6 +146,7 @@ class Supervisor:
                 raise UpError(f"the {failed.name} cannot run: {failed.last_error}")
             if all(daemon.has_been_ready for daemon in self._daemons):
                 return
+            # Nothing is awaited between the look and this line, so no change is lost.
             self._changed.clear()
             await self._changed.wait()
 

@@ -139,6 +139,7 @@ def _response(request: _Asked, answer: Answer | None) -> Response[bytes]:
     if answer.tag is not None:
         headers["ETag"] = etag = f'W/"{answer.tag}"'
         known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+        # If-None-Match compares weakly, so W/ does not count (RFC 9110, section 13.1.2).
         if request.method == "GET" and (etag in known or etag.removeprefix("W/") in known or "*" in known):
             return Response(b"", status_code=304, headers=headers)
     return Response(answer.body, media_type=answer.media_type, headers=headers)

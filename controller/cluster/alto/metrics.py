@@ -53,8 +53,10 @@ class Metric:
     def context(self, pairs: PairColumns, state_age_ns: int) -> CostContext:
         """Return the source of the values: `estimation` if telemetry has measured any of them, else `nominal`."""
         figure = self.figure or DELAY | AVAILABLE | LOSS
+        # The upper bits tell that a part of the path was measured, the lower ones that all of it was.
         some = pairs.measured & (figure << 3) != 0
         whole = some & (pairs.measured & figure == figure)
+        # Leave out pairs of a host with itself: no delay and unlimited bandwidth.
         apart = (pairs.delay_ns != 0) | (pairs.available_bps != UNLIMITED_BPS)
         measured, partly = (int(np.count_nonzero(flags & apart)) for flags in (whole, some & ~whole))
         ages = pairs.age_ns[pairs.age_ns >= 0]

@@ -102,5 +102,6 @@ def client_address(text: str | None) -> IPv4Address | IPv6Address | None:
         found = ip_address(text or "")
     except ValueError:
         return None
+    # A dual-stack socket shows IPv4 clients as ::ffff:a.b.c.d.
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return mapped or found

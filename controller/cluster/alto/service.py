@@ -110,6 +110,7 @@ class AltoService:
             version, kept = self._kept.get(key, (0, None))
         if kept is not None and version == live.version:
             return kept
+        # Build outside the lock: two requests may do it twice, but no other one waits for them.
         self._check_pairs(len(found.pids) ** 2, "pids")
         table = self._table(live, found, metric, None, None)
         tag = table.tag()

@@ -89,4 +89,5 @@ def _sql(moment: datetime) -> str:
 
 def _ns(moment: datetime) -> int:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    # In integers: a float of today's seconds is exact to some 240 ns only.
     return (moment - epoch) // timedelta(microseconds=1) * 1000

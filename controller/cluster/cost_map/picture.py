@@ -45,6 +45,7 @@ def draw(costs: CostMap, figure: str, path: Path) -> None:
     The diagonal and unreachable pairs stay white.
     """
     check_ending(path, PathError)
+    # Hosts by switch, so that the lines between switches separate blocks.
     order = np.argsort(costs.model.host_switch, kind="stable")
     shown = _figure(costs, figure)
     values = shown.values[np.ix_(order, order)]
@@ -130,6 +131,7 @@ def _label(axes: Axes, names: list[str], switches: list[str]) -> None:
     borders = [place for place in range(1, len(switches)) if switches[place] != switches[place - 1]]
     for border in borders:
         for line in (axes.axhline, axes.axvline):
+            # imshow centres cells on whole numbers, so borders lie between them.
             line(border - 0.5, color="white", linewidth=0.6)
     if len(names) <= _MOST_NAMES:
         places, labels = list(range(len(names))), names

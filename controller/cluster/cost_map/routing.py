@@ -70,6 +70,7 @@ class Routing:
         model, target = self.model, int(self.model.host_destination[dst])
         arriving = {int(model.host_switch[src]): 1.0}
         found: dict[int, float] = {}
+        # The order begins at the destination, and traffic is followed from its sources.
         for switch in self.order[target, : self.counts[target]][::-1].tolist():
             share = arriving.pop(switch, 0.0)
             for row, part in self._onward(switch, target) if share else ():

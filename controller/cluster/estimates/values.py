@@ -91,6 +91,7 @@ class Estimate:
         if not samples:
             return cls.unknown("no run has been measured", *reasons)
         low, high = min(samples), max(samples)
+        # Rounding may put the mean of equal samples just outside them.
         mean = min(max(math.fsum(samples) / len(samples), low), high)
         return cls(mean, low, high, Basis.MEASURED, baseline, (f"mean of {len(samples)} runs", *reasons))
 

@@ -166,6 +166,7 @@ class CostMapFollower:
         async with aclosing(self._feed.snapshots(self._interval_ns)) as snapshots:
             async for snapshot in snapshots:
                 self._time.observe(snapshot.taken_ns, self._clock.now_ns())
+                # The feed stamps with another machine's clock.
                 taken_ns = snapshot.taken_ns + self._time.offset_ns
                 await self._work("feed", partial(self._keeper.observe, snapshot, taken_ns))
 

@@ -64,6 +64,7 @@ def _renamed(operator: Operator, name: str) -> Operator:
 
 
 def _colours(graph: OperatorGraph) -> dict[str, str]:
+    # Names and libraries do not count: the same work by another library has the same colour.
     first = {operator.name: _digest(repr(replace(operator, name="-", library=""))) for operator in graph.operators}
     return _refined(graph, first)
 
@@ -82,6 +83,7 @@ def _refined(graph: OperatorGraph, colours: dict[str, str]) -> dict[str, str]:
             )
             for name, colour in colours.items()
         }
+        # Refinement only splits classes, so the same number as before means that it is done.
         if len(set(colours.values())) == classes:
             return colours
         classes = len(set(colours.values()))
@@ -97,6 +99,7 @@ def _individual(graph: OperatorGraph) -> dict[str, str]:
         tied = min((colour for colour, names in alike.items() if len(names) > 1), default=None)
         if tied is None:
             return colours
+        # Twins are numbered at once, as any order of them gives the same graph.
         chosen = alike[tied] if _are_twins(graph, alike[tied]) else alike[tied][:1]
         singled_out = {name: _digest(tied, str(place)) for place, name in enumerate(chosen)}
         colours = _refined(graph, colours | singled_out)

@@ -38,11 +38,13 @@ class Batch:
 
 def batch(family: Batch, seed: int) -> tuple[Task, ...]:
     """Return a batch's tasks in order of arrival."""
+    # Seeded with text, a generator draws the same in every process, whatever PYTHONHASHSEED is.
     rng = random.Random(f"batch/{seed}")
     arrival_s, found = 0.0, []
     for number in range(family.tasks):
         arrival_s += rng.expovariate(family.rate_hz)
         kind = DeviceKind.GPU if rng.random() < family.gpu_share else DeviceKind.CPU
+        # Whole devices are as frequent as both shares together.
         thousandths = rng.choice((250, 500, WHOLE, WHOLE))
         devices = (DeviceRequest(kind, 1, thousandths),) if kind is DeviceKind.GPU else ()
         cores = rng.randrange(1, family.most_cores + 1)

@@ -104,6 +104,7 @@ def swf_jobs(path: Path) -> Iterator[Task]:
         if processors == _UNKNOWN:
             processors = record.integer("requested_processors", 1)
         requested_s = record.integer("requested_time", _UNKNOWN)
+        # The format counts memory in kilobytes per processor.
         memory_kib = max(record.integer("requested_memory", _UNKNOWN), 0)
         yield Task(
             name=str(record.integer("job")),
@@ -166,6 +167,7 @@ def azure_runs(path: Path) -> Iterator[Run]:
             start = datetime.fromisoformat(text).replace(tzinfo=UTC)
         except ValueError:
             raise record.error(f"starttime is {text!r}, not a time") from None
+        # In integers: a float of today's seconds is exact to some 240 ns only.
         start_ns = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
         yield Run(record.text("VM_id"), start_ns, round(record.real("runtime") * NS_PER_S), record.real("value"))
 

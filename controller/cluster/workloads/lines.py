@@ -53,6 +53,7 @@ class Record:
             value = kind(text)
         except ValueError:
             raise self.error(f"{name} is {text!r}, not a number") from None
+        # float() also accepts "nan" and "inf".
         if not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
             raise self.error(f"{name} is {text}, less than {least} or not finite")
         return value

@@ -112,6 +112,7 @@ class Buffer:
         chances = _chances([error for _, error in self._held.values()], power) if power else None
         places = generator.choice(len(held), count, replace=False, p=chances)
         weights = np.ones(count) if chances is None else (len(held) * chances[places]) ** -importance
+        # Weights only ever scale gradients down (Schaul and others, 2016).
         weights = weights / weights.max()
         numbers = [held[place] for place in places.tolist()]
         return [
@@ -152,6 +153,7 @@ def _chances(errors: list[float | None], power: float) -> npt.NDArray[np.float64
     known = [error for error in errors if error is not None]
     worst = max(known, default=1.0)
     weights = np.array([worst if error is None else error for error in errors], np.float64)
+    # An error of 0 must leave some chance of being drawn.
     weights = np.power(weights + 1e-6, power)
     found: npt.NDArray[np.float64] = weights / weights.sum()
     return found

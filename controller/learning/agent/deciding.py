@@ -134,6 +134,7 @@ class Decider(Generic[View]):
             values = inference.values(observation, lambda: self._clock_ns() >= until_ns)
         except LearningError:
             return None, "does not fit"
+        # The clock is looked at between layers only, so the last one may end late.
         if values is None or self._clock_ns() >= until_ns:
             return None, "late"
         return (values, "") if np.isfinite(values).all() else (None, "not finite")

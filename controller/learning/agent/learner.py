@@ -140,8 +140,10 @@ def quantile_cost(loss: Loss, predicted: Tensor, measured: Tensor) -> Tensor:
     too high (quantile regression: Dabney and others, 2018).
     """
     count = predicted.shape[1]
+    # Quantiles stand at the middle of equal parts (Dabney and others, 2018).
     share = (torch.arange(count, device=predicted.device, dtype=predicted.dtype) + 0.5) / count
     error = predicted[:, :, None] - measured[:, None, :]
+    # Detached: which side an error is on is a constant of the loss.
     weight = (share[None, :, None] - (error.detach() > 0).to(predicted.dtype)).abs()
     return (weight * cost(loss, error)).mean(dim=2).sum(dim=1)
 

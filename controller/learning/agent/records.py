@@ -178,6 +178,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
             try:
                 file.write(checkpoint_to_bytes(checkpoint))
                 file.flush()
+                # Before the rename, or a crash could leave an empty file under the name.
                 os.fsync(file.fileno())
                 Path(file.name).replace(path)
             except BaseException:

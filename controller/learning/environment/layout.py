@@ -127,6 +127,7 @@ def _counts(model: Model) -> dict[str, int]:
         **dict.fromkeys(("missing", "engine", "refusal", "listed"), tasks),
         **dict.fromkeys(_SCRATCH, int(np.diff(model.workload.access_start).max(initial=0))),
         **dict.fromkeys(("ready_time_ns", "ready_task", "ends_time_ns", "ends_task"), tasks),
+        # Counted in words of 8 bytes: two figures, or eight flags, in each.
         "row": -(-_row_length(model) // 2),
         "candidates": -(-model.system.actions // 8),
         "plan": PLAN_PLACES,

@@ -26,6 +26,7 @@ class Turns:
         """Return the possible action with the least key; each key is asked for once."""
         count, last = observation.actions, self._last
         possible: list[int] = np.flatnonzero(observation.candidates).tolist()
+        # On a tie take turns: the action after the last one chosen comes first.
         self._last = min(possible, key=lambda action: (key(action), (action - last - 1) % count))
         return self._last
 

@@ -84,6 +84,7 @@ def _task(rng: random.Random, settings: BurstySettings, weights: list[float], nu
     ranks = rng.choices(range(settings.objects), cum_weights=weights, k=rng.randint(1, settings.most_objects))
     used = tuple(dict.fromkeys((rank + moved) % settings.objects for rank in ranks))
     is_write = rng.random() < settings.write_share
+    # A lognormal's mean is exp(mu + sigma^2 / 2), hence the half.
     operations = rng.lognormvariate(math.log(settings.mean_operations) - 0.5, 1.0)
     floats = round(operations * rng.random())
     return Task(

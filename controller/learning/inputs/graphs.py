@@ -100,6 +100,7 @@ def input_of(graph: TaskGraph, settings: GraphSettings) -> PoolInput:
 
 def _sized(sizes: list[int], rng: random.Random, settings: GraphSettings) -> int:
     spread = settings.edge_spread
+    # A lognormal's mean is exp(mu + sigma^2 / 2): this mu keeps it at 1.
     factor = rng.lognormvariate(-(spread**2) / 2, spread) if spread else 1.0
     sizes.append(max(1, round(settings.edge_bytes * factor)))
     return len(sizes) - 1

@@ -46,6 +46,7 @@ def read_jobs(path: Path, settings: JobSettings | None = None) -> Jobs:
     tasks = list(islice(swf_jobs(path), settings.first, end))
     if not tasks:
         raise LearningError(f"{path}: no job from number {settings.first} on")
+    # Logs have whole seconds, so that 0 s is a short run.
     runs_ns = [max((task.duration_ns or {})[DeviceKind.CPU], NS_PER_S) for task in tasks]
     estimates_ns = [
         max(

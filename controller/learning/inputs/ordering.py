@@ -343,6 +343,7 @@ class Ordering:
         if self.settings.gain is not Gain.SLOWDOWN:
             cost_ns = self._job_ns if self.settings.gain is Gain.RESPONSE else self._wait_ns
             return -cost_ns / (self.settings.gain_hours * 3600 * NS_PER_S)
+        # Bounded slowdown: runs of less than 10 s count as 10 s.
         slowdown = max(1.0, response_ns / max(run_ns, 10 * NS_PER_S))
         return self.settings.utilisation_weight * used + 1 / slowdown
 

@@ -155,6 +155,7 @@ def _annealed(runs: _Runs, start: _Run, plays: int, generator: np.random.Generat
         if not is_fixed and generator.random() < 0.3:
             given[changed] = NONE
         tried = runs.play(given, now.prices)
+        # Geometric cooling, in proportion to the best cost.
         heat = best.cost_ns * _WARM * (_COLD / _WARM) ** (number / plays) if math.isfinite(best.cost_ns) else 1.0
         if tried.cost_ns <= now.cost_ns or generator.random() < math.exp((now.cost_ns - tried.cost_ns) / heat):
             now = tried

@@ -122,6 +122,7 @@ class _Search(Generic[SavedT]):
             if is_last:
                 self.cost_ns, self.best = cost, [*taken, action]
                 continue
+            # Trying the actions has moved the environment.
             self.environment.restore(saved)
             following = self.environment.step(action).observation
             if following is not None:

@@ -113,6 +113,7 @@ class Run(Generic[View]):
             self._replay(_Taken(array("I", record.actions), bytearray(record.asked), bytearray(record.near)))
         except (LearningError, ValueError):
             self._seen = None
+        # The replay must end at the very observation that was saved.
         is_same = self._seen is not None and crc32(self._seen.row.tobytes()) == record.expects
         if not is_same:
             self._begin()

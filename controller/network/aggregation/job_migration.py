@@ -119,6 +119,7 @@ class MigrationPolicy:
             for number, one in found.items()
             if one is not None
             and self._rounds[number] >= self.settings.confirm_rounds
+            # A job that was never asked to move need not be held down.
             and now_ns - self._asked_ns.get(number, -self.settings.hold_down_ns) >= self.settings.hold_down_ns
         ]
         self._asked_ns.update((number, now_ns) for number, _ in moves)

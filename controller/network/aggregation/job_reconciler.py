@@ -155,6 +155,7 @@ class JobReconciler:
                 return job
             before = job.placed.job
             workers = [worker for worker in before.workers if worker.host in job.members.workers]
+            # Create first, end afterwards: if there is no room, the present job goes on.
             new = await self.create(workers, window=before.window, capacity=before.capacity, server=before.server)
             self._migration.moved(number, new.number, self._clock.now_ns())
             try:
@@ -278,6 +279,7 @@ class JobReconciler:
             self._switches.sync(switches)
             await self._until_acknowledged(job.number, switches, "in")
             self._jobs.job(job.number)
+        # Also when the caller is cancelled: nobody would undo the change later.
         except BaseException:
             if job.number in self._undo:
                 self._undo[job.number]()
@@ -297,6 +299,7 @@ class JobReconciler:
         deadline = asyncio.ensure_future(self._sleep(limit_ns / NS_PER_S))
         try:
             while True:
+                # Take the event before looking, as progress replaces it: none is missed in between.
                 progress = self._progress
                 if number in self._refusals:
                     raise ControllerError(f"aggregation job {number}: {self._refusals[number]}")

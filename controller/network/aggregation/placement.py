@@ -45,6 +45,7 @@ def place(
         racks.setdefault(topology.attachment[host].node, []).append(host)
     full = {node.name: _problem(node.name, taken.get(node.name, ()), cells, banned) for node in topology.switches}
     able = [switch for switch, problem in full.items() if problem is None]
+    # A leaf with a single worker would add nothing up.
     leaves = {switch for switch in able if 2 <= len(racks.get(switch, ())) <= MAX_CHILDREN}
     found = [
         (cost, topology.switch[root].node_id, tree)
@@ -57,6 +58,7 @@ def place(
         shown = [f"{switch} {problem or far}" for switch, problem in full.items()]
         rest = f", and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
         raise ControllerError(f"aggregation: no switch can be a root: {', '.join(shown[:_MOST_SHOWN])}{rest}")
+    # On a tie the lowest id wins; trees themselves cannot be compared.
     return min(found, key=lambda one: one[:2])[2]
 
 

@@ -103,6 +103,7 @@ class PortSession:
             while isinstance(message := await stream.read(), gnmi.SubscribeResponse):
                 self._take(message)
                 if self._is_synchronised:
+                    # Only the initial state has a deadline: afterwards silence is normal.
                     deadline.cancel()
         raise self._failure("the switch has ended the subscription")
 

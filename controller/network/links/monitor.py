@@ -61,6 +61,7 @@ class LinkMonitor:
     async def run(self) -> None:
         """Take links back into use when they have been up for long enough, until cancelled."""
         while True:
+            # Clear before asking the table: a report that comes later sets it again.
             self._due.clear()
             due_ns = self._table.due_ns()
             if due_ns is None:

@@ -43,6 +43,7 @@ class LinkStatusPublisher:
         self._waiting.add(event)
         try:
             while True:
+                # Clear before sending, so that a change meanwhile is sent right afterwards.
                 event.clear()
                 problem_now = await _send_once(subscriber, self._statuses())
                 if problem_now and problem_now != problem:

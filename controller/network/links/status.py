@@ -113,6 +113,7 @@ class LinkStatusTable:
     def _evaluate(self, cable: _Cable, now_ns: int) -> bool:
         found = [self._end_condition(end) for end in cable.ends]
         problem = next((cause for condition, cause in found if condition is LinkCondition.DOWN), None)
+        # One end that reports a dead link suffices.
         if problem is not None:
             cable.up_since_ns = None
             return _set_condition(cable, LinkCondition.DOWN, problem, now_ns)

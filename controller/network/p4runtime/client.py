@@ -43,11 +43,13 @@ class SwitchClient(P4Client):
         operation = "SetForwardingPipelineConfig"
         async with self._calling(operation, request, max(_INSTALL_S, self._answer_s)):
             assert self._channel is not None, "open() comes first"
+            # Bypass the stub: it would encode megabytes of program anew for each switch.
             call = self._channel.unary_unary(
                 f"/p4.v1.P4Runtime/{operation}",
                 request_serializer=bytes,
                 response_deserializer=p4r.SetForwardingPipelineConfigResponse.FromString,
             )
+            # Encoded messages can be joined: protobuf merges their fields.
             await call(request.SerializeToString() + program)
 
     async def pipeline(

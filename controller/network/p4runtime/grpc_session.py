@@ -124,6 +124,7 @@ class GrpcSession:
         if self._listener is None:
             return SessionError(self.switch, "listen", "the session was never connected")
         try:
+            # Cancelling this wait must not end the listener.
             await asyncio.shield(self._listener)
         except SessionError as error:
             return error

@@ -236,6 +236,7 @@ def write_request(schema: P4Schema, switch: str, device_id: int, batch: Batch) -
             parts.append(cache.encode(schema, update))
         except (ValueError, KeyError) as error:
             raise SessionError(switch, f"encode {update}", _first_line(error)) from error
+    # Joined encodings of a repeated field are a valid message, so no update is encoded twice.
     request = p4r.WriteRequest.FromString(b"".join(parts))
     request.device_id = device_id
     return request

@@ -428,6 +428,7 @@ class PathServerCore:
         if self._store is not None:
             version, explicit, weighted = self._store.load()
             newest_first = self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))
+            # The deque has the oldest first, and drops from that end.
             self.decisions.extend(reversed(newest_first))
             self._evacuation.restore(newest_first)
             lost = self._pins.restore(self._store.pins(), self._is_managed)

@@ -172,6 +172,7 @@ def group_ids(spreads: Iterable[Spread]) -> dict[Spread, int]:
     """Return an id for every spread over two or more ports: a hash of it, moved on where two collide."""
     found: dict[Spread, int] = {}
     taken: set[int] = set()
+    # Sorted, so that ids do not depend on the order in which spreads come.
     for spread in sorted({spread for spread in spreads if len(spread) > 1}):
         text = ",".join(str(port) if weight == 1 else f"{port}:{weight}" for port, weight in spread)
         number = zlib.crc32(text.encode()) % _MAX_GROUP_ID + 1

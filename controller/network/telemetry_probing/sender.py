@@ -67,6 +67,7 @@ class ProbeSender:
         except OSError as error:
             opened.close()
             raise ControllerError(f"cannot send probes from {self._source}: {error.strerror}") from error
+        # A full queue is counted as a refusal and must not stop the other probes.
         opened.setblocking(False)
         return opened
 

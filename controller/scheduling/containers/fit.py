@@ -140,6 +140,7 @@ class RandomFit:
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return uniformly drawn points."""
+        # Not hash(), which differs from process to process.
         rng = np.random.default_rng(crc32(f"{self.settings.seed}/{pod.name}".encode()))
         return rng.integers(0, MOST_POINTS + 1, len(snapshot.columns.nodes))[nodes]
 

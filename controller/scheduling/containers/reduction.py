@@ -65,6 +65,7 @@ class TreeCost:
         points = np.zeros(len(nodes), np.int64)
         reached = np.isfinite(cost_ns)
         if reached.any():
+            # One nanosecond more keeps the quotient defined where the least cost is 0.
             points[reached] = np.rint(MOST_POINTS * (cost_ns[reached].min() + 1) / (cost_ns[reached] + 1))
         return points
 
@@ -102,6 +103,7 @@ class TreeCost:
         if not wanted:
             return np.zeros(len(nodes))
         between = np.array([self._between(snapshot, nodes, one) for one in nodes.tolist()])
+        # A node is not its own companion.
         np.fill_diagonal(between, np.inf)
         nearest: Floats = np.partition(between, wanted - 1, axis=1)[:, :wanted].sum(axis=1)
         return nearest

@@ -33,6 +33,7 @@ def reserved(held: Iterable[Reservation], costs: CostMap) -> tuple[Load, ...]:
     for one in held:
         hosts = frozenset((one.host, one.peer.host))
         known = largest.get((one.between, hosts))
+        # Pods on the same host need no bandwidth between them.
         if len(hosts) == 2 and (known is None or known.peer.min_bps < one.peer.min_bps):
             largest[one.between, hosts] = one
     needed: defaultdict[tuple[str, str], int] = defaultdict(int)

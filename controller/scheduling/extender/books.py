@@ -81,6 +81,7 @@ class Books:
         """Add or update a node; an invalid one is left out."""
         name, version = node.metadata.name, node.metadata.resource_version
         before = self.nodes.get(name)
+        # A new list repeats nodes that have not changed.
         if before is not None and version and before.version == version:
             return
         try:
@@ -93,6 +94,7 @@ class Books:
             return
         self.problems.pop(name, None)
         taints = tuple(one for one in node.spec.taints or () if one.effect in _KEEPS_OFF)
+        # Kubernetes adds this taint itself, but a moment after it sets the field.
         if node.spec.unschedulable and all(one.key != _UNSCHEDULABLE.key for one in taints):
             taints = (*taints, _UNSCHEDULABLE)
         host = name if self.host_label is None else (node.metadata.labels or {}).get(self.host_label, "")

@@ -132,12 +132,14 @@ def _guard(callers: Callers, metrics: Metrics) -> Any:  # noqa: ANN401 - Litesta
     def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         headers = connection.headers
         problem: HTTPException | None = None
+        # In constant time: the duration must not tell how much of a guess is right.
         if expected is not None and not hmac.compare_digest(_shown(headers.get("authorization", "")), expected):
             problem = NotAuthorizedException(detail="a token that counts is needed", headers=_CLOSING)
         elif callers.names is not None and callers.names.isdisjoint(names := _names_of(connection)):
             shown = ", ".join(sorted(names)) or "nobody"
             detail = f"the certificate is of {shown}, none of callers: {', '.join(sorted(callers.names))}"
             problem = PermissionDeniedException(detail=detail, headers=_CLOSING)
+        # A web page reaches a local port by its own name (DNS rebinding), and browsers send Origin.
         elif callers.is_local and ("origin" in headers or not _is_local(headers.get("host", ""))):
             detail = f"Host {headers.get('host', '')[:_LONGEST_HOST]!r} is not this machine, and nobody shows a token"
             problem = PermissionDeniedException(detail=detail, headers=_CLOSING)

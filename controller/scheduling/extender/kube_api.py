@@ -92,6 +92,7 @@ class KubernetesApi:
         try:
             await self._ask("POST", f"{path}/binding", content=body)
         except KubernetesError as error:
+            # Any of these may follow a binding that was carried out, so look before failing.
             if error.code not in {0, 409, 500, 502, 503, 504}:
                 raise
             if not await self._is_there(path, uid, node):
@@ -127,6 +128,7 @@ class KubernetesApi:
                         if event.type != "BOOKMARK":
                             yield Change(one=one, is_gone=event.type == "DELETED")
             except KubernetesError as error:
+                # The version was compacted: list everything again.
                 if error.code == _GONE:
                     version = ""
                 if str(error) != said and error.code != _GONE:
@@ -188,11 +190,13 @@ class KubernetesApi:
         if file is None or self._settings.certificate is not None:
             return found
         try:
+            # Kubernetes replaces a pod's token before it expires, so look before each request.
             about = Path(file).stat()
             if (about.st_mtime_ns, about.st_ino) != self._token_version:
                 self._token = read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
                 self._token_version = (about.st_mtime_ns, about.st_ino)
         except (OSError, UnicodeDecodeError) as error:
+            # The token that was read before may still be valid.
             if not self._token:
                 raise KubernetesError(f"the token {file} cannot be read: {_line(error)}") from None
         return found | {"Authorization": f"Bearer {self._token}"}
@@ -240,6 +244,7 @@ def _verify(server: str, settings: KubernetesSettings) -> ssl.SSLContext | bool:
         context = ssl.create_default_context(cafile=file)
         if settings.certificate is not None and settings.private_key is not None:
             file = settings.certificate
+            # Without a callback OpenSSL would ask for a passphrase on the terminal.
             context.load_cert_chain(settings.certificate, settings.private_key, password=lambda: "")
     except (OSError, ValueError) as error:
         raise SchedulerError(f"kubernetes: {file}: {_line(error)}") from None

@@ -81,6 +81,7 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
                 if files is not None and context is not None:
                     group.create_task(_keep_certificate(files, context, settings.certificate_check_s))
                 if api is not None:
+                    # Nobody is answered before all nodes and pods are known.
                     await _listed(group, api, books, service.unbound.wake)
                 await server.start()
                 if on_ready is not None:

@@ -41,6 +41,7 @@ def _counted(text: str, times: int) -> int:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
         raise SchedulerError(f"{text[:60]!r} is no quantity")
+    # Exact, which a float of 0.1 is not.
     value = Fraction(found["number"])
     if found["exponent"] is not None:
         value *= Fraction(10) ** int(found["exponent"])

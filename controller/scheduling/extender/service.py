@@ -154,6 +154,7 @@ class ExtenderService:
             if self._api is None:
                 raise SchedulerError("no API server is in the settings: leave bindVerb out")
             await self._api.bind(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
+            # The watch shows the binding later, so count it until then.
             pod = self.recent.pod(full_name, args.pod_uid)
             if pod is not None:
                 self._books.assume(pod, args.node, self._clock.now_ns() + _ASSUMED_NS)

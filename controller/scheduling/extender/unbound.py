@@ -52,6 +52,7 @@ class Unbound:
         try:
             async with asyncio.timeout(wait_s):
                 while self._matters(pod, wishes):
+                    # No other task runs between the check and this line, so no change is lost.
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:

@@ -72,6 +72,7 @@ def _placed(
             snapshot = snapshot.taking(choice.candidate, taken, pod.group, pod.peers)
             continue
         blocked = place if blocked is None else blocked
+        # Give up once even all the remaining pods could not reach the number.
         if len(shares) + len(pods) - place - 1 < needed:
             break
     return GroupChoice(tuple(choices), tuple(shares), len(shares) >= needed), blocked

@@ -125,6 +125,7 @@ class NetworkCost:
         points = np.zeros(len(nodes), np.int64)
         reached = np.isfinite(cost_ns)
         if reached.any():
+            # One nanosecond more keeps the quotient defined where the least cost is 0.
             points[reached] = np.rint(MOST_POINTS * (cost_ns[reached].min() + 1) / (cost_ns[reached] + 1))
         return points
 

@@ -97,6 +97,7 @@ class _Search:
             if not len(nodes):
                 return None
             options.append((len(nodes), place, pod, nodes))
+        # The pod with the fewest nodes goes first: a dead end shows soonest there.
         _, place, pod, nodes = min(options, key=lambda one: one[:2])
         rest = (*left[:place], *left[place + 1 :])
         for node, points in self._ranked(pod, snapshot, nodes):

@@ -129,6 +129,7 @@ class Binder:
         except TooLargeError as error:
             if len(batch) == 1:
                 return [error]
+            # Halve it until the parts fit; a request that is too large alone is refused above.
             half = len(batch) // 2
             return [*await self._answers(batch[:half]), *await self._answers(batch[half:])]
         except ApiError as error:

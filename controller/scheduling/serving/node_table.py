@@ -139,6 +139,7 @@ def _write(table: NodeTable, row: int, known: KnownNode) -> None:
     table.busy[first:last] = np.nan
     for one in node.status.devices:
         place = first + one.number
+        # A report may name a device that the node's hardware no longer has.
         if place >= last:
             continue
         if one.load.busy is not None:

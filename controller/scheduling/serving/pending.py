@@ -85,6 +85,7 @@ class PendingQueue:
         """
         while self._later and self._later[0][0] <= now_ns:
             _, name, entry = heappop(self._later)
+            # Heaps are not searched: entries that are outdated are skipped when they come up.
             if (one := self._waiting.get(name)) is not None and one.entry == entry:
                 self._refused.discard(name)
                 heappush(self._due.setdefault(one.account, []), (-one.priority, one.order, name, entry))
@@ -162,6 +163,7 @@ class PendingQueue:
         self._prefer(now_ns)
         for name in tuple(self._refused):
             one = self._waiting[name]
+            # Bound the shift, or days of refusals would make an enormous number.
             doubled = self.settings.first_wait_ns << min(max(one.refusals - 1, 0), 40)
             wait_ns = (one.tried_ns or 0) + min(doubled, self.settings.longest_wait_ns)
             self._advance(name, one, max(wait_ns, now_ns))

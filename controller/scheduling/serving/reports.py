@@ -24,6 +24,7 @@ def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColu
         first, last = int(columns.device_start[row]), int(columns.device_start[row + 1])
         for one in node.status.devices:
             place = first + one.number
+            # A report may name a device that the node's hardware no longer has.
             if place >= last:
                 continue
             if one.load.busy is not None:

@@ -71,6 +71,7 @@ def promised(
             continue
         soon = soon.taking(node, shares)
         free.add(snapshot.columns, node, shares, -1)
+    # Promised room may still be held by the pods that are leaving, which makes it negative.
     for column in (free.cpu_milli, free.memory_bytes, free.device_milli, free.device_memory_bytes):
         np.maximum(column, 0, out=column)
     return replace(snapshot, free=free)

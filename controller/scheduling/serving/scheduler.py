@@ -193,10 +193,12 @@ class Scheduler:
         """Decide about due pods, and send bindings as soon as none is due or a batch is full."""
         breath_ns = self._clock.now_ns()
         while True:
+            # Clear before looking, so that a change during the decision causes another look.
             self._changed.clear()
             if self.queue.refused_full and self.queue.has_room:
                 self.queue.refused_full = 0
                 self._refill()
+            # Nodes, pods and groups must all have been listed, or a decision would miss some.
             now_ns, is_ready = self._clock.now_ns(), len(self._listed) == 3
             name = self.queue.first_due(now_ns) if is_ready else None
             is_paused = name is None or self._binder.is_full
@@ -340,6 +342,7 @@ class Scheduler:
             LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
             decision = Decision(metadata=Metadata(name=decision_name(subject, secrets.token_hex(5))), spec=spec)
             await self._client.of(Decision).create(decision)
+            # Only once it is written, so that a failed write is repeated.
             self._said[subject] = outcome.reason
         await self._tell(outcome.pods, spec.reason)
 

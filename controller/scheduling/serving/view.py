@@ -201,6 +201,7 @@ class ClusterView:
                 pods=table.pods,
                 starting=starting,
             )
+            # Which host a node is depends on columns and costs only.
             if before is not None and before.columns is made.columns and before.costs is made.costs:
                 made.keep_hosts(before)
             self._snapshot = made

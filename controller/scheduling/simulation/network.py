@@ -182,11 +182,13 @@ class Network:
         model = self.costs.model
         start, end = model.number(src), model.number(dst)
         between = (int(model.host_switch[start]), int(model.host_switch[end]))
+        # Hosts with a path of their own get negative keys, so that these never meet switches' keys.
         key = (-1 - start, end) if (start, end) in self.costs.routing.own_paths else between
         if (ways := self._ways.get(key)) is None:
             ways = self._ways[key] = self._find(src, dst)
         drawn = 0
         if len(ways.links) > 1:
+            # Not a random generator: the same seed draws the same paths whatever else is drawn.
             drawn = ways.draw(crc32(f"{self._seed}/{self.transfers}".encode()) / (1 << 32))
         if (route := self._routes.get((src, dst, drawn))) is None:
             route = self._routes[src, dst, drawn] = self._made(start, dst, ways.links[drawn])

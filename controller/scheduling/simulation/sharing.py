@@ -162,6 +162,7 @@ class Sharing:
         """Start a flow; return its number."""
         check_flow(hops, bits, self._links)
         if not self._free or len(hops) > self._stride:
+            # Grow only what is short: slots for flows, or hops for each of them.
             self._grow(self._room * (1 if self._free else 2), max(self._stride, len(hops)))
         slot = heappop(self._free)
         start = slot * self._stride
@@ -198,6 +199,7 @@ class Sharing:
     def _grow(self, room: int, stride: int) -> None:
         count = int(self._net.flows.count)
         self._columns = self._columns.grown((self._room, room), (self._stride, stride))
+        # Links' lists name hops by their numbers, which depend on the stride.
         self._first[:] = renumbered(self._first, (self._stride, stride))
         self._net.flows = self._columns.native(stride, count)
         for slot in range(self._room, room):

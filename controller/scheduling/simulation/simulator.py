@@ -64,6 +64,7 @@ class Simulator:
         self._free = FreeColumns.of(self._columns, cluster)
         self._groups: dict[str, dict[int, int]] = {}
         self._snapshot = Snapshot(self._columns, self._free.sealed(), self._empty.ready, costs, self._groups)
+        # Fill the cached property: nodes stay on their hosts for the whole run.
         self._snapshot.__dict__["host"] = self._empty.host
         self._units, left_out = units_of(workload)
         self._trace = Tracer(cluster, self._columns, self._units, left_out)

@@ -31,6 +31,7 @@ class Times:
         """Return the statistics of times, zeros if there are none."""
         if not len(times_ns):
             return cls(0, 0.0, 0, 0, 0, 0)
+        # A time that really occurred, where interpolation would invent one.
         p50, p95, p99 = (int(np.percentile(times_ns, share, method="inverted_cdf")) for share in (50, 95, 99))
         return cls(len(times_ns), float(times_ns.mean()), p50, p95, p99, int(times_ns.max()))
 

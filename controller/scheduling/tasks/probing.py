@@ -217,6 +217,7 @@ class _Deciding:
             return True
         if not known.failures:
             return False
+        # Bound the exponent: 2.0 ** 1024 raises OverflowError.
         waits_s = self._settings.retry_s * 2.0 ** min(known.failures - 1, 40)
         if known.failures >= self._settings.most_tries:
             waits_s = max(waits_s, self._settings.period_s or float("inf"))

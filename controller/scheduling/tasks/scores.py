@@ -14,6 +14,7 @@ def by_least(figures: Floats) -> Longs:
     points = np.zeros(len(figures), np.int64)
     known = np.isfinite(figures)
     if known.any():
+        # A billionth keeps the quotient defined for a figure of 0.
         least = float(figures[known].min()) + 1e-9
         points[known] = np.rint(MOST_POINTS * least / (figures[known] + 1e-9))
     return points

@@ -25,6 +25,7 @@ class Slots:
         self._free_at: list[tuple[float, int]] = []
         self._idle: list[tuple[int, float]] = []
         left = count
+        # If more is held than there is, those held longest count.
         for units, until_s in sorted(held, key=lambda one: -one[1]):
             taken = min(units, left)
             if taken:

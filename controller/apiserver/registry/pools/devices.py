@@ -75,6 +75,7 @@ def placed(room: Room, before: Sequence[UnitHolding], wanted: Sequence[UnitHoldi
     for one in wanted:
         counts = kept[one.holder]
         missing = one.units - sum(counts.values())
+        # First where the holder is already, then where the least room is left.
         for number in sorted(free, key=lambda number: (-counts.get(number, 0), free[number], number)):
             more = min(missing, max(free[number], 0))
             if more:

@@ -59,6 +59,7 @@ class PoolReports:
 
     async def _write_all(self, pool: str, line: _Line) -> None:
         try:
+            # Reports that arrive during a write are written together by the next one.
             while line.waiting:
                 line.writing, line.waiting = line.waiting, []
                 await self._write(pool, line.writing)
@@ -72,6 +73,7 @@ class PoolReports:
         refused: dict[int, ApiError] = {}
 
         def reported(found: UnitPool) -> UnitPool:
+            # A conflict calls this again, and only the last attempt counts.
             refused.clear()
             now_ns = self._registry.now_ns()
             for number, one in enumerate(batch):

@@ -79,6 +79,7 @@ class Tables:
         """Return keys with a prefix, current or at a revision."""
         number = self.newest if revision is None else revision
         first, last = (max(prefix, after + "\0") if after else prefix), _successor(prefix)
+        # One row more than asked for tells whether another page follows.
         parameters = (first, last, _ALL if limit is None else limit + 1)
         if number == self.newest:
             rows = self.database.query(

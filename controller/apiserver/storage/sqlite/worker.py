@@ -65,6 +65,7 @@ class Worker:
 
     async def close(self) -> None:
         """Finish earlier requests, then close the file; later requests are refused."""
+        # Under the lock, so that no request is queued behind the None that ends the thread.
         with self._lock:
             self._is_closed = True
             self._requests.put(None)
@@ -143,6 +144,7 @@ class Worker:
 
 
 def _answer(outcome: _Outcome) -> None:
+    # Setting the result of a cancelled future would raise.
     if not outcome.future.set_running_or_notify_cancel():
         return
     if outcome.error is None:

@@ -87,6 +87,7 @@ def _cells(trial: Trial) -> Cells:
         trial.controller,
         "never" if figures.settle_s is None else figures.settle_s,
         round(figures.overshoot, 3),
+        # Adding 0.0 turns -0.0 into 0.0.
         round(figures.steady_error, 3) + 0.0,
         round(figures.mean_error, 3),
         trial.moves,

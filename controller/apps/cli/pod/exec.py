@@ -68,4 +68,5 @@ def _feed(client: SyncApiClient, number: str, given: Input) -> None:
         client.write_input(number, given.frames())
     except ApiError as error:
         if not given.is_closed:
+            # A raw terminal needs the carriage return to begin a new line.
             os.write(sys.stderr.fileno(), f"millrace: input: {error}\r\n".encode())

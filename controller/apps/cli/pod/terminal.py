@@ -63,6 +63,7 @@ class Input:
     def close(self) -> None:
         """Have `frames` come to an end."""
         self.is_closed = True
+        # A full pipe wakes the reader anyway, and `is_closed` is set.
         with suppress(BlockingIOError):
             os.write(self._tell, _CLOSED)
 

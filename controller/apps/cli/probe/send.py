@@ -98,6 +98,7 @@ def _task(  # noqa: PLR0917 - what the command line says
         choice=UnitChoice.USER if unit is not None else UnitChoice(choose),
         limit_s=limit,
     )
+    # Cut, because names have 100 characters at most; the time keeps them apart.
     name = f"demand-{probe.metadata.name[:40]}-{centre.metadata.name[:30]}-{time.time_ns() // 1000 % 10**10}"
     return Task(metadata=Metadata(name=name), spec=spec)
 

@@ -109,6 +109,7 @@ async def _show_live(
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as screen:
         try:
             while seen != count:
+                # Unlike wait_for, this leaves the pending look alone on a timeout.
                 done, _ = await asyncio.wait((coming,), timeout=patience_s)
                 if done:
                     shown, silent_s = render(coming.result()), 0.0

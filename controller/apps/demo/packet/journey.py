@@ -115,6 +115,7 @@ def travel(topology: Topology, src: str, dst: str, *, mode: Mode = "md", seed: i
     for other in _others(topology, src, dst, random.Random(seed)):
         fabric.start_flow(*other)
     fabric.run_until(_BEGIN_NS)
+    # Stopping right after the start sends exactly one packet.
     fabric.start_flow(src, replace(flow, start_ns=_BEGIN_NS, stop_ns=_BEGIN_NS + 1))
     longest_ns = sum(link.delay_ns for link in topology.directed_links.values())
     fabric.run_until(_BEGIN_NS + _PATIENCE_NS + longest_ns)
@@ -140,6 +141,7 @@ def _others(topology: Topology, src: str, dst: str, chance: random.Random) -> It
         access = topology.directed_links[LinkKey(sender, head)]
         frames = chance.randint(2, max(2, min(_MOST_OTHERS, access.queue_frames // 2)))
         took_ns = frames * _time_ns(_OTHERS_BYTES, access.rate_bps)
+        # The burst ends just as the packet arrives, so that the packet meets its queue.
         start_ns = max(0, at_ns - access.delay_ns - took_ns)
         flow = flow_between(topology, number, sender, dst, access.rate_bps, frame_bytes=_OTHERS_BYTES)
         yield sender, replace(flow, start_ns=start_ns, stop_ns=start_ns + took_ns)

@@ -22,6 +22,7 @@ _SWITCH, _PRODUCER, _EDGE = "#2e8b57", "#c0392b", "#909090"
 
 def draw(outcome: StoreOutcome, stem: Path) -> tuple[Path, Path]:
     """Write `stem`.png and `stem`.svg; return both paths. The same run gives the same bytes."""
+    # Without a salt the ids in an SVG are random.
     mpl.rcParams["svg.hashsalt"] = "millrace"
     figure = Figure(figsize=(11, 5.6), layout="constrained")
     shares, times = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.4))
@@ -37,6 +38,7 @@ def draw(outcome: StoreOutcome, stem: Path) -> tuple[Path, Path]:
     lines = "\n".join(wrap(names, 130))
     shares.set_title(f"Reads of named content in {outcome.topology.name}\n{lines}", fontsize=9, loc="left", pad=18)
     png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
+    # Matplotlib would write its version and the date, which change the bytes.
     figure.savefig(png, dpi=_DPI, metadata={"Software": None})
     figure.savefig(svg, metadata={"Date": None})
     return png, svg

@@ -118,6 +118,7 @@ class Server:
         self.producer_core = ProducerCore(self._database, self._settings, self._world.fabric.now_ns)
 
     def _receive(self, frame: bytes, now_ns: int) -> None:
+        # The UDP destination port: behind 14 bytes of Ethernet, 20 of IPv4 and the source port.
         if int.from_bytes(frame[36:38], "big") != UDP_PORT:
             return
         message = _message_in(frame)

@@ -141,6 +141,7 @@ def fold_switch(  # noqa: PLR0917 - kernels have no keywords
             if costs.delay_ns[beyond] != UNREACHABLE_NS:
                 arriving += weight
                 delay += weight * (links.delay_ns[link] + costs.delay_ns[beyond])
+                # Divide before weighting: the product of two shares reaches 10^18, close to the limit of 64 bits.
                 arrived += weight * ((PPB - links.loss_ppb[link]) * (PPB - costs.loss_ppb[beyond]) // PPB)
     if arriving != 0:
         measured: u8 = every | (some << 3)

@@ -24,12 +24,14 @@ def _conv2d_traffic(s: Sizes, width: float) -> tuple[float, float]:
 
 
 def _spmm_traffic(s: Sizes, width: float) -> tuple[float, float]:
+    # Compressed rows need one start more than there are rows.
     matrix = s["nonzeros"] * (width + _INDEX_BYTES) + (s["rows"] + 1) * _INDEX_BYTES
     return matrix + s["columns"] * s["vectors"] * width, s["rows"] * s["vectors"] * width
 
 
 def _spmv_traffic(s: Sizes, width: float) -> tuple[float, float]:
     """Compressed sparse rows with 32-bit indices."""
+    # Compressed rows need one start more than there are rows.
     matrix = s["nonzeros"] * (width + _INDEX_BYTES) + (s["rows"] + 1) * _INDEX_BYTES
     return matrix + s["columns"] * width, s["rows"] * width
 

@@ -153,6 +153,7 @@ class _Builder:
         if name in _EMPTY:
             return _Rows(rows, [("", _VALUE_BYTES)], [])
         table = str(info.get("Table", ""))
+        # A declared table appears as an unnamed scan of exactly its number of rows.
         if not table and rows in self._tables.declared:
             row = self._tables.declared[rows]
             return _Rows(rows, list(row.columns) or [("", _VALUE_BYTES)], [], rows * row.nbytes, row.nbytes)

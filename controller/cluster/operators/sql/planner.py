@@ -67,6 +67,7 @@ class SqlPlanner:
                 self._declared.declare_closed(self._connection)
                 self._rows = _rows_of_tables(self._connection)
                 self._widths = _widths_of_columns(self._connection)
+        # `__exit__` does not run where the constructor fails.
         except BaseException:
             self.close()
             raise

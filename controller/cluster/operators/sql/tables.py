@@ -19,6 +19,7 @@ _WIDTHS: Final = {
     **dict.fromkeys(("HUGEINT", "UHUGEINT", "UUID", "INTERVAL", "VARCHAR", "BLOB"), 16),
 }
 """Bytes of a value in DuckDB's vectors; strings are references that hold up to 12 bytes inline."""
+# 3000000000 does not fit an INTEGER, so DuckDB reads it as a BIGINT.
 _LITERALS: Final = {"INTEGER": "0", "BIGINT": "3000000000", "DOUBLE": "1e0", "VARCHAR": "''", "BOOLEAN": "true"}
 _DECIMAL: Final = re.compile(r"DECIMAL ?\( ?(\d{1,2}) ?, ?(\d{1,2}) ?\)", re.IGNORECASE)
 _TYPE: Final = re.compile(r"[A-Za-z_]\w*( ?\([\d, ]+\))?")
@@ -142,6 +143,7 @@ def _value(kind: str) -> str:
     """Return some value of a type; a literal of that type binds faster than a cast."""
     if not _TYPE.fullmatch(kind):
         raise OperatorError(f"{kind!r} is no type of a column")
+    # DuckDB's decimals have 38 digits at most.
     if (decimal := _DECIMAL.fullmatch(kind)) and 1 <= (scale := int(decimal[2])) < (width := int(decimal[1])) <= 38:
         return f"{'1' * (width - scale)}.{'1' * scale}"
     return _LITERALS.get(kind.upper(), f"CAST(NULL AS {kind})")

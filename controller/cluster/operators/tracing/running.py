@@ -110,6 +110,7 @@ def _waited_s() -> float:
     """Return this thread's total wait for a core, 0 if the kernel does not report it."""
     try:
         words = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
+        # The second figure is the wait on a run queue, in nanoseconds.
         return int(words[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0

@@ -132,5 +132,6 @@ def _run(folder: Path, deadline_s: float, output: IO[str] | int | None) -> str:
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
+        # A session's leader also leads a process group, which has its number.
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -254,6 +254,7 @@ class _Writer:
         sides = [self._value(one, roles, depth) for one in (node.left, *node.comparators)]
         found = []
         for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
+            # `a > b` and `b < a` must read alike, and so must both orders of ==.
             pair = (right, left) if isinstance(operator, _TURNED) else (left, right)
             if isinstance(operator, ast.Eq | ast.NotEq):
                 pair = (min(pair, key=str), max(pair, key=str))

@@ -105,6 +105,7 @@ class Rooms:
 
     def take(self, tokens: int) -> Room:
         """Return room for this many tokens."""
+        # Popping is atomic, where a check for emptiness first would race with other threads.
         try:
             found = self._free.pop()
         except IndexError:

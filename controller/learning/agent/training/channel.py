@@ -51,6 +51,7 @@ def sealed(data: bytes) -> int:
     try:
         rest = memoryview(data)
         while rest:
+            # A write may take only a part.
             rest = rest[os.write(found, rest) :]
         fcntl.fcntl(found, fcntl.F_ADD_SEALS, _SEALS)
     except BaseException:

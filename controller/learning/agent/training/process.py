@@ -133,6 +133,7 @@ class ProcessTraining:
         until_s = time.monotonic() + timeout_s
         try:
             self._send()
+            # A blocking send would know no time limit, so wait for room and then send at once.
             select.select([], [asked.end], [], timeout_s)
             asked.end.send((ASK_AT_ONCE if at_once else ASK) + number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
             found = self._answered(answer, asked, until_s)
@@ -181,6 +182,7 @@ class ProcessTraining:
 
     def _start(self, checkpoint: Checkpoint) -> _Child:
         ours, theirs = pair()
+        # Our copy of the child's end must close, or its death would not end the connection.
         with theirs:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             process = subprocess.Popen(  # noqa: S603 - our own interpreter
@@ -212,6 +214,7 @@ class ProcessTraining:
         start = msgspec.structs.replace(
             self._checkpoint, version=weights.version, published=weights.to_bytes(), learner=None
         )
+        # close() must not miss a process that starts at the same time.
         with self._lock:
             if not self._closing.is_set():
                 self._child = self._start(start)

@@ -121,6 +121,7 @@ def soonest(pool: PoolState, action: i64, fetched_ns: i64, access_ns: i64) -> No
         if engines.kind[engine] & pool.tasks.kinds[pool.task] != 0:
             slot: i64 = first_free(pool, engine)
             start_ns: i64 = max(pool.now_ns, engines.free_ns[slot])
+            # The division below rounds up: so many tasks share a core.
             sharing: i64 = min(engines.assigned[engine] + 1, engines.slots[engine]) + engines.cores[engine] - 1
             compute_ns: i64 = sending_ns(pool.tasks.float_operations[pool.task], engines.float_ops_per_s[engine])
             compute_ns += sending_ns(pool.tasks.int_operations[pool.task], engines.int_ops_per_s[engine])

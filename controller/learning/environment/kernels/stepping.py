@@ -100,6 +100,7 @@ def keep_all(pool: PoolState, action: i64) -> None:
     fast: i64 = pool.nodes.fast[action]
     start: i64 = pool.tasks.access_start[pool.task]
     end: i64 = pool.tasks.access_start[pool.task + 1]
+    # Renew all that is used before anything is evicted, so that none of it is a victim.
     for access in range(start, end):
         number: i64 = pool.tasks.access_object[access]
         pool.objects.used[number] = pool.decisions
@@ -184,6 +185,7 @@ def end_all(pool: PoolState) -> None:
         drop_first(pool.ends)
         engine: i64 = pool.tasks.engine[task]
         pool.engines.assigned[engine] -= 1
+        # Otherwise a task that waited takes the slot over, and as many run as before.
         if pool.engines.assigned[engine] < pool.engines.slots[engine]:
             pool.running -= 1
         for place in range(pool.tasks.follower_start[task], pool.tasks.follower_start[task + 1]):

@@ -341,6 +341,7 @@ class JobService:
                     break
         finally:
             listening.cancel()
+            # A newer connection of the same worker may have taken over.
             if self._outboxes.get(hello.token) is outbox:
                 del self._outboxes[hello.token]
                 self._do(self._rendezvous.disconnect(hello.token, self._clock.now_ns()))

@@ -48,6 +48,7 @@ def view_of(job: JobState, host: str, now_ns: int, change_ns: int) -> View:
         shown = Barrier(barrier.number, barrier.count, max(barrier.deadline_ns - now_ns, 0) + 2 * change_ns)
     members = tuple(sorted(job.members))
     where = installed.number, installed.aggregators[host], installed.root
+    # Items' numbers wrap around, so compare them by age.
     leaving = max(job.leaving.values(), key=cmp_to_key(age), default=None)
     count = len(installed.aggregators)
     return View(*where, installed.epoch, members, shown, job.newcomers, leaving, installed.nonce, count)

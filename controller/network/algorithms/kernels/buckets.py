@@ -26,6 +26,7 @@ def insert(queue: Buckets, key: u64, switch: u32) -> None:
 @kernel(inline=True)
 def put_in_bucket(queue: Buckets, entry: u32, key: u64) -> None:
     """Link an entry into its bucket."""
+    # Radix heap: the bucket is the highest bit in which a key differs from the last one taken.
     bucket: u64 = 64 - count_leading_zeros(key ^ queue.last)
     queue.following[entry] = queue.first[bucket]
     queue.first[bucket] = entry
@@ -44,6 +45,7 @@ def take(queue: Buckets, distance: Array[u64]) -> u32:
         if bucket == 0:
             queue.first[0] = queue.following[entry]
             if queue.first[0] == NO_ENTRY:
+                # Clears the lowest bit that is set, which is this bucket's.
                 queue.filled &= queue.filled - 1
             if queue.key[entry] <= distance[queue.switch[entry]]:
                 return entry

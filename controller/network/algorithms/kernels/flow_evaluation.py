@@ -36,9 +36,11 @@ def flag_flows(  # noqa: PLR0917 - kernels have no keywords
         for hop in range(flows.hops[row]):
             step: u64 = cost[path[hop]]
             dead = dead or step == FORBIDDEN
+            # The lower bits of a cost count hops; only the upper ones are a delay.
             present += step >> HOP_BITS
         least: u64 = distances[as_u64(flows.destination[row]) * as_u64(graph.switches) + as_u64(flows.source[row])]
         gain: u64 = present - (least >> HOP_BITS)
+        # Shift in two halves, so that the product fits into 64 bits.
         margin: u64 = max(((present >> _HALF) * gain_share) >> _HALF, gain_ns)
         wanting: bool = gain > 0 and gain >= margin
         flag: u8 = 0
@@ -129,6 +131,7 @@ def least_when_eased(  # noqa: PLR0917 - kernels have no keywords
             reached[count] = UNREACHABLE
             count += 1
     least: u64 = between(graph, distances, source, destination)
+    # Bellman-Ford: a shortest path crosses each of these links at most once.
     for _ in range(count):
         for at in range(count):
             link: u32 = eased[at]

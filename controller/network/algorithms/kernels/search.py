@@ -64,6 +64,7 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
         if switch == destination:
             found = reached
             break
+        # Another key is outdated: the switch has been reached at a lower cost since.
         if key == reached + guess(estimate, switch):
             for link in range(graph.out_start[switch], graph.out_start[switch + 1]):
                 head: u32 = graph.head[link]

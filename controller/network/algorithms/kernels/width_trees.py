@@ -129,6 +129,7 @@ def spread_width(graph: Graph, width: Array[u64], scratch: Scratch, own: Array[u
         key: u64 = heap.keys[0]
         near: u32 = heap.switches[0]
         drop_first(heap)
+        # The heap takes the least key first, so that keys are WIDEST minus the width.
         if WIDEST - key == own[near]:
             for link in range(graph.out_start[near], graph.out_start[near + 1]):
                 offer(graph, width, scratch, link, own, by)

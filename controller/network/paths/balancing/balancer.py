@@ -128,6 +128,7 @@ class Balancer:
         if history.is_back_at_equal:
             calm_ns = now_ns - history.changed_ns
             is_at_ease = calm_ns >= _AT_EASE * history.patience * self.settings.hold_down_ns
+            # Equal weights that did not last make the next return to them wait twice as long.
             history.patience = 1 if is_at_ease else min(2 * history.patience, _MOST_PATIENCE)
         history.is_back_at_equal = False
         link = self.network.table.links[change.row]

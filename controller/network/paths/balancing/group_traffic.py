@@ -181,6 +181,7 @@ class GroupTraffic:
         traffic = self._exact.sum(axis=1) + self._shared
         room = []
         for option in traffic:
+            # One bit per second of tolerance absorbs rounding.
             own = (option > 0) & (option > traffic.min(axis=0) + 1.0)
             room.append(max(0.0, float(free[own].min(initial=np.inf))) if own.any() else 0.0)
         return room

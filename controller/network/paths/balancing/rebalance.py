@@ -139,6 +139,7 @@ class Rebalancing:
         before, excess = self.load[row], self._excess(row)
         change = traffic.change(best, self.load)
         left = max(0.0, before + change.get(row, 0.0) - self.limit[row]) / self._rate[row]
+        # A small gain is worth the change if it ends the overload.
         if (left > 0 and excess - left < settings.min_gain) or excess <= left:
             return None
         for changed, more in change.items():
@@ -156,6 +157,7 @@ class Rebalancing:
         """Return the weights that leave least beyond the headroom of crowded links and take no other link's."""
         before, limit, rate = self.load[traffic.rows], self.limit[traffic.rows], self._rate[traffic.rows]
         after, expected = traffic.predict(options, self.load)
+        # One bit per second of tolerance absorbs rounding.
         gains = after > before + 1.0
         allowed = (~gains | (after + traffic.uncertain_bps <= limit)).all(axis=1)
         if not allowed.any():
@@ -163,6 +165,7 @@ class Rebalancing:
         hot = np.isin(traffic.rows, list(self._crowded))
         excess = (np.maximum(after - limit, 0.0) / rate)[:, hot].sum(axis=1)
         uneven = ((after / rate) ** 2 + (expected / rate) ** 2).sum(axis=1)
+        # lexsort sorts by its last key first: allowed, then excess, then evenness.
         order = np.lexsort((np.arange(len(options)), uneven.round(3), excess.round(3), ~allowed))
         return options[int(order[0])]
 

@@ -169,6 +169,7 @@ class Decider:
         if not confirming:
             return decisions
         lasted = self._wished[rows] + 1
+        # Flows that no longer wish to move begin again from 0.
         self._wished[self._wishing_rows] = 0
         self._wished[rows] = lasted
         self._wishing_rows = rows

@@ -190,6 +190,7 @@ class FlowTable:
         if not self._variance.any():
             return np.zeros(len(self.table.links), np.int64)
         summed = self._summed(np.repeat(self._variance, self.hops), self._parts.variance)
+        # Sums of floats that are taken off and put on again may end just below 0.
         found: Longs = np.sqrt(np.maximum(summed, 0.0)).astype(np.int64)
         return found
 

@@ -35,6 +35,7 @@ class Signals:
         if self._is_too_soon(now_ns) or not (self._found_a_queue(signals) or outgrows(signals.grown)):
             return False
         self._last_ns = now_ns
+        # While signals persist, rounds out of turn become rarer, down to the usual interval.
         self._gap_ns = min(2 * self._gap_ns, max(self._interval_ns, LEAST_GAP_NS))
         self.woken += 1
         return True

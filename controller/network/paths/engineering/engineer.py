@@ -126,6 +126,7 @@ class TrafficEngineer:
         return f"traffic is engineered: to {path[-1]} {spread}{last}"
 
     def _smooth(self, demands: Demands) -> None:
+        # The first demands have no earlier ones to be smoothed with.
         kept = self.settings.smoothing if self._demands else 0.0
         pairs = self._demands.keys() | demands.keys()
         mixed = {pair: kept * self._demands.get(pair, 0.0) + (1 - kept) * demands.get(pair, 0.0) for pair in pairs}

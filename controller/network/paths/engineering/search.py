@@ -39,6 +39,7 @@ class Potential:
         """Return the potential of loads."""
         exponents = self.sharpness * (loads / self.rates / self.scale - 1.0)
         most = float(exponents.max())
+        # The largest exponent is taken out first, so that exp cannot overflow.
         soft = 1.0 + (most + float(np.log(np.exp(exponents - most).sum()))) / self.sharpness
         return soft + float(loads @ self.delay_costs)
 
@@ -286,6 +287,7 @@ class Search:
         for place, row in enumerate(rows):
             change = tree_loads[place] - self._loads[row]
             options = [(potential.value(total + part * change), part) for part in parts]
+            # On a tie the smaller part moves.
             least, part = min(options)
             if least < value - _NOISE:
                 total, value, found[place] = total + part * change, least, part

@@ -94,6 +94,7 @@ def _has_circle(graph: SwitchGraph, flows: FloatArray) -> np.ndarray[tuple[int],
 def _without_circles(graph: SwitchGraph, flows: FloatArray) -> FloatArray:
     """Take out the flow of each cycle, depth first; switches are done once no cycle can pass them any more."""
     left, tails, heads = flows.tolist(), graph.tails.tolist(), graph.heads.tolist()
+    # Reversed, because links are popped from the end.
     open_links = [links.tolist()[::-1] for links in graph.leaving]
     done: set[int] = set()
     for start in range(len(graph.switches)):

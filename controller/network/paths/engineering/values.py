@@ -118,6 +118,7 @@ class Splits:
         """
         graph, size = self.graph, len(self.graph.switches)
         passing = entering_bps.astype(np.float64)
+        # What enters at its own destination crosses no link.
         passing[np.arange(len(destinations)), destinations] = 0.0
         # Each pair of a destination and a switch is a vertex of one large graph without cycles.
         flat = passing.reshape(-1)
@@ -133,6 +134,7 @@ class Splits:
             used = by_tail[_ranges(starts[ready], starts[ready + 1])]
             carried = flat[tail[used]] * share[used]
             loads[row[used], link[used]] = carried
+            # `flat[head] += carried` would count a head that appears twice only once.
             np.add.at(flat, head[used], carried)
             np.subtract.at(waiting, head[used], 1)
             reached = np.unique(head[used])

@@ -25,6 +25,7 @@ class FeedTime:
     def observe(self, taken_ns: int, arrived_ns: int) -> None:
         """Take note of a snapshot, taken by the collector's clock and arrived by ours."""
         ahead_ns = arrived_ns - taken_ns
+        # A feed whose time goes back has another clock: begin anew.
         if self._least_ns is None or taken_ns < self._taken_ns:
             self._least_ns, self._before_ns, self._span_begins_ns = ahead_ns, None, arrived_ns
         elif arrived_ns - self._span_begins_ns > _SPAN_NS:

@@ -125,6 +125,7 @@ class PathServer:
     ) -> None:
         self._core, self._recorder, self._settings, self._clock = core, recorder, settings, clock
         self._traces = traces
+        # One thread only, so that no two calls of the core overlap.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
         self._pending: asyncio.Queue[RecordColumns] = asyncio.Queue(MAX_PENDING_BATCHES)
         self._subscribers: set[asyncio.Queue[Decision]] = set()
@@ -453,6 +454,7 @@ def _code_of(error: PathError) -> grpc.StatusCode:
 async def _follow(items: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:
     """Yield the last `recent` decisions, then all that follow, until the subscriber is gone."""
     queue: asyncio.Queue[T] = asyncio.Queue(MAX_PENDING_DECISIONS)
+    # Copy and subscribe without an await between, so that nothing is missed or repeated.
     known = list(items)
     subscribers.add(queue)
     try:

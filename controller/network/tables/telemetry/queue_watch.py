@@ -81,6 +81,7 @@ def _pair(name: str, threshold: int | None, clear: int | None, unit: str = "") -
             raise ControllerError(f"queue watches: clear_{name} without {name}")
         return 0, 0
     if clear is None:
+        # Hysteresis: without it, a queue near the threshold would report again and again.
         return threshold, max(1, threshold // 2)
     if clear > threshold:
         raise ControllerError(f"queue watches: clear_{name} {clear}{unit} is above {name} {threshold}{unit}")

@@ -76,6 +76,7 @@ def grown(room: Room, demand: Demand, asked: Asked, device: i64) -> i64:
     kind: i64 = demand.kind[device]
     if kind < 0:
         return as_i64(0)
+    # Each kind's table has 1001 values, for 0 to 1000 free thousandths.
     free: i64 = kind * 1001 + room.milli[device]
     return demand.value[free - asked.milli] - demand.value[free]
 

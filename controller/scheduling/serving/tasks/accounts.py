@@ -37,6 +37,7 @@ class Accounts:
     async def _charge(self, task: Task) -> None:
         status = task.status
         held_s = max((status.finished_ns or 0) - (status.started_ns or status.dispatched_ns or 0), 0) / NS_PER_S
+        # A centre cannot charge for longer than the server has seen the task hold its units.
         seconds = held_s if status.run_time_s is None else min(status.run_time_s, held_s)
         cost = cost_of(self._settings.prices, status.units or 0, seconds, self._score_at(task))
         reasons = (*status.reasons, f"cost {cost.amount:.4g}: {cost.reason}")

@@ -94,6 +94,7 @@ class Dispatching:
                 await asyncio.sleep(0)
                 breath_s = monotonic()
             task = tasks[one.name]
+            # Nothing can begin any more, and it says already why it waits.
             if plan.is_full and task.status.reasons:
                 continue
             try:

@@ -126,6 +126,7 @@ class TaskScheduler:
                 await asyncio.sleep(_GATHER_S)
             except TimeoutError:
                 pass
+            # Clear before the round, so that a change during it starts another one.
             self._changed.clear()
             if len(self._listed) == len(KINDS):
                 await self._round()

@@ -68,6 +68,7 @@ class TasksView:
         table = self.table(kind)
         before = table.get(name)
         is_same = before is not None and before.metadata.uid == resource.metadata.uid
+        # Own writes are taken at once, and the watch shows them again later.
         if before is not None and is_same and before.metadata.revision >= resource.metadata.revision:
             return False
         if isinstance(resource, Centre) and isinstance(before, Centre) and is_same:
@@ -182,6 +183,7 @@ class TasksView:
     def _hear(self, centre: Centre, now_ns: int) -> None:
         name, heartbeat_ns = centre.metadata.name, centre.status.heartbeat_ns
         before = self.heard.get(name)
+        # Timed on arrival by the local clock, as the server's may differ.
         if before is None or before.heartbeat_ns != heartbeat_ns:
             self.heard[name] = Heard(heartbeat_ns, now_ns)
 

@@ -58,6 +58,7 @@ def remove_flow(net: Sharing, slot: u32) -> None:
             net.links.first[link] = follower
         note_change(net.links, link)
     flows.count -= 1
+    # The last flow fills the gap, so that the list stays dense.
     last: u32 = flows.active[flows.count]
     flows.active[flows.place[slot]] = last
     flows.place[last] = flows.place[slot]
@@ -185,6 +186,7 @@ def change_rate(flows: Flows, slot: u32, rate_bps: i64, now_ns: i64) -> None:
     flows.left_bits[slot] = max(flows.left_bits[slot] - sent_bits(flows.rate_bps[slot], elapsed), 0)
     flows.since_ns[slot] = now_ns
     flows.rate_bps[slot] = rate_bps
+    # Its end would lie beyond what 64 bits of nanoseconds can hold.
     if rate_bps == 0 or flows.left_bits[slot] // max(rate_bps, 1) >= MOST_SECONDS:
         flows.finish_ns[slot] = NEVER
     else:

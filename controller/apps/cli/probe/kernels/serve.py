@@ -36,6 +36,7 @@ def serve(
         raise ProbeKernelError(f"--listen {listen}: {error.strerror or error}") from None
     secret = secrets.token_bytes(pull.SECRET_BYTES)
     try:
+        # O_EXCL neither overwrites a file nor follows a link.
         number = os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ProbeKernelError(f"secret file {secret_file}: {error.strerror}") from None

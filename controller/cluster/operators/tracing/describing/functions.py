@@ -96,6 +96,7 @@ def _is_special(ufunc: np.ufunc) -> bool:
 def of_operator(name: str) -> Describe:
     """Return a function that describes calls of an operator such as `__iadd__`."""
     short = name.strip("_")
+    # `__iadd__` computes what `__add__` does.
     if short[:1] == "i" and short[1:] in BINARY:
         short = short[1:]
     ufunc = _OPERATORS.get(short, short)
@@ -183,6 +184,7 @@ def _each(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | 
     if array is NotImplemented or not isinstance(array, np.ndarray) or array.size == 0:
         return None
     operands = sum(isinstance(one, np.ndarray) and one.size > 1 for one in args)
+    # A comparison's booleans do not tell how wide its operands are.
     wide = array if array.dtype.kind != "b" else _first(args)
     return described("elementwise", wide.dtype, n=numbers(array.shape, wide.dtype), operands=max(operands, 1))
 
@@ -218,6 +220,7 @@ def _moving(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described 
 def _sorting(args: tuple[Any, ...], kwargs: dict[str, Any], _: Any) -> Described | None:  # noqa: ANN401
     array = _first(args)
     axis = kwargs.get("axis", -1)
+    # axis=None sorts the flattened array.
     rows = array.size if axis is None or array.ndim == 0 else array.shape[axis if isinstance(axis, int) else -1]
     if rows == 0 or array.size == 0:
         return None

@@ -56,6 +56,7 @@ def _profiled(is_own: Callable[[str], bool], entered: Entered, left: Left) -> It
         elif event == "return" and is_own(frame.f_code.co_filename):
             left(frame.f_code, argument)
 
+    # sys.setprofile covers this thread only, and threading's those that start later.
     threading.setprofile(told)
     sys.setprofile(told)
     try:

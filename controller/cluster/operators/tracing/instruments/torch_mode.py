@@ -42,6 +42,7 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
         entered = perf_counter()
         is_away = any(tensor.is_cuda for tensor in _tensors((args, kwargs)))
         with recorder.inside():
+            # CUDA runs asynchronously: without waiting, only the launch would be measured.
             if is_away:
                 torch.cuda.synchronize()
             began = perf_counter()
@@ -87,6 +88,7 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
                 return here._replace(label=f"backward at {here.label}")
             return Place(forward.user, (here.user[0], -1 - forward.inner[1]), f"backward of {forward.label}")
         place = _in_module(place_of(state.caller()))
+        # The operation has taken its number already: the counter names the next one.
         self._forward[torch._C._autograd._get_sequence_nr() - 1] = place  # noqa: SLF001
         if len(self._forward) > _MOST_PLACES:
             self._forward.popitem(last=False)

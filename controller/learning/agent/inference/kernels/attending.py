@@ -126,5 +126,6 @@ def exponential(routine: Routine, figures: Value) -> Value:
     found = routine.all(1 / math.factorial(7))
     for power in range(6, -1, -1):
         found = routine.multiply_add(found, rest, routine.all(1 / math.factorial(power)))
+    # The exponent of a float32 begins at bit 23.
     exponent = at.shl(at.fptosi(whole, INTS), ir.Constant(INTS, [23] * LANES))
     return at.bitcast(at.add(at.bitcast(found, INTS), exponent), FLOATS)

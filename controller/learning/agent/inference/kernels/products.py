@@ -77,6 +77,7 @@ def write_product_of_one_halved(module: Module) -> None:
 
     def multiply(routine: Routine, weights: Value, step: Value, sums: Sequence[Value]) -> None:
         at, pairs = routine.at, routine.load(weights, INTS)
+        # A bfloat16 is the upper half of a float32.
         low = at.shl(pairs, ir.Constant(INTS, [16] * LANES))
         high = at.and_(pairs, ir.Constant(INTS, [0xFFFF_0000] * LANES))
         for place, (cell, half) in enumerate(zip(sums, (low, high), strict=True)):

@@ -89,6 +89,7 @@ def write_normalised(module: Module) -> None:
             for part, cell in enumerate(squares):
                 figure = _figure(routine, block, part)
                 centred = at.fsub(routine.load(routine.place(row, figure)), mean)
+                # Centring turns padding into minus the mean, which must not count in the variance.
                 centred = at.fmul(centred, routine.load(routine.place(routine["mask"], figure)))
                 routine.store(centred, routine.place(out, figure))
                 routine.keep(cell, routine.multiply_add(centred, centred, routine.kept(cell)))

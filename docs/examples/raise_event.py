@@ -15,7 +15,7 @@ prints
     4400 ms: queue fills: cleared on s1->s2, queue_occupancy_frames 0, threshold 2
 
 In a collector that runs, the same rules stand in its settings file, and events go to whoever subscribes to its feed
-(docs/network/events.md).
+(docs/network/history.md).
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ SHOWN_ELSEWHERE = {
 WITHOUT_EXAMPLES = {
     "index.md": "nothing but links to the other pages",
     "glossary.md": "words",
-    "containers.md": "containers need root and a runtime; tests/controller/workloads/nodes/runtimes shows all of it",
     "architecture.md": "a map of the code; tests/test_house.py looks for every file that it names",
 }
 """Pages that show nothing that could be run, with the reason."""

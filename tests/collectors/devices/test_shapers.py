@@ -23,5 +23,5 @@ def test_the_rate_of_a_token_bucket_none_without_one_and_an_error_without_the_de
         namespaces.call(name, shape)
         assert namespaces.call(name, lambda: shaped_rate_bps("v0")) == 20_000_000
         assert namespaces.call(name, lambda: shaped_rate_bps("v1")) is None
-        with pytest.raises(CollectorError, match="network device v7 is not there"):
+        with pytest.raises(CollectorError, match="network device v7 does not exist"):
             namespaces.call(name, lambda: shaped_rate_bps("v7"))

@@ -124,7 +124,7 @@ def test_it_joins_segments_towards_a_namespace_until_somebody_reads_there(namesp
 
         namespaces.call(host, lambda: flags(0x100))
         wait_until(lambda: said_of_segments(running)[2] == PROMISCUOUS)
-        assert f"port 3 (up): TCP segments leave one by one: {PROMISCUOUS}" in running.log.read_text()
+        assert f"port 3 (up): TCP segments are sent one by one: {PROMISCUOUS}" in running.log.read_text()
         with namespaces.call(host, read):
             namespaces.call(host, lambda: flags(0))
             wait_until(lambda: said_of_segments(running)[2] == PACKET_SOCKET)
@@ -263,7 +263,7 @@ def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) 
         (["--no-p4", "-i", "3@nowhere"], "interface nowhere: no such device"),
         (["missing.json", "--p4info", "missing.txtpb"], "missing.json: No such file"),
         (["--no-p4", "--port-rate", "9:5"], "command line: --port-rate: port 9 has no interface"),
-        (["--no-p4", "--lifeline-fd", "99"], "--lifeline-fd 99 is no pipe that can be watched: Bad file descriptor"),
+        (["--no-p4", "--lifeline-fd", "99"], "--lifeline-fd 99 is not a pipe that can be watched: Bad file descriptor"),
         (["--no-p4", "--stats-file", "/no/folder"], "/no/folder: No such file or directory"),
         (["--no-p4", "--ready-file", "/no/folder"], "/no/folder: No such file or directory"),
         ([*interpreted, "--p4info", str(odd_p4info)], "odd.p4info.txtpb: packet_in: 15 bits are not"),

@@ -89,7 +89,7 @@ def test_a_listener_that_fails_keeps_nothing_from_the_others(caplog: pytest.LogC
     board.notify()
     assert [state.oper for state in after] == [OperStatus.NOT_PRESENT]
     assert board.listeners_failed == 2
-    assert "a listener to the ports of switch 3 failed" in caplog.text
+    assert "a port listener of switch 3 failed" in caplog.text
 
 
 def test_a_port_whose_neighbour_never_answered_is_usable_and_one_that_lost_it_is_not() -> None:

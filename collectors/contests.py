@@ -25,10 +25,10 @@ def contests(before: Reporters, now: Reporters, names: Mapping[int, str]) -> lis
         past = before.get(key)
         count = state.contested - (past.contested if past is not None else 0)
         if count >= FEWEST:
-            who = names.get(state.node_id, "a node that the topology lacks")
+            who = names.get(state.node_id, "a node missing from the topology")
             lines.append(
-                f"{count} reports of node {state.node_id} ({who}) have numbers that other reports of it had, too: "
-                "another sender reports in its name, or two switches have its node id"
+                f"{count} reports of node {state.node_id} ({who}) reuse sequence numbers of its other reports: "
+                "another sender uses its node id, or two switches share it"
             )
     return lines
 
@@ -51,7 +51,7 @@ class ContestWatch:
         refused = self._collector.counters[Count.WRONG_SOURCE]
         if refused != self._refused:
             many, self._refused = refused - self._refused, refused
-            self._tell(f"{many} reports do not count: {self._collector.status().last_problem}")
+            self._tell(f"{many} reports were rejected: {self._collector.status().last_problem}")
 
     async def run(self) -> None:
         """Step now and then until cancelled."""

@@ -19,12 +19,12 @@ SHED: Final = {
     Count.FLOWS_NOT_ADMITTED: "raise collector.state.max_flows: links are complete, these flows have no rate or path",
     Count.ROUTES_FULL: "raise collector.state.max_routes: these flows have no path",
     Count.RECORDS_WITHHELD: "raise collector.records_reports_per_s: subscribers get a sample of the records",
-    Count.RECORDS_SHED: f"reports wait for too long, and records go before the state; {_FEWER}",
+    Count.RECORDS_SHED: f"reports wait too long, and records are dropped before the state suffers; {_FEWER}",
     Count.DROPS_WITHHELD: "raise collector.other_reports_per_s: subscribers get a part of the drop records",
     Count.NOT_READ: "raise collector.other_reports_per_s: reports of forms that only Python reads are left out",
     Count.FEED_BATCHES_DROPPED: "a subscriber reads too slowly; raise feed.queue_records or queue_batches for bursts",
     Count.NOT_JUDGED: "raise events.max_subjects: some figures are judged by no rule",
-    Count.REPORTERS_FORGOTTEN: "raise collector.sequence.max_reporters, or find who reports in the names of others",
+    Count.REPORTERS_FORGOTTEN: "raise collector.sequence.max_reporters, or find the sender that uses other nodes' ids",
 }
 """Counters of what is left out, and what helps."""
 

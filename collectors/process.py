@@ -157,7 +157,7 @@ def reload_of(events: EventService, say: Callable[[str], None]) -> Reload[Collec
         events.replace(rules)
         return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'} in force"
 
-    return Reload(replace, "rules stay as they are", keys=("events.rules",), say=say)
+    return Reload(replace, "keeping the previous rules", keys=("events.rules",), say=say)
 
 
 async def _serve(settings: CollectorProcessSettings, lifecycle: Lifecycle[CollectorProcessSettings]) -> None:

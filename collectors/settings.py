@@ -120,8 +120,8 @@ class StateSettings(Settings, frozen=True):
     """Maximum number of packets waiting for the reports of their other hops; when full, the oldest is evicted."""
 
     drops_per_report: Positive = 32
-    """So many drops of one report packet count at most (our switches gather four in one); further ones are `drops
-    capped`, and change no loss."""
+    """Maximum number of drops counted per report packet (our switches put four in one); further ones are `drops
+    capped` and do not change the loss."""
 
     longest_wait_ns: Positive = 200_000_000
     """Longest time that a packet waits for the reports of its other hops; then it is evaluated without them."""
@@ -171,8 +171,8 @@ class CollectorSettings(Strict, frozen=True):
     """
 
     relays: tuple[str, ...] | None = ()
-    """IPv4 addresses from which reports of any switch are believed, of relays that look themselves where they come from
-    (127.0.0.1 for `millrace fabric` on the same machine); null: reports count from wherever they come."""
+    """IPv4 addresses of relays, which check the reports' sources themselves and may forward those of any switch
+    (127.0.0.1 for `millrace fabric` on the same machine); null: accept reports from any address."""
 
     int_dscp: Dscp | None = 0x17
     """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""

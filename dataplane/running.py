@@ -16,7 +16,7 @@ LOGGER = logging.getLogger("millrace")
 
 _YOUNG_OBJECTS: Final = 50_000
 _OLDER_GENERATIONS: Final = (20, 20)
-HANGUP_IGNORED: Final = "SIGHUP changes nothing: settings are read at the start"
+HANGUP_IGNORED: Final = "SIGHUP has no effect: settings are read at startup"
 
 
 def stop_on_signals(on_hangup: Callable[[], object] | None = None, stop: asyncio.Event | None = None) -> asyncio.Event:

@@ -54,9 +54,9 @@ class ReportSources:
         node_id = node_id_of(payload)
         came = source or ("no IPv4 address" if address == ELSEWHERE else IPv4Address(address))
         if node_id not in self._names:
-            return f"report from {came} names no node of the topology"
+            return f"report from {came} names a node that is not in the topology"
         right = IPv4Address(self._sources[node_id])
-        return f"report from {came} in the name of {self._names[node_id]}, whose reports come from {right}"
+        return f"report from {came} claims to be from {self._names[node_id]}, whose reports come from {right}"
 
 
 def node_id_of(payload: bytes) -> int:

@@ -24,11 +24,11 @@ def discover(root: Root, nvml: Nvml | str) -> Machine:
     processors = read_processors(root)
     media = read_media(root)
     if not processors.online:
-        notes += ("no processor is found: /proc/cpuinfo and /sys/devices/system/cpu do not say any",)
+        notes += ("no processor found: /proc/cpuinfo and /sys/devices/system/cpu list none",)
     if not media:
-        notes += ("no memory is found: /proc/meminfo does not say any",)
+        notes += ("no memory found: /proc/meminfo reports none",)
     notes += tuple(
-        f"{found.address}: {found.device.model}: how much memory it has is not known"
+        f"{found.address}: {found.device.model}: its memory size is unknown"
         for found in devices
         if found.device.memory_bytes is None
     )

@@ -21,7 +21,7 @@ def read_group(root: Root, group: str, time_ns: int) -> GroupSample:
     found = group_at(group, root.path)
     usage = usage_in(found)
     if usage.cpu_ns is None:
-        raise CollectorError(f"control group {group}: its CPU time is not counted here, or it is not there")
+        raise CollectorError(f"control group {group}: it does not exist, or its CPU time is not counted")
     quota_milli = quota_milli_of(found)
     cpus_milli = _MILLI * max(read_processors(root).cpus, 1)
     quota_milli = cpus_milli if quota_milli is None else min(quota_milli, cpus_milli)

@@ -40,7 +40,7 @@ class Nvml:
                 notes.append(f"NVML: device {index}: {error}")
                 continue
             if self._is_divided(self.api.nvmlDeviceGetHandleByIndex(index)):
-                notes.append(f"NVML: device {index} is divided (MIG): its instances are not listed one by one")
+                notes.append(f"NVML: device {index} is partitioned (MIG): its instances are not listed individually")
         return tuple(found), tuple(notes)
 
     def samples(self, now_ns: Callable[[], int]) -> tuple[DeviceSample, ...]:
@@ -124,7 +124,7 @@ class Nvml:
         lanes = self._ask(missing, name, api.nvmlDeviceGetCurrPcieLinkWidth, handle)
         if generation in _GIGATRANSFERS and lanes:
             return pcie_bytes_per_s(_GIGATRANSFERS[generation], lanes)
-        missing.setdefault(name, f"NVML: PCIe of generation {generation} with {lanes} lanes is not known")
+        missing.setdefault(name, f"NVML: unknown PCIe generation {generation} with {lanes} lanes")
         return None
 
     def _is_divided(self, handle: Any) -> bool:  # noqa: ANN401
@@ -157,7 +157,7 @@ def open_nvml() -> Iterator[Nvml | str]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         absent = isinstance(error, pynvml.NVMLError_LibraryNotFound)
-        yield "NVML: libnvidia-ml.so.1, of NVIDIA's driver, is not here" if absent else f"NVML: {error}"
+        yield "NVML: libnvidia-ml.so.1, part of NVIDIA's driver, is not installed" if absent else f"NVML: {error}"
         return
     try:
         yield Nvml(pynvml)

@@ -45,7 +45,7 @@ def read_processors(root: Root) -> Processors:
 
 
 def read_cpu_times(root: Root) -> CpuTimes | None:
-    """Return how long all CPUs were busy since start, None where /proc/stat is not there."""
+    """Return how long all CPUs were busy since start, None where /proc/stat does not exist."""
     words = (root.text("proc", "stat") or "").partition("\n")[0].split()
     if words[:1] != ["cpu"] or len(words) <= _TICKS:
         return None

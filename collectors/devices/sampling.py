@@ -71,7 +71,7 @@ def power_w(before: Iterable[EnergySample], after: Iterable[EnergySample]) -> fl
     return total_w
 
 
-_FIRST = "shares of time need a sample before"
+_FIRST = "shares of time need an earlier sample"
 
 
 class Sampler:
@@ -95,13 +95,13 @@ class Sampler:
         before, self._cpu_times = self._cpu_times, read_cpu_times(root)
         busy = None
         if self._cpu_times is None:
-            missing["cpu_busy"] = "/proc/stat is not there"
+            missing["cpu_busy"] = "/proc/stat does not exist"
         elif before is None or (busy := busy_share(before, self._cpu_times)) is None:
             missing["cpu_busy"] = _FIRST
         if (clock_hz := read_clock_hz(root, self._processors)) is None:
-            missing["clock_hz"] = "neither cpufreq nor /proc/cpuinfo says it"
+            missing["clock_hz"] = "neither cpufreq nor /proc/cpuinfo reports it"
         if (memory := read_memory_use(root)) is None:
-            missing["memory_used_bytes"] = missing["memory_total_bytes"] = "/proc/meminfo does not say it"
+            missing["memory_used_bytes"] = missing["memory_total_bytes"] = "/proc/meminfo does not report it"
         if not (pressure := read_pressure(root)):
             missing["pressure"] = "the kernel does not measure it (PSI)"
         power = self._power_w(missing)
@@ -139,7 +139,7 @@ class Sampler:
     def _power_w(self, missing: dict[str, str]) -> float | None:
         before, self._energy = self._energy, read_energy(self._root, self._clock.now_ns())
         if not self._energy:
-            missing["power_w"] = "the kernel has no counter of energy (powercap), or this user may not read it"
+            missing["power_w"] = "the kernel has no energy counter (powercap), or this user may not read it"
             return None
         found = None if before is None else power_w(before, self._energy)
         if found is None:

@@ -44,7 +44,7 @@ def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[in
         "pcie_link_bytes_per_s": read_link_bytes_per_s(root, address, "current"),
         **_network_bytes(root, address),
     }
-    reason = "the driver does not say it in /sys"
+    reason = "the driver does not report it in /sys"
     missing = {name: reason for name in FIGURES if found.get(name) is None and name not in _NETWORK}
     known = {name: value for name, value in found.items() if value is not None}
     return DeviceSample(time_ns, address, **known, missing=missing)  # type: ignore[arg-type]

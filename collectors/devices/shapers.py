@@ -23,7 +23,7 @@ def shaped_rate_bps(interface: str) -> int | None:
         with IPRoute() as netlink:
             found = netlink.link_lookup(ifname=interface)
             if not found:
-                raise CollectorError(f"network device {interface} is not there")
+                raise CollectorError(f"network device {interface} does not exist")
             for one in netlink.get_qdiscs(found[0]):
                 if one.get_attr("TCA_KIND") == "tbf":
                     return 8 * int(one.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")["rate"])

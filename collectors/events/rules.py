@@ -19,7 +19,7 @@ class ChangeSettings(Settings, frozen=True):
     """Change-point detection: a two-sided cumulative sum (CUSUM; Page, Continuous inspection schemes, 1954)."""
 
     learn: Annotated[int, Meta(ge=2)] = 20
-    """So many observations make the level and its deviation before anything is judged."""
+    """Number of observations that establish the level and its deviation before anything is judged."""
 
     slack: NotNegative = 1.0
     """Deviations (standard deviations from the level) up to this do not add to the sum."""
@@ -28,13 +28,13 @@ class ChangeSettings(Settings, frozen=True):
     """The sum, in standard deviations, at which the level has changed; one observation adds half of it at most."""
 
     least_deviation: NotNegative = 0.0
-    """The standard deviation is taken for at least this, in the figure's unit."""
+    """Minimum of the standard deviation, in the figure's unit."""
 
     least_share: NotNegative = 0.05
-    """... and for at least this share of the level: figures that hardly move do not alarm at a trifle."""
+    """Minimum of the standard deviation, as a share of the level; avoids events for trifles in steady figures."""
 
     adopt_after_ns: Annotated[int, Meta(ge=1)] = 60_000_000_000
-    """A new level that lasts for this long is the usual one: its event is cleared."""
+    """A new level that lasts this long becomes the usual one, and its event is cleared."""
 
 
 class Rule(Settings, frozen=True):
@@ -65,7 +65,7 @@ class Rule(Settings, frozen=True):
     """The condition must have held for this long, without a break, before an event is raised."""
 
     clear_hold_ns: DurationNs | None = None
-    """... and must have been over for this long before it is cleared; left out, `hold`."""
+    """The condition must have been over for this long before the event is cleared; default: `hold`."""
 
     match: tuple[str, ...] = ()
     """Shell patterns of subjects, as 's1->*', '10.0.0.1:*->*/17', 'node 7 hw *' or 'job 3 at *: h2'; left out, all."""
@@ -85,7 +85,7 @@ class Rule(Settings, frozen=True):
             known = ", ".join(FIGURES[self.scope])
             raise ValueError(f"rule {self.name!r}: a {self.scope} has no figure {self.figure!r}; it has {known}")
         if sum(kind is not None for kind in (self.above, self.below, self.change)) != 1:
-            raise ValueError(f"rule {self.name!r}: exactly one of above, below and change is needed")
+            raise ValueError(f"rule {self.name!r}: exactly one of above, below and change is required")
         if self.least_samples and self.scope is Scope.REPORTER:
             raise ValueError(f"rule {self.name!r}: a reporter has no samples")
         if self.clear is not None:
@@ -93,7 +93,7 @@ class Rule(Settings, frozen=True):
 
     def _check_clear(self, clear: float) -> None:
         if self.change is not None:
-            raise ValueError(f"rule {self.name!r}: clear goes with above or below, not with change")
+            raise ValueError(f"rule {self.name!r}: clear requires above or below; change does not take it")
         if (self.above is not None and clear > self.above) or (self.below is not None and clear < self.below):
             raise ValueError(f"rule {self.name!r}: clear is on the wrong side of the limit")
 
@@ -123,4 +123,4 @@ def check_names(rules: tuple[Rule, ...]) -> None:
     names = [rule.name for rule in rules]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"two rules have the name {twice!r}")
+        raise ValueError(f"two rules are named {twice!r}")

@@ -38,7 +38,7 @@ class Enumeration(Generic[E]):
     def member(self, number: int) -> E:
         """Return the member of a number; raise MessageError for one that this side does not know."""
         if number not in self._members:
-            raise MessageError(f"there is no {self._name} {number} that this version knows")
+            raise MessageError(f"this version does not know {self._name} {number}")
         return self._members[number]
 
 

@@ -91,7 +91,7 @@ def _write_subject(message: messages.Event, subject: Subject) -> None:
 def _subject_of(message: messages.Event) -> Subject:
     name = message.WhichOneof("subject")
     if name is None:
-        raise MessageError(f"an event of rule {message.rule!r} is about nothing that this version knows")
+        raise MessageError(f"an event of rule {message.rule!r} has a subject that this version does not know")
     if name == "flow":
         return flow_in(message.flow)
     subject: Subject = _SUBJECTS[name](*take(getattr(message, name), _FIELDS[name]))

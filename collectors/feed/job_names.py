@@ -34,6 +34,6 @@ async def tell_jobs(
             except (FeedError, TimeoutError) as error:
                 reason = str(error) or f"no answer within {_PATIENCE_S:.0f} s"
                 if reason != problem:
-                    on_problem(f"the collector at {settings.address} does not hear the names of jobs: {reason}")
+                    on_problem(f"the collector at {settings.address} did not receive the job names: {reason}")
                 problem = reason
             await sleep(INTERVAL_S)

@@ -159,7 +159,7 @@ def _routes_in(packed: bytes) -> tuple[tuple[str, ...], ...]:
     hops = pick("Routes.hops", message.switches, message.hops)
     ends = list(accumulate(message.lengths, initial=0))
     if ends[-1] != len(hops):
-        raise MessageError(f"Routes has {len(hops)} hops for {ends[-1]} of all lengths")
+        raise MessageError(f"Routes has {len(hops)} hops, but its lengths add up to {ends[-1]}")
     return tuple(tuple(hops[begin:end]) for begin, end in pairwise(ends))
 
 
@@ -168,7 +168,7 @@ def pick(name: str, things: Sequence[T], places: Sequence[int]) -> list[T]:
     try:
         return list(map(things[:].__getitem__, places[:]))
     except IndexError:
-        raise MessageError(f"{name} has the place {max(places)}, where {len(things)} are there") from None
+        raise MessageError(f"{name}: index {max(places)} is not below {len(things)}") from None
 
 
 K = TypeVar("K")
@@ -178,5 +178,5 @@ def keyed(name: str, keys: Iterable[K], values: Sequence[T]) -> dict[K, T]:
     """Return values by their keys; raise MessageError for a duplicate key."""
     found = dict(zip(keys, values, strict=True))
     if len(found) != len(values):
-        raise MessageError(f"a {name} stands twice in one message")
+        raise MessageError(f"a {name} appears twice in one message")
     return found

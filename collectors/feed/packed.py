@@ -65,7 +65,7 @@ def unpack_places(name: str, data: bytes, rows: int, things: Sequence[Any]) -> I
     places = unpack_integers(name, data, rows)
     highest = int(places.max(initial=-1))
     if highest >= len(things):
-        raise MessageError(f"{name} has the place {highest}, where {len(things)} are there")
+        raise MessageError(f"{name}: index {highest} is not below {len(things)}")
     return places
 
 

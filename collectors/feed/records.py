@@ -41,7 +41,7 @@ def record_columns_of(message: messages.HopRecords) -> RecordColumns:
     """Return the columns of hop records of a message; raise MessageError."""
     flows, flow = flows_in(message.flows), message.flow[:]
     if flow and max(flow) >= len(flows):
-        raise MessageError(f"HopRecords.flow has the place {max(flow)}, where {len(flows)} are there")
+        raise MessageError(f"HopRecords.flow: index {max(flow)} is not below {len(flows)}")
     columns = dict(_HOPS.read_numbers(message, len(flow)))
     kinds = {number: int(_KINDS.member(number)) for number in set(columns["kind"])}
     columns["kind"] = [kinds[number] for number in columns["kind"]]

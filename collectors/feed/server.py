@@ -168,7 +168,7 @@ class FeedServer:
     async def _watch_signals(self, request: feed_pb2.WatchSignalsRequest) -> AsyncIterator[Message]:
         gap_ns, queue_frames = _interval("shortest gap", request.shortest_gap_ns), request.queue_frames
         if not 0 <= queue_frames < math.inf:
-            raise MessageError(f"a queue of {queue_frames} frames is none")
+            raise MessageError(f"a queue of {queue_frames} frames is not possible")
         interval_ns = self._settings.signal_interval_ns
         watch = self._signals.watch()
         try:

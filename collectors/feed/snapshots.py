@@ -157,7 +157,7 @@ def _addresses_in(message: keys_pb2.FlowColumns) -> Sequence[bytes]:
     for size in sorted(set(map(len, addresses)) - _ADDRESS_BYTES):
         raise MessageError(f"an address of {size} bytes is neither IPv4 nor IPv6")
     if len(set(addresses)) != len(addresses):
-        raise MessageError("an address stands twice in one message")
+        raise MessageError("an address appears twice in one message")
     return addresses
 
 
@@ -166,7 +166,7 @@ def _check_once(ends: Integers, about: Integers) -> None:
     order = np.lexsort((about, ends))
     ends, about = ends[order], about[order]
     if bool(((ends[1:] == ends[:-1]) & (about[1:] == about[:-1])).any()):
-        raise MessageError("a flow stands twice in one message")
+        raise MessageError("a flow appears twice in one message")
 
 
 def _write_job(message: messages.Job, job: JobState) -> None:

@@ -37,5 +37,5 @@ def statuses_of(message: messages.LinkStatuses) -> dict[LinkKey, LinkStatus]:
     links = links_in(message.links)
     longest = max(map(len, message.cause), default=0)
     if longest > MAX_CAUSE:
-        raise MessageError(f"LinkStatuses.cause has {longest} characters, at most {MAX_CAUSE} are taken")
+        raise MessageError(f"LinkStatuses.cause has {longest} characters; at most {MAX_CAUSE} are accepted")
     return dict(zip(links, _STATUSES.read(message, len(links)), strict=True))

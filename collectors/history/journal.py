@@ -33,7 +33,7 @@ class JournalWriter:
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except OSError as error:
-            raise HistoryError(f"{path}: cannot be made: {error.strerror}") from error
+            raise HistoryError(f"{path}: cannot be created: {error.strerror}") from error
         self._bytes, self._is_torn, self._is_synced = 0, False, False
         try:
             self._append(schema.serialize())
@@ -105,14 +105,14 @@ def read_journal(path: Path, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         frames = _frames(path)
         first = next(frames, None)
         if first is None and not _is_cut_short(path):
-            raise BrokenJournalError(f"{path}: is no journal")
+            raise BrokenJournalError(f"{path}: is not a journal")
         schema = None if first is None else pa.ipc.read_schema(pa.py_buffer(first))
         for body in frames:
             yield _in_schema(pa.ipc.read_record_batch(pa.py_buffer(body), schema), wanted)
     except FileNotFoundError:
         raise
     except pa.ArrowException as error:
-        raise BrokenJournalError(f"{path}: is no journal of this version") from error
+        raise BrokenJournalError(f"{path}: is not a journal of this version") from error
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -153,11 +153,11 @@ class _Reading:
 def _refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
     found = connection.extract_statements(statement)
     if len(found) != 1 or found[0].type not in _ONLY_READS:
-        raise HistoryError("a query is one SELECT; the history is only read")
+        raise HistoryError("a query must be a single SELECT: the history is read-only")
 
 
 def _in_words(error: BaseException) -> str:
     """Return DuckDB's complaint as one line, without the excerpt of the statement below it."""
     if is_about_sketches(str(error)):
-        return "delay_quantile wants sketches of delays, the column delay_sketch of links, and a share"
+        return "delay_quantile takes delay sketches (column delay_sketch of links) and a share"
     return first_line(error)

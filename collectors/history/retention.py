@@ -104,8 +104,8 @@ class HistoryKeeper:
         ages = Ages(ends_s, now_s, self._settings.gap_ns // NS_PER_S)
         if ages.ahead_s:
             self._on_problem(
-                f"{self._folder}: the clock is {ages.ahead_s} s ahead of the newest complete file: of these"
-                f" {self._settings.gap_ns // NS_PER_S} s count as age"
+                f"{self._folder}: the clock is {ages.ahead_s} s ahead of the newest complete file: only"
+                f" {self._settings.gap_ns // NS_PER_S} s of these count as age"
             )
         return ages
 

@@ -72,9 +72,9 @@ def _count(name: str, meaning: str) -> Column:
 
 
 _WHEN = (
-    Column("time", TIME, Merge.BUCKET, "when; of a merged row, when its interval began"),
-    Column("interval_ns", _INT, Merge.BUCKET, "what the row stands for"),
-    _count("snapshots", "rows of the finest tier that became this one"),
+    Column("time", TIME, Merge.BUCKET, "time; of a merged row, when its interval began"),
+    Column("interval_ns", _INT, Merge.BUCKET, "interval that the row covers"),
+    _count("snapshots", "rows of the finest tier merged into this one"),
 )
 
 _FLOW = (
@@ -104,10 +104,10 @@ LINKS: Final = Table(
     "links",
     (
         *_WHEN,
-        _key("src", _TEXT, "node that sends"),
-        _key("dst", _TEXT, "node that receives"),
+        _key("src", _TEXT, "sending node"),
+        _key("dst", _TEXT, "receiving node"),
         *_columns_of_figures(LINK_FIGURES.values()),
-        Column("delay_sketch", SKETCH, Merge.SKETCH, "how many delays fell into which bucket"),
+        Column("delay_sketch", SKETCH, Merge.SKETCH, "number of delays in each bucket"),
     ),
 )
 
@@ -116,13 +116,13 @@ PATHS: Final = Table(
     (
         *_WHEN,
         *_FLOW,
-        _key("switches", pa.list_(_TEXT), "the way that packets took; another way is another row"),
+        _key("switches", pa.list_(_TEXT), "the path that packets took; each path has its own row"),
         Column("delay_ns", _INT, Merge.BY_SAMPLES, "mean delay"),
         Column("delay_p50_ns", _INT, Merge.BY_SAMPLES, "median delay; merged: mean of the medians"),
         Column("delay_p99_ns", _INT, Merge.MEASURED_GREATEST, "99th percentile; merged: an upper bound"),
         Column("loss", _REAL, Merge.BY_SAMPLES, "share of packets lost, null when unknown"),
-        Column("bottleneck_bps", _INT, Merge.BY_SNAPSHOTS, "rate not in use on the fullest link"),
-        Column("rate_bps", _INT, Merge.BY_SNAPSHOTS, "what the flow sends, null while unknown"),
+        Column("bottleneck_bps", _INT, Merge.BY_SNAPSHOTS, "unused rate on the fullest link"),
+        Column("rate_bps", _INT, Merge.BY_SNAPSHOTS, "rate of the flow, null while unknown"),
         Column("age_ns", _INT, Merge.LEAST, "since the flow's last report"),
         _count("samples", "whole packets behind the figures"),
     ),
@@ -135,10 +135,10 @@ REPORTERS: Final = Table(
         _key("node_id", _INT, "INT node id"),
         _key("hw_id", _INT, "hardware id"),
         _key("node", _TEXT, "the topology's name of the node, null if it has none"),
-        _count("received", "reports that came"),
-        _count("lost", "numbers passed over, less those that came late after all"),
-        _count("late", "reports that came late"),
-        _count("duplicate", "reports that came twice"),
+        _count("received", "reports received"),
+        _count("lost", "skipped sequence numbers, less those that arrived late"),
+        _count("late", "reports received late"),
+        _count("duplicate", "reports received twice"),
         _count("restarts", "restarts of the switch"),
     ),
 )
@@ -152,7 +152,7 @@ CLOCKS: Final = Table(
         _key("clock_group", _INT, "clocks of one group are comparable; its lowest node id"),
         Column("offset_ns", _INT, Merge.NEWEST, "reading, minus that of the group's reference"),
         Column("drift_ppb", _INT, Merge.NEWEST, "how fast the offset grows"),
-        Column("uncertainty_ns", _INT, Merge.GREATEST, "by how much the offset may be off"),
+        Column("uncertainty_ns", _INT, Merge.GREATEST, "uncertainty of the offset"),
     ),
 )
 
@@ -163,7 +163,7 @@ DROPS: Final = Table(
         _key("node_id", _INT, "INT node id of the switch that dropped"),
         _key("node", _TEXT, "the topology's name of the node"),
         _key("ingress_port", _INT, "null where the report does not say, as for all below"),
-        _key("egress_port", _INT, "the port that it would have left by"),
+        _key("egress_port", _INT, "the port that it would have left through"),
         _key("queue_id", _INT, "the queue that was full"),
         _key("reason", _TEXT, "why"),
         *_FLOW,
@@ -176,11 +176,11 @@ EVENTS: Final = Table(
     (
         _key("time", TIME, "when"),
         _key("rule", _TEXT, "the rule's name"),
-        _key("kind", _TEXT, "what it is about: link, flow, reporter, job or child"),
+        _key("kind", _TEXT, "subject: link, flow, reporter, job or child"),
         _key("subject", _TEXT, "which one"),
-        _key("figure", _TEXT, "the figure that the rule looks at"),
-        _key("value", _REAL, "what the figure was"),
-        _key("threshold", _REAL, "what it crossed"),
+        _key("figure", _TEXT, "the figure that the rule judges"),
+        _key("value", _REAL, "value of the figure"),
+        _key("threshold", _REAL, "limit that it crossed"),
         _key("phase", _TEXT, "raised or cleared"),
         _key("evidence", _EVIDENCE, "figures of the subject, oldest first"),
     ),
@@ -198,8 +198,8 @@ COUNTERS: Final = Table(
 
 _JOB = (
     _key("job", _INT, "the job's number"),
-    _key("name", _TEXT, "its name, null where none was given"),
-    _key("node", _TEXT, "the switch that adds up"),
+    _key("name", _TEXT, "its name, null if it has none"),
+    _key("node", _TEXT, "the aggregating switch"),
 )
 
 JOBS: Final = Table(
@@ -207,19 +207,19 @@ JOBS: Final = Table(
     (
         *_WHEN,
         *_JOB,
-        _key("is_leaf", pa.bool_(), "whether what it adds up is one rack's"),
-        Column("epoch", _INT, Merge.NEWEST, "changes of who is a member, null where it is not known"),
-        _count("items", "items added up, by their numbers"),
-        Column("items_per_s", _REAL, Merge.BY_SNAPSHOTS, "items a second"),
-        _count("reported", "items that the switch reported"),
-        _count("repeated", "contributions to them that had come before"),
-        Column("cells_used", _INT, Merge.GREATEST, "the most cells in use at once"),
-        Column("cells", _INT, Merge.NEWEST, "cells that the job has, null where it is not known"),
+        _key("is_leaf", pa.bool_(), "whether it aggregates a single rack"),
+        Column("epoch", _INT, Merge.NEWEST, "membership changes, null where unknown"),
+        _count("items", "items aggregated, from their item numbers"),
+        Column("items_per_s", _REAL, Merge.BY_SNAPSHOTS, "items per second"),
+        _count("reported", "items reported by the switch"),
+        _count("repeated", "repeated contributions to them"),
+        Column("cells_used", _INT, Merge.GREATEST, "maximum number of cells in use at once"),
+        Column("cells", _INT, Merge.NEWEST, "cells of the job, null where unknown"),
         Column("wait_mean_ns", _INT, Merge.BY_SAMPLES, "from an item's first contribution to its last: mean"),
         Column("wait_p50_ns", _INT, Merge.BY_SAMPLES, "median; merged: mean of the medians"),
         Column("wait_p99_ns", _INT, Merge.MEASURED_GREATEST, "99th percentile; merged: an upper bound"),
         Column("wait_max_ns", _INT, Merge.MEASURED_GREATEST, "the longest"),
-        Column("age_ns", _INT, Merge.LEAST, "since the newest report"),
+        Column("age_ns", _INT, Merge.LEAST, "time since the newest report"),
         _count("samples", "reported items behind the waits"),
     ),
 )
@@ -230,12 +230,12 @@ JOB_CHILDREN: Final = Table(
         *_WHEN,
         *_JOB,
         _key("number", _INT, "the child's number in the job at this switch"),
-        _key("child", _TEXT, "who contributes: a host, or a switch that adds up a rack"),
-        _count("last", "reported items that it was the last of"),
-        Column("last_share", _REAL, Merge.BY_SAMPLES, "share of the items that it was the last of"),
+        _key("child", _TEXT, "contributor: a host, or a switch that aggregates a rack"),
+        _count("last", "reported items to which it contributed last"),
+        Column("last_share", _REAL, Merge.BY_SAMPLES, "share of the items to which it contributed last"),
         Column("wait_mean_ns", _INT, Merge.BY_SAMPLES, "mean wait of those, null where there are none"),
         Column("wait_max_ns", _INT, Merge.MEASURED_GREATEST, "the longest of them"),
-        Column("wait_caused_ns", _INT, Merge.BY_SAMPLES, "what it made an item wait, on the average of all"),
+        Column("wait_caused_ns", _INT, Merge.BY_SAMPLES, "wait that it caused, averaged over all items"),
         _count("samples", "reported items, whichever child was last"),
     ),
 )

@@ -61,13 +61,13 @@ class HistorySettings(Settings, frozen=True):
     """A file with this many rows is complete at the next multiple of the coarsest tier's interval."""
 
     merge_files: Positive = 6
-    """This many old enough files are merged into one."""
+    """Number of sufficiently old files that are merged into one."""
 
     max_paths: Positive = 1000
     """The flows of an interval that are written, those with the highest rates; the others are counted."""
 
     max_drops: Positive = 1000
-    """So many kinds of drops in an interval are written with flow and ports, the others only with node and reason."""
+    """Number of kinds of drops per interval written with flow and ports; the others have only node and reason."""
 
     sketches: bool = True
     """Store a sketch of delays with rows of links; without it merged percentiles are rough."""
@@ -76,11 +76,11 @@ class HistorySettings(Settings, frozen=True):
         steps = [(self.interval_ns, self.keep_ns), *((tier.interval_ns, tier.keep_ns) for tier in self.tiers)]
         for (fine_ns, younger_ns), (coarse_ns, older_ns) in pairwise(steps):
             if coarse_ns % fine_ns or coarse_ns == fine_ns:
-                raise ValueError(f"a tier of {coarse_ns} ns is no multiple of the one before, {fine_ns} ns")
+                raise ValueError(f"a tier of {coarse_ns} ns is not a multiple of the previous one, {fine_ns} ns")
             if older_ns <= younger_ns:
-                raise ValueError(f"a tier that keeps for {older_ns} ns ends before the one before, {younger_ns} ns")
+                raise ValueError(f"a tier that keeps for {older_ns} ns ends before the previous one, {younger_ns} ns")
         if self.file_span_ns % self.coarsest_ns:
-            raise ValueError(f"file_span is no multiple of the coarsest interval, {self.coarsest_ns} ns")
+            raise ValueError(f"file_span is not a multiple of the coarsest interval, {self.coarsest_ns} ns")
 
     @property
     def coarsest_ns(self) -> int:

@@ -42,11 +42,11 @@ _STATISTICS: Final = {
 }
 """Help of the gauges whose figures differ in the label `statistic`."""
 _REPORTS: Final = (
-    ("reports_received", "Reports that came from a node.", "received"),
-    ("reports_late", "Reports that came after a later one.", "late"),
-    ("reports_duplicate", "Reports that came twice.", "duplicate"),
-    ("reports_contested", "Reports with a number that another one came with, too.", "contested"),
-    ("node_restarts", "Restarts of a node, by the numbers of its reports.", "restarts"),
+    ("reports_received", "Reports received from a node.", "received"),
+    ("reports_late", "Reports received after a later one.", "late"),
+    ("reports_duplicate", "Reports received twice.", "duplicate"),
+    ("reports_contested", "Reports whose sequence number another report had already used.", "contested"),
+    ("node_restarts", "Restarts of a node, detected from its reports' sequence numbers.", "restarts"),
 )
 
 
@@ -76,7 +76,7 @@ class StateCollector(Collector):
         for name, text, attribute in _REPORTS:
             family = CounterMetricFamily(f"millrace_{name}", text, labels=("node",))
             yield _filled(family, self._by_node(reporters, attribute))
-        lost = GaugeMetricFamily("millrace_reports_lost", "Reports that never came, so far.", labels=("node",))
+        lost = GaugeMetricFamily("millrace_reports_lost", "Reports missing so far.", labels=("node",))
         yield _filled(lost, self._by_node(reporters, "lost"))
 
     def _by_node(self, reporters: Iterable[ReporterState], attribute: str) -> Counter[tuple[str, ...]]:
@@ -88,7 +88,7 @@ class StateCollector(Collector):
     def _clocks(self, snapshot: Snapshot) -> Iterator[Metric]:
         offset = _gauge("clock_offset_seconds", "A clock's reading, minus its group's reference.", "node", "group")
         drift = _gauge("clock_drift_ratio", "How fast the offset grows.", "node", "group")
-        bound = _gauge("clock_uncertainty_seconds", "By how much the offset may be off.", "node", "group")
+        bound = _gauge("clock_uncertainty_seconds", "Uncertainty of the offset.", "node", "group")
         for state in snapshot.clocks.values():
             if state.node_id in self._names:
                 labels = (self._names[state.node_id], self._names.get(state.group, OTHER_NODE))
@@ -127,18 +127,18 @@ def _help(figure: DeclaredFigure) -> str:
 
 
 def _sources(links: Iterable[LinkState]) -> Metric:
-    family = _gauge("link_delay_source", "1 for where a link's delay is known from.", "src", "dst", "source")
+    family = _gauge("link_delay_source", "1 for the source of a link's delay.", "src", "dst", "source")
     for link in links:
         family.add_metric((link.link.src, link.link.dst, link.source), 1)
     return family
 
 
 def _flows(paths: Sequence[PathState]) -> Iterator[Metric]:
-    count = _gauge("flows", "Flows that were measured lately.")
+    count = _gauge("flows", "Flows measured recently.")
     count.add_metric((), len(paths))
-    rate = _gauge("flows_rate_bps", "What all flows of known rate send together.")
+    rate = _gauge("flows_rate_bps", "Total rate of all flows of known rate.")
     rate.add_metric((), sum(path.rate_bps or 0 for path in paths))
-    slowest = _gauge("flows_delay_seconds", "Mean delay of flows: their mean, and the greatest.", "statistic")
+    slowest = _gauge("flows_delay_seconds", "Mean delay of flows: average and maximum.", "statistic")
     delays = [path.delay_ns * _NS for path in paths]
     if delays:
         slowest.add_metric(("mean",), sum(delays) / len(delays))
@@ -156,7 +156,7 @@ def _events(reading: Reading) -> Iterator[Metric]:
 
 def _counters(status: CollectorStatus) -> Metric:
     family = CounterMetricFamily(
-        "millrace_collector_counts", "What the collector counted, by counter.", labels=("counter",)
+        "millrace_collector_counts", "Counters of the collector, by name.", labels=("counter",)
     )
     for name, count in status.counters.items():
         family.add_metric((name,), count)

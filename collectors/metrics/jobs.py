@@ -29,19 +29,21 @@ class _Figure:
 
 
 _FIGURES: Final = (
-    _Figure("items_per_second", "Items added up a second.", lambda job: job.items_per_s),
-    _Figure("items", "Items added up, by their numbers.", lambda job: job.items, is_count=True),
-    _Figure("items_reported", "Items that the switch reported.", lambda job: job.reported, is_count=True),
+    _Figure("items_per_second", "Items aggregated per second.", lambda job: job.items_per_s),
+    _Figure("items", "Items aggregated, from their item numbers.", lambda job: job.items, is_count=True),
+    _Figure("items_reported", "Items reported by the switch.", lambda job: job.reported, is_count=True),
     _Figure(
         "repeated",
-        "Contributions to reported items that had come before: retransmissions.",
+        "Repeated contributions to reported items: retransmissions.",
         lambda job: job.repeated,
         is_count=True,
     ),
-    _Figure("cells_used", "The most cells in use at once, over the collector's window.", lambda job: job.cells_used),
-    _Figure("cells", "Cells that the job has; absent while it is not known.", lambda job: job.cells),
-    _Figure("epoch", "Changes of who is a member; absent while it is not known.", lambda job: job.epoch),
-    _Figure("age_seconds", "Since the newest report.", lambda job: job.age_ns * _NS),
+    _Figure(
+        "cells_used", "Maximum number of cells in use at once, over the collector's window.", lambda job: job.cells_used
+    ),
+    _Figure("cells", "Cells of the job; absent while unknown.", lambda job: job.cells),
+    _Figure("epoch", "Membership changes; absent while unknown.", lambda job: job.epoch),
+    _Figure("age_seconds", "Time since the newest report.", lambda job: job.age_ns * _NS),
 )
 _WAITS: Final[dict[str, Callable[[JobState], int]]] = {
     "mean": lambda job: job.wait_mean_ns,
@@ -83,9 +85,11 @@ def _waits(jobs: Iterable[JobState]) -> Metric:
 
 
 def _children(children: Iterable[tuple[JobState, ChildState]]) -> Iterator[Metric]:
-    last = CounterMetricFamily("millrace_job_last", "Reported items that a child was the last of.", labels=_CHILD)
+    last = CounterMetricFamily(
+        "millrace_job_last", "Reported items whose last contribution came from this child.", labels=_CHILD
+    )
     caused = GaugeMetricFamily(
-        "millrace_job_wait_caused_seconds", "What a child made an item wait, on the average of all.", labels=_CHILD
+        "millrace_job_wait_caused_seconds", "Wait that a child caused, averaged over all items.", labels=_CHILD
     )
     for job, child in children:
         labels = (*_labels(job), child.key.name)

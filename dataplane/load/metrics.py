@@ -22,10 +22,10 @@ def load_families(daemon: str, load: DaemonLoad) -> Iterator[Metric]:
     yield gauge("cores", "Processor time over the last second, in cores.", load.cores)
     yield gauge("processor_wait_ratio", "Share of time ready to run without a processor.", load.waiting)
     yield gauge("loop_lag_seconds", "Longest delay of a timer of the event loop.", load.loop_lag_ns / NS_PER_S)
-    yield gauge("overloaded", "1: at least one cause of overload lasts.", float(bool(load.overloads)))
+    yield gauge("overloaded", "1 while at least one cause of overload lasts.", float(bool(load.overloads)))
     causes = GaugeMetricFamily(
         f"millrace_{daemon}_overload_seconds",
-        "How long a cause of overload has lasted, and what would help.",
+        "Time that a cause of overload has lasted, with a remedy.",
         labels=["cause", "advice"],
     )
     for overload in load.overloads:
@@ -35,7 +35,7 @@ def load_families(daemon: str, load: DaemonLoad) -> Iterator[Metric]:
     for thread in load.threads:
         threads.add_metric([thread.name], thread.share)
     yield threads
-    queues = GaugeMetricFamily(f"millrace_{daemon}_queue_length", "Items that wait.", labels=["queue"])
+    queues = GaugeMetricFamily(f"millrace_{daemon}_queue_length", "Items waiting.", labels=["queue"])
     oldest = GaugeMetricFamily(f"millrace_{daemon}_queue_oldest_seconds", "Age of the oldest item.", labels=["queue"])
     for queue in load.queues:
         queues.add_metric([queue.name], queue.length)
@@ -43,7 +43,7 @@ def load_families(daemon: str, load: DaemonLoad) -> Iterator[Metric]:
             oldest.add_metric([queue.name], queue.oldest_ns / NS_PER_S)
     yield queues
     yield oldest
-    drops = GaugeMetricFamily(f"millrace_{daemon}_drops_per_second", "Items dropped lately.", labels=["reason"])
+    drops = GaugeMetricFamily(f"millrace_{daemon}_drops_per_second", "Items dropped recently.", labels=["reason"])
     for drop in load.drops:
         drops.add_metric([drop.reason], drop.per_s)
     yield drops

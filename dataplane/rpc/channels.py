@@ -65,7 +65,7 @@ class RenewingChannel:
             try:
                 self._channels.append(open_aio_channel(self._address, self._tls, self._options))
             except (ConfigError, AccessError) as error:
-                LOGGER.warning("what was in use stays: %s", error)
+                LOGGER.warning("reload failed; keeping the previous certificates: %s", error)
             if len(self._channels) > _CHANNELS:
                 await self._channels.pop(0).close(grace=None)
         return self._channels[-1]

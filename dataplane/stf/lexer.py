@@ -118,7 +118,7 @@ class Tokens:
                 continue
             found = _TOKEN.match(text, place)
             if found is None:
-                raise self.error(f"'{text[place]}' means nothing here")
+                raise self.error(f"unexpected '{text[place]}'")
             tokens.append(_token(found))
             place = found.end()
         return tokens

@@ -163,7 +163,7 @@ def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings
 
 _DESCRIPTION = """
 Run a compiled P4 program (v1model) between network devices and answer P4Runtime. All options of bmv2's
-simple_switch_grpc are taken, before or after `--`; a line in the log names those that have no meaning here.
+simple_switch_grpc are accepted, before or after `--`; a log line names those that have no effect here.
 """
 
 
@@ -178,12 +178,12 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     rate_help = "rate at which the port sends, such as 1:10G; default: no limit"
     delay_help = "propagation delay of the cable behind the port, such as 1:5ms; default: 0"
-    jitter_help = "by how much more or less than that a frame takes at most; such as 1:200us; default: 0"
+    jitter_help = "maximum deviation from that delay, such as 1:200us; default: 0"
     queue_help = "length of each of the port's eight queues; default: 64"
     add("program", nargs="?", type=Path, help="bmv2 JSON of a compiled program")
-    attached = "a port and its network device, or IN.pcap,OUT.pcap (capture files), or unix:PATH (a socket); repeat it"
-    add("--p4info", type=Path, help="the program's P4Info; default: PROGRAM.p4info.txtpb beside it")
-    presets_help = "p4c's entries file (--p4runtime-entries-files); default: PROGRAM.entries.txtpb beside it"
+    attached = "a port and its network device, or IN.pcap,OUT.pcap (capture files), or unix:PATH (a socket); repeatable"
+    add("--p4info", type=Path, help="the program's P4Info; default: PROGRAM.p4info.txtpb next to the program")
+    presets_help = "p4c's entries file (--p4runtime-entries-files); default: PROGRAM.entries.txtpb next to the program"
     add("--presets", type=Path, metavar="FILE", help=presets_help)
     add("--no-p4", action="store_true", help="start without a program; a controller pushes one")
     add("-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@DEVICE", help=attached)
@@ -193,23 +193,23 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add("--port-jitter", action="append", default=[], type=_pair_of(_DELAY), metavar="PORT:NS", help=jitter_help)
     add("--port-queue", action="append", default=[], type=_pair_of(None), metavar="PORT:FRAMES", help=queue_help)
     join_help = (
-        "whether TCP segments that follow each other leave as one packet, by all ports or by one; auto (default): while"
-        " nobody but a host's TCP/IP stack takes them, as far as the switch can see; PORT alone: on; repeat it"
+        "join consecutive TCP segments into one packet, on all ports or on one; auto (default): while only a host's"
+        " TCP/IP stack receives them, as far as the switch can see; PORT alone: on; repeatable"
     )
     add("--join-segments", action="append", default=[], type=read_joining, metavar="[PORT:]auto|on|off", help=join_help)
     add("-L", "--log-level", choices=LOG_LEVELS, default="info", help="default: info")
     add("--log-file", type=Path, help="log to a file instead of stderr")
-    add("--ready-file", type=Path, help="created when the switch is ready, removed when it stops")
-    add("--stats-file", type=Path, help="all counters as JSON, written once a second")
-    metrics_help = "TCP port for Prometheus, on this machine; 0: any free one, which the log says"
+    add("--ready-file", type=Path, help="file created when the switch is ready and removed when it stops")
+    add("--stats-file", type=Path, help="file that receives all counters as JSON once per second")
+    metrics_help = "TCP port for Prometheus, on loopback; 0: any free port, which the log names"
     add("--metrics-port", type=_non_negative, metavar="N", help=metrics_help)
     add("--lifeline-fd", type=_non_negative, help="stop when the other end of this inherited pipe is closed")
-    add("--seed", type=int, default=0, help="seed of the program's random numbers; default: 0")
+    add("--seed", type=int, default=0, help="seed for the program's random numbers; default: 0")
     add(
         "--deflect-session",
         type=_clone_session,
         metavar="N",
-        help="clone session that packets dropped by a full queue go to",
+        help="clone session for packets that a full queue drops",
     )
     _add_driver_options(parser)
     add_trace_options(parser)
@@ -246,9 +246,9 @@ def _add_driver_options(parser: argparse.ArgumentParser) -> None:
 
 def _driver(found: argparse.Namespace) -> DriverSettings:
     if not 1 <= found.threads <= MAX_THREADS:
-        raise _wrong("--threads", f"from 1 to {MAX_THREADS}, not {found.threads}")
+        raise _wrong("--threads", f"must be from 1 to {MAX_THREADS}, not {found.threads}")
     if found.threads > 1 and found.pipeline == "interpreter":
-        raise _wrong("--threads", "the interpreter forwards with one thread: use --pipeline compiled for more")
+        raise _wrong("--threads", "the interpreter uses a single thread; use --pipeline compiled for more")
     wait_s = found.files_wait if found.use_files is None else found.use_files
     return DriverSettings(found.pipeline, found.io, found.threads, found.spin_us, wait_s)
 
@@ -260,16 +260,16 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
         help=f"HOST:PORT or unix:PATH, plain:HOST:PORT beyond loopback without TLS; default: {DEFAULT_GRPC_ADDRESS}",
     )
     add("--grpc-server-ssl", action="store_true", help="TLS; needs certificate and key")
-    add("--grpc-server-cacert", type=Path, help="PEM of the authority that signs clients' certificates")
-    add("--grpc-server-cert", type=Path, help="PEM of the server's certificate")
-    add("--grpc-server-key", type=Path, help="PEM of the server's key, without passphrase")
+    add("--grpc-server-cacert", type=Path, help="PEM file of the authority that signs clients' certificates")
+    add("--grpc-server-cert", type=Path, help="PEM file of the server's certificate")
+    add("--grpc-server-key", type=Path, help="PEM file of the server's key, without passphrase")
     add("--grpc-server-with-client-auth", action="store_true", help="require clients' certificates")
     tokens_help = "require one of these tokens (millrace certs token) instead of clients' certificates"
     add("--grpc-server-tokens", type=Path, metavar="FILE", help=tokens_help)
     add(
         "--cpu-port",
         type=_non_negative,
-        help=f"port of packet-in and packet-out; default: {DEFAULT_CPU_PORT}",
+        help=f"port for packet-in and packet-out; default: {DEFAULT_CPU_PORT}",
     )
     add("--drop-port", type=_non_negative, default=DROP_PORT, help=f"only {DROP_PORT}")
     files_help = "as --files-wait, and PORT@NAME reads NAME_in.pcap and writes NAME_out.pcap"
@@ -309,7 +309,7 @@ def _find_cpu_port(found: argparse.Namespace, ports: Sequence[AttachedPort], nam
 
 def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
     if found.packet_in is not None and found.use_files is not None:
-        raise _wrong("--packet-in", "packets come by messages or from --use-files, not both")
+        raise _wrong("--packet-in", "packets come from messages or from --use-files, not both")
     devices: dict[int, str] = {}
     for number, name in found.interface or ([] if found.packet_in is None else _MESSAGE_PORTS):
         device = name if found.use_files is None else f"{name}_in.pcap,{name}_out.pcap"
@@ -318,7 +318,9 @@ def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
             raise _wrong("--interface", f"port {number} appears twice")
         other = next((port for port, taken in devices.items() if taken == device), None)
         if other is not None:
-            raise _wrong("--interface", f"{device} is on port {other} and on port {number}: a device has one port")
+            raise _wrong(
+                "--interface", f"{device} is on port {other} and on port {number}: a device can have only one port"
+            )
         devices[number] = device
     rates = _by_port("--port-rate", found.port_rate, devices)
     delays = _by_port("--port-delay", found.port_delay, devices)
@@ -326,7 +328,7 @@ def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
     queues = _by_port("--port-queue", found.port_queue, devices)
     early = next((number for number, jitter_ns in jitters.items() if jitter_ns > delays.get(number, 0)), None)
     if early is not None:
-        raise _wrong("--port-jitter", f"that of port {early} is more than its delay")
+        raise _wrong("--port-jitter", f"that of port {early} exceeds its delay")
     joining = _joining_by_port(found, devices)
     return tuple(
         AttachedPort(
@@ -345,9 +347,9 @@ def _joining_by_port(found: argparse.Namespace, devices: dict[int, str]) -> dict
     of_all = [joining for number, joining in found.join_segments if number is None]
     of_one = [(number, joining) for number, joining in found.join_segments if number is not None]
     if len(of_all) > 1:
-        raise _wrong("--join-segments", f"{' and '.join(of_all)} for all ports: one of them")
+        raise _wrong("--join-segments", f"{' and '.join(of_all)} for all ports: choose one")
     if found.io not in KERNEL_RINGS and Joining.ON in (*of_all, *(joining for _, joining in of_one)):
-        raise _wrong("--join-segments", f"--io {found.io} sends frames past the kernel, which joins none there")
+        raise _wrong("--join-segments", f"--io {found.io} bypasses the kernel, which therefore joins no segments")
     return dict.fromkeys(devices, *(of_all or (Joining.AUTO,))) | _by_port("--join-segments", of_one, devices)
 
 
@@ -365,19 +367,19 @@ def _by_port(option: str, pairs: Sequence[tuple[int, T]], devices: dict[int, str
 def _find_tls(found: argparse.Namespace) -> TlsFiles | None:
     if not found.grpc_server_ssl:
         if any(getattr(found, f"grpc_server_{name}") for name in _OF_TLS):
-            raise _wrong("--grpc-server-ssl", "certificates are given, but TLS is not asked for")
+            raise _wrong("--grpc-server-ssl", "certificates are given without --grpc-server-ssl")
         return None
     if is_unix(found.grpc_server_addr) or is_plain(found.grpc_server_addr):
-        raise _wrong("--grpc-server-ssl", f"nothing is encrypted at {found.grpc_server_addr}")
+        raise _wrong("--grpc-server-ssl", f"nothing is encrypted on {found.grpc_server_addr}")
     for option in ("grpc_server_cert", "grpc_server_key"):
         if getattr(found, option) is None:
             raise _wrong(f"--{option.replace('_', '-')}", "--grpc-server-ssl needs it")
     if found.grpc_server_with_client_auth and found.grpc_server_cacert is None:
         raise _wrong("--grpc-server-cacert", "--grpc-server-with-client-auth needs it")
     if found.grpc_server_cacert is not None and not found.grpc_server_with_client_auth:
-        raise _wrong("--grpc-server-cacert", "it counts with --grpc-server-with-client-auth only, which is not given")
+        raise _wrong("--grpc-server-cacert", "it needs --grpc-server-with-client-auth")
     if found.grpc_server_tokens is not None and found.grpc_server_with_client_auth:
-        raise _wrong("--grpc-server-tokens", "clients show tokens instead of certificates: one of the two")
+        raise _wrong("--grpc-server-tokens", "clients show either tokens or certificates: choose one")
     return TlsFiles(
         certificate=found.grpc_server_cert,
         private_key=found.grpc_server_key,
@@ -422,7 +424,7 @@ def _clone_session(text: str) -> int:
 
 def _non_negative(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative integer")
     return int(text)
 
 

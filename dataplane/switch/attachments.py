@@ -74,7 +74,7 @@ def _with_tc_rate(port: AttachedPort) -> AttachedPort:
     rate_bps = shaped_rate_bps(port.device)
     if rate_bps is None:
         return port
-    logger.info("port %d sends %d bit/s, as tc lets %s", port.settings.number, rate_bps, port.device)
+    logger.info("port %d sends at %d bit/s, the tc rate of %s", port.settings.number, rate_bps, port.device)
     return replace(port, settings=replace(port.settings, rate_bps=rate_bps))
 
 
@@ -140,9 +140,9 @@ def watch_joining(
 def _why_not(port: AttachedPort, io: str) -> str | None:
     """Return why a port never joins, "" if it always does, None if that depends."""
     if not is_device(port.device):
-        return "it is on no network device"
+        return "it is not on a network device"
     if io not in KERNEL_RINGS:
-        return f"--io {io} sends frames past the kernel"
+        return f"--io {io} bypasses the kernel"
     return {Joining.AUTO: None, Joining.ON: PLAIN_STACK, Joining.OFF: "--join-segments off"}[port.joining]
 
 

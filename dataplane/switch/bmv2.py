@@ -124,7 +124,7 @@ def wait_listening(address: str, timeout_s: float, is_alive: Callable[[], bool])
     deadline = LocalDeadline(timeout_s, f"the start of {EXECUTABLE}")
     while not is_listening(address):
         if not is_alive():
-            raise SwitchError(f"{EXECUTABLE} ended before it answered on {address}")
+            raise SwitchError(f"{EXECUTABLE} exited before it answered on {address}")
         if deadline.has_passed():
             raise SwitchError(f"{EXECUTABLE} does not answer on {address} after {timeout_s} s")
         time.sleep(_POLL_S)

@@ -30,21 +30,21 @@ class SwitchCollector:
         figures = {
             name: CounterMetricFamily(f"{_PREFIX}_port_{name}", about, labels=labels)
             for name, about in (
-                ("received_frames", "Frames that came in."),
-                ("received_bytes", "Bytes that came in."),
-                ("sent_frames", "Frames that went out."),
-                ("sent_bytes", "Bytes that went out."),
+                ("received_frames", "Frames received."),
+                ("received_bytes", "Bytes received."),
+                ("sent_frames", "Frames sent."),
+                ("sent_bytes", "Bytes sent."),
             )
         }
-        queued = GaugeMetricFamily(f"{_PREFIX}_port_queued_frames", "Frames that wait.", labels=labels)
-        up = GaugeMetricFamily(f"{_PREFIX}_port_up", "1: it takes and sends frames.", labels=labels)
+        queued = GaugeMetricFamily(f"{_PREFIX}_port_queued_frames", "Frames waiting.", labels=labels)
+        up = GaugeMetricFamily(f"{_PREFIX}_port_up", "1 while the port receives and sends frames.", labels=labels)
         joins = GaugeMetricFamily(
             f"{_PREFIX}_port_joins_segments",
-            "1: TCP segments that follow each other leave as one packet, as far as was seen last.",
+            "1 while consecutive TCP segments leave as one packet, as last observed.",
             labels=labels,
         )
         drops = CounterMetricFamily(
-            f"{_PREFIX}_drops", "Frames dropped, of ports or of none.", labels=["port", "reason"]
+            f"{_PREFIX}_drops", "Frames dropped, by port where known.", labels=["port", "reason"]
         )
         for number, port in counters.ports.items():
             state = states.get(number)

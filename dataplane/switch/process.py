@@ -95,11 +95,11 @@ def run(settings: SwitchSettings) -> None:
 def _note_missing(program: Program, settings: SwitchSettings) -> None:
     """Log which properties the program lacks that a file next to it would provide."""
     if settings.p4info is None:
-        logger.info("no P4Info beside %s: P4Runtime waits for a controller to push both", settings.program)
+        logger.info("no P4Info next to %s: P4Runtime waits for a controller to push both", settings.program)
     elif settings.presets is None:
         open_tables = [table.name for table in program.tables.values() if table.presets and not table.is_const]
         if open_tables:
-            line = "no entries file beside %s: entries of %s may all be changed, const or not"
+            line = "no entries file next to %s: all entries of %s are writable, const or not"
             logger.info(line, settings.program, ", ".join(open_tables))
 
 
@@ -147,7 +147,7 @@ class _Loop:
             ready = self._waiter.wait(self._next_due_ns(), self._clock.now_ns())
             if self._hung_up:
                 self._hung_up = False
-                logger.warning("SIGHUP changes nothing: a switch is told what to do by P4Runtime and gNMI")
+                logger.warning("SIGHUP has no effect: P4Runtime and gNMI configure the switch")
             if self._lifeline in ready:
                 logger.info("the process that started this switch is gone: stopping")
                 return
@@ -225,7 +225,7 @@ def _watch_lifeline(waiter: Waiter, descriptor: int) -> None:
     try:
         waiter.watch(descriptor)
     except OSError as error:
-        raise SwitchError(f"--lifeline-fd {descriptor} is no pipe that can be watched: {error.strerror}") from error
+        raise SwitchError(f"--lifeline-fd {descriptor} is not a pipe that can be watched: {error.strerror}") from error
 
 
 @contextmanager

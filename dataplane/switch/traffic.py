@@ -57,7 +57,7 @@ class PortSettings:
         if self.rate_bps is not None and self.rate_bps <= 0:
             raise SwitchError(f"port {self.number}: a rate of {self.rate_bps} bit/s is not positive")
         if self.queue_frames <= 0:
-            raise SwitchError(f"port {self.number}: a queue of {self.queue_frames} frames holds nothing")
+            raise SwitchError(f"port {self.number}: a queue of {self.queue_frames} frames cannot hold any")
         if self.delay_ns < 0:
             raise SwitchError(f"port {self.number}: a delay of {self.delay_ns} ns is negative")
         if not 0 <= self.jitter_ns <= self.delay_ns:

@@ -35,7 +35,7 @@ def test_contested_numbers_are_told_once_when_there_are_many(core: Core) -> None
     watch.step()
     watch.step()
     (line,) = told
-    assert line.startswith(f"{FEWEST} reports of node 13 (s3) have numbers that other reports of it had, too: ")
+    assert line.startswith(f"{FEWEST} reports of node 13 (s3) reuse sequence numbers of its other reports: ")
 
 
 @every_core
@@ -48,5 +48,5 @@ def test_reports_from_a_wrong_source_name_the_right_one(core: Core) -> None:
     watch.step()
     watch.step()
     (line,) = told
-    expected = "report from 10.0.0.1 in the name of s3, whose reports come from 10.0.13.254"
-    assert line == f"2 reports do not count: {expected}"
+    expected = "report from 10.0.0.1 claims to be from s3, whose reports come from 10.0.13.254"
+    assert line == f"2 reports were rejected: {expected}"

@@ -135,7 +135,7 @@ def test_a_switch_cannot_speak_in_another_ones_name(core: Core, give: Give) -> N
     assert bench.state() == calm.state()
     assert bench.collector.status().counters["wrong source"] == 20
     problem = bench.collector.status().last_problem
-    assert problem == "report from 10.0.12.254 in the name of s3, whose reports come from 10.0.13.254"
+    assert problem == "report from 10.0.12.254 claims to be from s3, whose reports come from 10.0.13.254"
 
 
 @every_core

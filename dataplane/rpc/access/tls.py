@@ -143,7 +143,7 @@ class _Kept:
             check_current(self.files.certificate)
             self.configuration = _configuration(self.files)
         except (ConfigError, AccessError) as error:
-            LOGGER.warning("what was in use stays: %s", error)
+            LOGGER.warning("reload failed; keeping the previous certificates: %s", error)
             return None
         LOGGER.info("certificate %s is in use", self.files.certificate)
         return self.configuration

@@ -115,7 +115,9 @@ class _Tap:
         statistics = self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
         lost = int.from_bytes(statistics[4:8], "little")
         if lost:
-            logger.warning("port %d: %d frames of %s were not captured: too many came", self._port, lost, self._device)
+            logger.warning(
+                "port %d: %d frames of %s were not captured: too many arrived", self._port, lost, self._device
+            )
         try:
             self._stack.close()
         except PortError as error:
@@ -157,7 +159,7 @@ class _Tap:
                 self._give_up(error)
 
     def _give_up(self, error: PortError) -> None:
-        logger.warning("port %d is no longer captured: %s", self._port, error)
+        logger.warning("port %d can no longer be captured: %s", self._port, error)
         self._files = None
 
 

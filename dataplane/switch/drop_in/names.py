@@ -38,7 +38,7 @@ def opened(address: str, name: str, *, has_tls: bool) -> tuple[str, str | None]:
     """Return an address as the server takes it, and a log line if only bmv2's users may have it so."""
     if name not in BMV2_NAMES or exposed(address, has_tls=has_tls) is None:
         return address, None
-    return f"plain:{address}", f"P4Runtime on {address} is not encrypted: whoever reaches it controls this switch"
+    return f"plain:{address}", f"P4Runtime on {address} is not encrypted: anyone who can reach it controls this switch"
 
 
 def opened_messages(address: str | None, name: str) -> tuple[str | None, str | None]:
@@ -47,5 +47,5 @@ def opened_messages(address: str | None, name: str) -> tuple[str | None, str | N
         return address, None
     return (
         f"plain:{address}",
-        f"packets on {address} are anybody's: whoever reaches it sends them in and gets what goes out",
+        f"packets on {address} are open to anyone: whoever can reach it can inject packets and read those that leave",
     )

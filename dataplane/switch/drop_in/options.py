@@ -29,16 +29,16 @@ _DEFAULT_LOG_BYTES: Final = 5 << 20
 _DEFAULT_LOG_FILES: Final = 3
 
 _WITHOUT_MEANING: Final = {
-    "--nanolog": "there is no log of binary events",
+    "--nanolog": "there is no binary event log",
     "--debugger-addr": "there is no debugger",
     "--max-port-count": "the number of ports has no limit",
     "--max-mc-groups": "multicast groups have no limit",
     "--max-l1-entries": "multicast groups have no limit",
     "--max-l2-entries": "multicast groups have no limit",
     "--dp-grpc-server-addr": "ports are network devices, UNIX sockets or capture files",
-    "--load-modules": "there are no shared objects to extend this switch with",
+    "--load-modules": "this switch cannot load shared objects",
     "--notifications-addr": "notifications go to P4Runtime's clients",
-    "--restore-state": "tables are filled by P4Runtime",
+    "--restore-state": "P4Runtime fills the tables",
 }
 """Options with a value, and what exists here instead."""
 _FLAGS_WITHOUT_MEANING: Final = {"--debugger": "there is no debugger"}
@@ -86,29 +86,29 @@ def whole_in(unit: Unit, least: int = 0) -> Callable[[str], int]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add every option of bmv2's that has no other meaning here to a parser."""
     add = parser.add_argument_group("as bmv2's").add_argument
-    add("--thrift-port", type=_port, metavar="N", help="serve the Thrift runtime API on this TCP port")
-    pcap_help = "capture files DEVICE_in.pcap and DEVICE_out.pcap of each port; default: the current folder"
+    add("--thrift-port", type=_port, metavar="N", help="TCP port for the Thrift runtime API")
+    pcap_help = "folder for capture files DEVICE_in.pcap and DEVICE_out.pcap of each port; default: the current folder"
     add("--pcap", nargs="?", const=Path(), type=Path, metavar="FOLDER", help=pcap_help)
-    dump_help = "log so many bytes of each packet that comes or goes"
+    dump_help = "log this many bytes of each received or sent packet"
     add("--dump-packet-data", type=whole_in(_BYTES), default=0, metavar="BYTES", help=dump_help)
     packet_help = (
-        "packets are messages of a nanomsg PAIR socket at ipc://PATH or tcp://HOST:PORT; -i names port numbers"
+        "exchange packets as messages on a nanomsg PAIR socket at ipc://PATH or tcp://HOST:PORT; -i names port numbers"
     )
     add("--packet-in", metavar="ADDRESS", help=packet_help)
-    tc_help = "ports have the rates to which tc holds their devices; on under bmv2's names"
+    tc_help = "limit ports to the tc rates of their devices; on under bmv2's names"
     add("--tc-rates", action="store_true", help=tc_help)
     add("--log-console", action="store_true", help="log to standard output instead of standard error")
     add(
         "--log-file-max-size",
         type=whole_in(_BYTES, least=1),
         metavar="BYTES",
-        help="rotate the log's file at this size",
+        help="rotate the log file at this size",
     )
-    files_help = f"older files of the log that are kept; default: {_DEFAULT_LOG_FILES}"
+    files_help = f"number of older log files to keep; default: {_DEFAULT_LOG_FILES}"
     add("--log-file-max-files", type=_natural, metavar="N", help=files_help)
-    add("--priority-queues", type=_natural, metavar="N", help=f"there are always {QUEUES}")
-    add("-v", "--version", action=_Say, say=lambda: f"Millrace {VERSION}", help="say the version, and exit")
-    add("--json-version", action=_Say, say=lambda: JSON_VERSION, help="say which bmv2 JSON is understood, and exit")
+    add("--priority-queues", type=_natural, metavar="N", help=f"ignored: there are always {QUEUES}")
+    add("-v", "--version", action=_Say, say=lambda: f"Millrace {VERSION}", help="print the version and exit")
+    add("--json-version", action=_Say, say=lambda: JSON_VERSION, help="print the supported bmv2 JSON version and exit")
     for name in _WITHOUT_MEANING:
         add(name, help=argparse.SUPPRESS)
     for name in (*_FLAGS_WITHOUT_MEANING, *_ALWAYS_SO):
@@ -138,7 +138,7 @@ def notes(found: argparse.Namespace) -> tuple[str, ...]:
     if found.priority_queues is not None and found.priority_queues > QUEUES:
         lines.append(f"--priority-queues {found.priority_queues}: each port has {QUEUES}")
     if found.log_file is None and (found.log_file_max_size, found.log_file_max_files) != (None, None):
-        lines.append("ignored: --log-file-max-size and --log-file-max-files are of --log-file, which is not given")
+        lines.append("ignored: --log-file-max-size and --log-file-max-files need --log-file")
     return tuple(lines)
 
 
@@ -170,7 +170,7 @@ def problem(options: Bmv2Options, log_file: Path | None, io: str) -> tuple[str, 
         return "--pcap", f"there is no folder {options.pcap}"
     if io in PAST_THE_KERNEL and (options.pcap is not None or options.dump_bytes):
         option = "--dump-packet-data" if options.pcap is None else "--pcap"
-        return option, f"--io {io} exchanges frames past the kernel, where nothing can capture them"
+        return option, f"--io {io} bypasses the kernel, where frames cannot be captured"
     return None
 
 
@@ -188,12 +188,12 @@ class _Say(argparse.Action):
 
 def _natural(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative integer")
     return int(text)
 
 
 def _port(text: str) -> int:
     number = _natural(text)
     if number > 0xFFFF:
-        raise argparse.ArgumentTypeError(f"{text} is no TCP port")
+        raise argparse.ArgumentTypeError(f"{text} is not a TCP port")
     return number

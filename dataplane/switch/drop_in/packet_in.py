@@ -77,7 +77,7 @@ class PacketIn:
         self._thread.join()
         self._stack.close()
         if self.dropped:
-            logger.warning("--packet-in: %d packets were dropped: for no port, or taken by nobody", self.dropped)
+            logger.warning("--packet-in: %d packets were dropped: unknown port, or no receiver", self.dropped)
 
     def send(self, port: int, frame: bytes) -> None:
         """Send what has left by a port; count what nobody takes."""

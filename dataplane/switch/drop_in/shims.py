@@ -29,7 +29,7 @@ def install(folder: Path, *, force: bool = False) -> list[str]:
         raise ConfigError("there is no such folder", file=str(folder))
     foreign = [name for name in BMV2_NAMES if _is_foreign(folder / name)]
     if foreign and not force:
-        problem = "is not ours: choose another folder, or replace it with --force"
+        problem = "was not written by Millrace: choose another folder, or replace it with --force"
         raise ConfigError(problem, file=str(folder / foreign[0]))
     try:
         return [_write(folder / name, replaces=name in foreign) for name in BMV2_NAMES]
@@ -44,7 +44,7 @@ def script(name: str) -> str:
 
 def _lines(name: str) -> Iterator[str]:
     yield "#!/bin/sh"
-    yield f"{MARK}: Millrace's switch under the name of bmv2's; remove this file to be rid of it."
+    yield f"{MARK}: Millrace's switch under the name of bmv2's; remove this file to uninstall it."
     if str(_SOURCE) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         yield f"export PYTHONPATH={shlex.quote(str(_SOURCE))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # -P: do not import modules of the folder in which it is started.
@@ -72,4 +72,4 @@ def _write(path: Path, *, replaces: bool) -> str:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-    return f"{path}: starts Millrace's switch{', in place of what was there' if replaces else ''}"
+    return f"{path}: starts Millrace's switch{', replacing the previous file' if replaces else ''}"

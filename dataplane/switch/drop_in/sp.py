@@ -144,8 +144,8 @@ def _listen(address: str) -> tuple[Path | None, socket.socket]:
     is_path = target.startswith(_IPC)
     if not is_path and not is_plain(address) and not is_loopback(place):
         raise PortError(
-            f"--packet-in {address}: is not loopback, and whoever connects sends packets in; if that is meant, it is"
-            f" called plain:{address}"
+            f"--packet-in {address}: is not loopback, and anyone who connects can inject packets; if that is"
+            f" intended, call it plain:{address}"
         )
     problem = unavailable(f"unix:{place}" if is_path else place.replace("*", "0.0.0.0"))  # noqa: S104 - "*" is nanomsg's
     if problem is not None:

@@ -138,7 +138,7 @@ class GnmiCore:
             selections = within(select(path), models)
             everything = list(_found(selections, views))
             if not everything and any(selection.keys for selection in selections):
-                raise not_found(f"{shown(path)}: there is no such node")
+                raise not_found(f"{shown(path)}: no such node")
             found = [one for one in everything if one[1].leaf.kind in kinds]
             room -= len(found)
             if room < 0:
@@ -167,7 +167,7 @@ class GnmiCore:
         with self._lock:
             if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
                 self.drops[REFUSED] += 1
-                raise exhausted(f"there are {MAX_SUBSCRIPTIONS} subscriptions already")
+                raise exhausted(f"there are already {MAX_SUBSCRIPTIONS} subscriptions")
             self._subscriptions.add(subscription)
             self._listen()
         return subscription

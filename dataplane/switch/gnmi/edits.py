@@ -103,7 +103,7 @@ def _known(path: Path) -> tuple[Selection, ...]:
 def _settable(path: Path, selections: Sequence[Selection]) -> tuple[Selection, ...]:
     found = tuple(selection for selection in selections if selection.leaf.kind is Kind.CONFIG)
     if not any(selection.leaf.name in _READERS for selection in found):
-        raise invalid(f"{shown(path)}: nothing there can be set")
+        raise invalid(f"{shown(path)}: read-only")
     return found
 
 
@@ -165,13 +165,13 @@ def _with(config: PortConfig, leaf: Leaf, value: Value, view: PortView, path: Pa
 
 def _bool(value: Value) -> bool:
     if not isinstance(value, bool):
-        raise TypeError("true or false is wanted")
+        raise TypeError("must be true or false")
     return value
 
 
 def _int(value: Value) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
-        raise TypeError("a number of 32 bits is wanted")
+        raise TypeError("must be a 32-bit number")
     return value
 
 

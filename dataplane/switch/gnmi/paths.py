@@ -75,7 +75,7 @@ def _read_step(elem: gnmi.PathElem) -> Step:
         raise invalid(f"path element {_shortened(elem.name)!r} has {len(keys)} keys: no list here has so many")
     for text in (elem.name, *keys, *keys.values()):
         if len(text) > MAX_TEXT or not text.isprintable():
-            raise invalid(f"a path holds {_shortened(text)!r}, which is no name here")
+            raise invalid(f"a path holds {_shortened(text)!r}, which is not a valid name here")
     return Step(elem.name, keys)
 
 

@@ -155,7 +155,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
             if writing.done():
                 writing.result()
             elif stopping.done():
-                raise GnmiError(grpc.StatusCode.UNAVAILABLE, "the switch stops")
+                raise GnmiError(grpc.StatusCode.UNAVAILABLE, "the switch is stopping")
             else:
                 raise exhausted(f"the subscriber is more than {MAX_QUEUED} changes behind")
         except GnmiError as error:
@@ -177,7 +177,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     async def _call(self, call: Callable[[], Answer]) -> Answer:
         """Run a call to its end in a thread, even if the client gives up."""
         if self._waiting >= MAX_WAITING:
-            raise exhausted(f"{MAX_WAITING} requests wait already")
+            raise exhausted(f"{MAX_WAITING} requests are already waiting")
         self._waiting += 1
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
         running.add_done_callback(self._note_done)
@@ -246,7 +246,7 @@ async def _refuse(requests: AsyncIterator[gnmi.SubscribeRequest]) -> None:
     """Return when a client properly ends its side; raise GnmiError if it sends anything else."""
     async for request in requests:
         _check_later(request)
-        raise invalid("a poll on a subscription that is not in mode POLL")
+        raise invalid("Poll on a subscription that is not in mode POLL")
 
 
 def _check_later(request: gnmi.SubscribeRequest) -> None:

@@ -70,7 +70,7 @@ class Subscription:
         check_encoding(request.encoding)
         models = models_of(request.use_models)
         if request.mode not in gnmi.SubscriptionList.Mode.values():
-            raise invalid(f"there is no mode {request.mode}")
+            raise invalid(f"unknown mode {request.mode}")
         if not request.subscription:
             raise invalid("a Subscribe without a path")
         self.mode = request.mode
@@ -99,7 +99,7 @@ class Subscription:
     def poll(self) -> Iterator[gnmi.SubscribeResponse]:
         """Yield the current values, then a sync response; raise GnmiError unless the mode is POLL."""
         if self.mode != gnmi.SubscriptionList.POLL:
-            raise invalid("a poll on a subscription that is not in mode POLL")
+            raise invalid("Poll on a subscription that is not in mode POLL")
         yield from self._values(self._all)
         yield SYNC
 
@@ -130,7 +130,7 @@ class Subscription:
         match one.mode:
             case gnmi.SubscriptionMode.ON_CHANGE:
                 if not changing:
-                    raise invalid("ON_CHANGE: what is selected is only counted, subscribe to samples of it")
+                    raise invalid("ON_CHANGE: the selected leaves are only counted; subscribe with SAMPLE")
                 self._follow(changing, one.heartbeat_interval)
             case gnmi.SubscriptionMode.SAMPLE:
                 interval_ns = _interval(one.sample_interval, "sample_interval")
@@ -143,7 +143,7 @@ class Subscription:
                 if counting:
                     self._sample(counting, CHOSEN_SAMPLE_NS)
             case _:
-                raise invalid(f"there is no subscription mode {one.mode}")
+                raise invalid(f"unknown subscription mode {one.mode}")
 
     def _follow(self, selections: Iterable[Selection], heartbeat_ns: int) -> None:
         chosen = tuple(selections)

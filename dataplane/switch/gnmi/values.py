@@ -121,7 +121,7 @@ def _read_json(text: bytes) -> Value | Json:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise invalid("a value is no JSON") from error
+        raise invalid("a value is not JSON") from error
     if isinstance(found, str | bool | int | dict):
         return found
     raise invalid("a JSON value is neither text, a number, true, false nor an object")

@@ -99,7 +99,7 @@ class Arbitration:
             self._roles[client.role] = self._roles.pop(client.role)  # move to the end: it was left most recently
             if role.primary is client:
                 role.primary = None
-                self._log(role, "has left; entries stay, and nobody may write until another one comes")
+                self._log(role, "has left; entries stay, and no client may write until another becomes primary")
                 self._notify(role, role.clients)
 
     def check_role(self, role_name: str) -> None:

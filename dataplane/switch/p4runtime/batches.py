@@ -115,7 +115,7 @@ def _write_all(context: Context, updates: Sequence[p4r.Update]) -> None:
             continue
         for undo in reversed(undone):
             undo()
-        aborted = P4RuntimeError(Code.ABORTED, f"number {index} of the batch failed").to_error()
+        aborted = P4RuntimeError(Code.ABORTED, f"number {index} in the batch failed").to_error()
         failures = dict.fromkeys(range(len(updates)), aborted) | {index: failure.to_error()}
         _raise_failures(failures, len(updates), "write", index)
 

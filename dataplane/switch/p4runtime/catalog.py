@@ -294,7 +294,9 @@ def _refuse_externs(info: p4i.P4Info) -> None:
 def _check_platform(wanted: p4i.PlatformProperties) -> None:
     """Raise ProgramError if the program requires more multicast groups than v1model can number."""
     if wanted.multicast_group_table_size > MAX_MULTICAST_GROUPS:
-        problem = f"{wanted.multicast_group_table_size} groups are demanded, there are {MAX_MULTICAST_GROUPS}"
+        problem = (
+            f"{wanted.multicast_group_table_size} groups are required, but only {MAX_MULTICAST_GROUPS} are available"
+        )
         raise ProgramError(problem, construct="multicast_group_table_size")
 
 

@@ -35,7 +35,7 @@ def decode_match(key: KeyInfo, fields: Iterable[p4r.FieldMatch]) -> Match:
     given: dict[int, p4r.FieldMatch] = {}
     for field in fields:
         if field.field_id in given:
-            raise invalid(f"{key.name}: match field id {field.field_id} is given twice")
+            raise invalid(f"{key.name}: match field id {field.field_id} appears twice")
         given[field.field_id] = field
     match: list[FieldMatch] = []
     for field_id, part, strings in zip(key.field_ids, key.fields, key.strings, strict=True):
@@ -141,7 +141,7 @@ def decode_action(catalog: Catalog, action: p4r.Action, where: str) -> ActionCal
     given: dict[int, bytes] = {}
     for param in action.params:
         if param.param_id in given:
-            raise invalid(f"{where}: {info.spec.name}: parameter id {param.param_id} is given twice")
+            raise invalid(f"{where}: {info.spec.name}: parameter id {param.param_id} appears twice")
         given[param.param_id] = param.value
     arguments = tuple(_arguments(info, given, where))
     if given:

@@ -147,7 +147,7 @@ class PipelineStore:
             catalog = Catalog(program)
             prepared = self._control.prepare(program)
         except ProgramError as error:
-            raise invalid(f"the pipeline is refused: {error}") from error
+            raise invalid(f"the pipeline was rejected: {error}") from error
         return Pipeline(config, Context.of(catalog, prepared.state, self._control), prepared)
 
     def _entries(self, json: bytes, p4info: p4i.P4Info) -> bytes | None:
@@ -168,7 +168,7 @@ class PipelineStore:
                 try:
                     _carry(running.context, pipeline.context)
                 except EntryError as error:
-                    raise invalid(f"the forwarding state cannot be kept: {error}") from error
+                    raise invalid(f"cannot keep the forwarding state: {error}") from error
                 self._install(pipeline)
 
     def _install(self, pipeline: Pipeline) -> None:
@@ -177,7 +177,7 @@ class PipelineStore:
         with self._lock:
             self._control.install(pipeline.prepared)
             self._running, self._saved = Pipeline(pipeline.config, pipeline.context), None
-        LOGGER.info("switch %d: program %s runs", self._control.device_id, pipeline.context.catalog.program.name)
+        LOGGER.info("switch %d: running program %s", self._control.device_id, pipeline.context.catalog.program.name)
 
 
 @lru_cache(maxsize=4)

@@ -39,7 +39,7 @@ class Outbox:
         if self._append(message, MESSAGES if urgent else PACKETS):
             return
         if urgent:
-            self.fail(P4RuntimeError(Code.RESOURCE_EXHAUSTED, "the client does not read its stream"))
+            self.fail(P4RuntimeError(Code.RESOURCE_EXHAUSTED, "the client is not reading its stream"))
         else:
             self._count_drop(message)
 

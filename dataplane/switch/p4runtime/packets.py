@@ -45,7 +45,7 @@ class PacketHeader:
         given: dict[int, bytes] = {}
         for item in metadata:
             if item.metadata_id in given:
-                raise invalid(f"{self.name}: metadata id {item.metadata_id} is given twice")
+                raise invalid(f"{self.name}: metadata id {item.metadata_id} appears twice")
             given[item.metadata_id] = item.value
         header = 0
         for field in self._fields:

@@ -234,7 +234,9 @@ class P4RuntimeServer:
         try:
             return bind(server, address, None if is_unix(address) or is_plain(address) else self._credentials)
         except RuntimeError as error:
-            raise SwitchError(f"cannot listen on {address}: is it taken, or not an address of this machine?") from error
+            raise SwitchError(
+                f"cannot listen on {address}: already in use, or not an address of this machine"
+            ) from error
 
 
 async def _first_of(stopping: asyncio.Task[Any], timer: asyncio.Task[None]) -> None:

@@ -172,7 +172,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def end_streams(self) -> None:
         """End every stream with UNAVAILABLE, so that a stopping server need not cancel them."""
         for outbox in self._outboxes:
-            outbox.fail(P4RuntimeError(Code.UNAVAILABLE, "the switch stops"))
+            outbox.fail(P4RuntimeError(Code.UNAVAILABLE, "the switch is stopping"))
 
 
 async def _answer(call: Awaitable[Answer], context: Context) -> Answer:

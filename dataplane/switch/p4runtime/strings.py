@@ -103,7 +103,7 @@ class StringMap:
 
     def _port(self, string: bytes, where: str) -> int:
         if _DECIMAL.fullmatch(string) is None:
-            raise invalid(f"{where}: {string!r} is no port: the type {self.name} has ports' numbers in decimal")
+            raise invalid(f"{where}: {string!r} is not a port: type {self.name} uses decimal port numbers")
         return int(string)
 
     def _new(self, string: bytes, where: str) -> int:

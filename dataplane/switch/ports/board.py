@@ -91,7 +91,7 @@ class PortBoard:
         try:
             listener(state)
         except Exception:
-            logger.exception("a listener to the ports of switch %d failed", self._device_id)
+            logger.exception("a port listener of switch %d failed", self._device_id)
             self.listeners_failed += 1
 
     def _change(self, port: int, change: Callable[[PortState], PortState]) -> PortState:

@@ -36,7 +36,7 @@ class PortLog:
         if state.not_joined != before.not_joined:
             # The initial state is available on request.
             level = logging.DEBUG if before.not_joined is None else logging.INFO
-            how = f"leave one by one: {state.not_joined}" if state.not_joined else "are joined"
+            how = f"are sent one by one: {state.not_joined}" if state.not_joined else "are joined"
             logger.log(level, "%s: TCP segments %s", where, how)
         for line, level in _hello_lines(before.hello, state.hello):
             logger.log(level, "%s: %s", where, line)
@@ -50,7 +50,7 @@ def _hello_lines(before: HelloSession | None, after: HelloSession | None) -> lis
     if after.state is HelloState.UP:
         return [] if was_up else [(f"hello from neighbour {after.remote_discriminator:#x}", logging.INFO)]
     if after.is_lost and not was_lost and after.state is not HelloState.ADMIN_DOWN:
-        return [(f"the neighbour is lost: {_cause(after)}", logging.WARNING)]
+        return [(f"neighbour lost: {_cause(after)}", logging.WARNING)]
     return []
 
 

@@ -96,7 +96,7 @@ class ApiServer:
                 if not full:
                     self._connections.add(connection)
             if full:
-                LOGGER.warning("a connection is closed: there are %d", self._limits.connections)
+                LOGGER.warning("a connection was refused: %d are open", self._limits.connections)
                 connection.close()
             else:
                 threading.Thread(target=self._serve, args=(connection,), name="thrift-call", daemon=True).start()
@@ -115,7 +115,7 @@ class ApiServer:
             while transport.begin():
                 answer(protocol, self._handlers)
         except NO_CALL as error:
-            LOGGER.info("a connection ends: %s", error)
+            LOGGER.info("a connection ended: %s", error)
         finally:
             with self._lock:
                 self._connections.discard(connection)
@@ -159,7 +159,7 @@ class Connection(TTransportBase):  # type: ignore[misc]  # the library has no ty
             self._socket.settimeout(max(self._until_s - time.monotonic(), 0.001))
             self._input, self._place = self._socket.recv(_RECEIVE_BYTES), 0
             if not self._input:
-                raise TTransportException(TTransportException.END_OF_FILE, "the connection ends within a message")
+                raise TTransportException(TTransportException.END_OF_FILE, "the connection ended within a message")
         found = self._input[self._place : self._place + size]
         self._place += len(found)
         self._left -= len(found)

@@ -78,7 +78,7 @@ class SimpleSwitchMethods:
 
     def set_egress_priority_queue_depth(self, port: int, priority: int, frames: int) -> int:
         """Return -1: a port's eight queues have the same length."""
-        return _refused(f"set_queue_depth {frames} {port} {priority}: the eight queues of a port are of one length")
+        return _refused(f"set_queue_depth {frames} {port} {priority}: the eight queues of a port share one length")
 
     def set_egress_queue_depth(self, port: int, frames: int) -> int:
         """Set the capacity, in frames, of each of a port's queues."""

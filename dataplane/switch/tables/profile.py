@@ -104,7 +104,7 @@ class Profile:
         if self._one_shots:
             raise self._error(EntryFault.INVALID, "its tables hold one-shot action sets, so it cannot have members")
         if member_id in self.members:
-            raise self._error(EntryFault.EXISTS, f"member {member_id} exists already")
+            raise self._error(EntryFault.EXISTS, f"member {member_id} already exists")
         if 0 < self.spec.size <= len(self.members):
             raise self._error(EntryFault.FULL, f"full: {self.spec.size} members")
         self.members[member_id] = call
@@ -133,7 +133,7 @@ class Profile:
         if not self.spec.selector:
             raise self._error(EntryFault.INVALID, "groups need an action selector")
         if group.group_id in self.groups:
-            raise self._error(EntryFault.EXISTS, f"group {group.group_id} exists already")
+            raise self._error(EntryFault.EXISTS, f"group {group.group_id} already exists")
         largest = self.spec.max_group_size
         if group.max_size < 0 or group.max_size > largest > 0:
             wanted = f"in 0..{largest}" if largest > 0 else "at least 0"
@@ -189,7 +189,7 @@ class Profile:
         for place in group.members:
             self._check_member(place.member)
         if len({place.member for place in group.members}) != len(group.members):
-            raise self._error(EntryFault.INVALID, f"group {group.group_id} names a member twice")
+            raise self._error(EntryFault.INVALID, f"group {group.group_id} has a member twice")
         where = f"group {group.group_id}"
         limit = group.max_size or self.spec.max_group_size
         if 0 < limit < self._checked_weight(group.members, where):

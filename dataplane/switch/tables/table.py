@@ -98,7 +98,7 @@ class Table:
         self._check_writable()
         self._check_entry(entry)
         if self.get(entry.match, entry.priority) is not None:
-            raise self._error(EntryFault.EXISTS, "the entry exists already")
+            raise self._error(EntryFault.EXISTS, "the entry already exists")
         if 0 < self.spec.size <= len(self):
             raise self._error(EntryFault.FULL, f"full: {self.spec.size} entries")
         self._take(entry)

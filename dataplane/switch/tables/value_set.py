@@ -25,7 +25,7 @@ class ValueSet:
         for member in fresh:
             check_match(self.spec.keys, member, self.spec.name)
         if len(set(fresh)) != len(fresh):
-            raise EntryError(EntryFault.INVALID, "a member is named twice", where=self.spec.name)
+            raise EntryError(EntryFault.INVALID, "a member appears twice", where=self.spec.name)
         if len(fresh) > self.spec.size:
             raise EntryError(EntryFault.FULL, f"{len(fresh)} members of {self.spec.size}", where=self.spec.name)
         for observe in self.observers:

@@ -13,7 +13,7 @@ from dataplane.switch.tracing.steps import PacketTrace
 
 MOST_PASSAGES = 256
 """Maximum traced passages of one packet through egress: a program may recirculate its copies forever."""
-_CUT = f"only the first {MOST_PASSAGES} passages through egress are told"
+_CUT = f"only the first {MOST_PASSAGES} passages through egress are shown"
 
 Depth = Callable[[int, int], int]
 """(port, priority) -> frames waiting there."""

@@ -161,7 +161,7 @@ class _Reader:
             found = _TOKEN.match(text, place)
             if found is None:
                 column = place + len(text[place:]) - len(text[place:].lstrip()) + 1
-                raise self._error(f"{text[column - 1]!r} means nothing here", column)
+                raise self._error(f"unexpected {text[column - 1]!r}", column)
             self._tokens.append((found["sign"] or found["word"], found["sign"] is not None, found.end()))
             place = found.end()
         self._next = 0
@@ -233,9 +233,9 @@ class _Reader:
 
     def _unexpected(self, wanted: str) -> ConfigError:
         if self._next == len(self._tokens):
-            return self._error(f"ends where {wanted} is wanted", len(self._text) + 1)
+            return self._error(f"ends where {wanted} is expected", len(self._text) + 1)
         text, _, end = self._tokens[self._next]
-        return self._error(f"has {text!r} where {wanted} is wanted", end - len(text) + 1)
+        return self._error(f"has {text!r} where {wanted} is expected", end - len(text) + 1)
 
     def _error(self, problem: str, column: int) -> ConfigError:
         return ConfigError(f"{problem}, at column {column} of {self._text!r}", file=self._where)

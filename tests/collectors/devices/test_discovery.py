@@ -65,7 +65,7 @@ def test_devices_of_a_server(tmp_path: Path) -> None:
 def test_what_is_not_known_is_noted(tmp_path: Path) -> None:
     notes = server(tmp_path).notes
     assert notes[0] == NO_NVML
-    assert any("GA100 [A100 PCIe 80GB]: how much memory it has is not known" in note for note in notes)
+    assert any("GA100 [A100 PCIe 80GB]: its memory size is unknown" in note for note in notes)
     empty = discover(Root(tmp_path / "nothing"), NO_NVML)
     assert (empty.cpu_milli, empty.cores, empty.memory, empty.devices) == (0, None, (), ())
     assert len(empty.notes) == 3

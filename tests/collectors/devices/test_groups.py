@@ -50,7 +50,9 @@ def test_quota_is_the_least_of_all_levels_and_of_all_cpus(tmp_path: Path) -> Non
 
 
 def test_a_group_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(CollectorError, match="control group /nobody: its CPU time is not counted here"):
+    with pytest.raises(
+        CollectorError, match="control group /nobody: it does not exist, or its CPU time is not counted"
+    ):
         read_group(Root(write_tree(tmp_path, V2)), "/nobody", 5)
 
 

@@ -62,7 +62,7 @@ def test_devices_and_notes(answer: Any) -> None:
     assert third["device"]["bus"] == {"kind": "pcie", "bytes_per_s": None}
     assert notes == [
         "NVML: device 1: GPU is lost",
-        "NVML: device 2 is divided (MIG): its instances are not listed one by one",
+        "NVML: device 2 is partitioned (MIG): its instances are not listed individually",
     ]
 
 
@@ -95,7 +95,7 @@ def test_no_driver(tmp_path: Path) -> None:
         pytest.skip("this machine has NVIDIA's driver")
     assert (
         said(os.environ | {"LD_LIBRARY_PATH": str(tmp_path)})
-        == "NVML: libnvidia-ml.so.1, of NVIDIA's driver, is not here"
+        == "NVML: libnvidia-ml.so.1, part of NVIDIA's driver, is not installed"
     )
 
 

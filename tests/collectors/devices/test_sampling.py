@@ -24,8 +24,8 @@ def test_a_server(tmp_path: Path) -> None:
     first = sampler.host()
     assert (first.time_ns, first.cpu_busy) == (5, None)
     assert first.missing == {
-        "cpu_busy": "shares of time need a sample before",
-        "power_w": "shares of time need a sample before",
+        "cpu_busy": "shares of time need an earlier sample",
+        "power_w": "shares of time need an earlier sample",
     }
     assert (first.memory_used_bytes, first.memory_total_bytes) == (200000 << 10, 500000 << 10)
     assert first.clock_hz == 2_000_003_500
@@ -48,7 +48,7 @@ def test_devices_of_a_server(tmp_path: Path) -> None:
     assert (npu.utilisation, npu.clock_hz) == (None, 1_400_000_000)
     assert "utilisation" in npu.missing
     assert (dpu.network_rx_bytes, dpu.network_tx_bytes, dpu.utilisation) == (70, 7, None)
-    assert first["0000:41:00.0"].missing["utilisation"] == "the driver does not say it in /sys"
+    assert first["0000:41:00.0"].missing["utilisation"] == "the driver does not report it in /sys"
     clock.advance_to(SECOND)
     write_tree(tmp_path, {f"{PCI}/0000:d1:00.0/npu_busy_time_us": "251000\n"})
     assert {sample.address: sample for sample in sampler.devices()}["0000:d1:00.0"].utilisation == 0.25
@@ -56,7 +56,9 @@ def test_devices_of_a_server(tmp_path: Path) -> None:
 
 def test_a_board_says_little_and_that_is_said(tmp_path: Path) -> None:
     sampler = Sampler(Root(write_tree(tmp_path, BOARD, BOARD_LINKS)), VirtualClock())
-    assert [device.missing["utilisation"] for device in sampler.devices()] == ["the driver does not say it in /sys"] * 2
+    assert [device.missing["utilisation"] for device in sampler.devices()] == [
+        "the driver does not report it in /sys"
+    ] * 2
     sample = sampler.host()
     unknown = {"cpu_busy", "clock_hz", "memory_used_bytes", "memory_total_bytes", "pressure", "power_w"}
     assert set(sample.missing) == unknown

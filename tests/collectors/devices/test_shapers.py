@@ -23,5 +23,5 @@ def test_shaped_rate_is_that_of_the_token_bucket() -> None:
         namespaces.call(name, shape)
         assert namespaces.call(name, lambda: shaped_rate_bps("v0")) == 20_000_000
         assert namespaces.call(name, lambda: shaped_rate_bps("v1")) is None
-        with pytest.raises(CollectorError, match="network device v7 is not there"):
+        with pytest.raises(CollectorError, match="network device v7 does not exist"):
             namespaces.call(name, lambda: shaped_rate_bps("v7"))

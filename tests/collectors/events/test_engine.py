@@ -163,9 +163,9 @@ def test_replacing_rules_keeps_the_state_of_those_that_stay() -> None:
 
 
 def test_two_rules_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two rules have the name 'busy'"):
+    with pytest.raises(ValueError, match="two rules are named 'busy'"):
         EventEngine([busy(), busy(above=0.1)])
-    with pytest.raises(ValueError, match="two rules have the name 'busy'"):
+    with pytest.raises(ValueError, match="two rules are named 'busy'"):
         EventEngine().replace([busy(), busy()])
 
 
@@ -173,11 +173,11 @@ def test_two_rules_of_one_name_are_refused() -> None:
     ("text", "problem"),
     [
         ("{name: a, figure: weight, above: 1}", "a link has no figure 'weight'; it has delay_mean_ns, "),
-        ("{name: a, figure: loss}", "exactly one of above, below and change is needed"),
-        ("{name: a, figure: loss, above: 1, below: 0}", "exactly one of above, below and change is needed"),
+        ("{name: a, figure: loss}", "exactly one of above, below and change is required"),
+        ("{name: a, figure: loss, above: 1, below: 0}", "exactly one of above, below and change is required"),
         ("{name: a, figure: loss, above: 0.1, clear: 0.2}", "clear is on the wrong side of the limit"),
         ("{name: a, figure: loss, below: 0.1, clear: 0.05}", "clear is on the wrong side of the limit"),
-        ("{name: a, figure: loss, change: {}, clear: 0.05}", "clear goes with above or below, not with change"),
+        ("{name: a, figure: loss, change: {}, clear: 0.05}", "clear requires above or below; change does not take it"),
         ("{name: a, figure: lost, scope: reporter, above: 1, least_samples: 3}", "a reporter has no samples"),
         ("{name: a, figure: loss, above: 1, hold_ms: 3}", "hold_ms: unknown key"),
     ],

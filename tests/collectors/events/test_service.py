@@ -103,7 +103,7 @@ def test_invalid_rules_are_refused_and_change_nothing(address: str) -> None:
         server = FeedServer(bench.collector, FeedSettings(address=address), bench.service)
         await server.start()
         async with FeedClient(FeedClientSettings(address=address)) as client:
-            with pytest.raises(FeedError, match="two rules have the name 'slow'"):
+            with pytest.raises(FeedError, match="two rules are named 'slow'"):
                 await client.set_rules([SLOW, SLOW])
             assert await client.rules() == (SLOW,)
         await server.stop()
@@ -129,7 +129,7 @@ def test_reload_applies_new_rules_and_bad_ones_change_nothing() -> None:
         assert await said.get() == "1 rule in force"
         assert await said.get() == "not in force before the next start: topology"
         lifecycle.hang_up()
-        assert await said.get() == "rules stay as they are: collector.yaml: rules: nonsense"
+        assert await said.get() == "keeping the previous rules: collector.yaml: rules: nonsense"
         assert bench.service.rules == (SLOW,)
         await lifecycle.close()
 

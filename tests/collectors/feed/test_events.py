@@ -79,14 +79,14 @@ def test_what_a_rule_leaves_out_is_as_in_settings() -> None:
 def test_an_event_about_what_nobody_knows_is_refused() -> None:
     message = events_message([EVENT])
     message.events[0].ClearField("reporter")
-    with pytest.raises(MessageError, match="an event of rule 'r' is about nothing that this version knows"):
+    with pytest.raises(MessageError, match="an event of rule 'r' has a subject that this version does not know"):
         events_of(message)
 
 
 def test_a_phase_that_nobody_knows_is_refused() -> None:
     message = events_message([EVENT])
     message.events[0].phase = UNKNOWN
-    with pytest.raises(MessageError, match="there is no Phase 9 that this version knows"):
+    with pytest.raises(MessageError, match="this version does not know Phase 9"):
         events_of(message)
 
 
@@ -94,10 +94,10 @@ def test_a_phase_that_nobody_knows_is_refused() -> None:
     ("rule", "problem"),
     [
         (messages.Rule(), "missing required field `name`"),
-        (messages.Rule(name="a", figure="loss"), "rule 'a': exactly one of above, below and change is needed"),
+        (messages.Rule(name="a", figure="loss"), "rule 'a': exactly one of above, below and change is required"),
         (messages.Rule(name="a", figure="tea", above=1), "a link has no figure 'tea'"),
         (messages.Rule(name="a", figure="loss", above=1, evidence=1001), "<= 1000"),
-        (messages.Rule(name="a", figure="loss", above=1, scope=UNKNOWN), "there is no Scope 9 that this version knows"),
+        (messages.Rule(name="a", figure="loss", above=1, scope=UNKNOWN), "this version does not know Scope 9"),
         (messages.Rule(name="a", figure="loss", change=messages.Change(learn=1)), ">= 2"),
     ],
 )
@@ -108,5 +108,5 @@ def test_rules_that_make_no_sense_are_refused(rule: messages.Rule, problem: str)
 
 def test_two_rules_of_one_name_are_refused() -> None:
     rule = messages.Rule(name="a", figure="loss", above=1)
-    with pytest.raises(MessageError, match="two rules have the name 'a'"):
+    with pytest.raises(MessageError, match="two rules are named 'a'"):
         rules_of(messages.RuleSet(rules=[rule, rule]))

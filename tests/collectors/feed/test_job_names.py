@@ -50,7 +50,9 @@ def test_names_reach_a_collector_that_comes_back() -> None:
             await server.stop()
         telling.cancel()
         assert problems
-        assert all(problem.startswith(f"the collector at {address} does not hear the names") for problem in problems)
+        assert all(
+            problem.startswith(f"the collector at {address} did not receive the job names") for problem in problems
+        )
         assert all(one != other for one, other in pairwise(problems)), "once as long as it lasts"
 
     with TemporaryDirectory(prefix="feed") as folder:

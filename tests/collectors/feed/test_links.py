@@ -81,9 +81,9 @@ def test_a_figure_that_is_known_of_no_link_takes_no_room() -> None:
         ({"samples": struct.pack("<2q", 1, -(2**63))}, f"Links.samples: an entry is {-(2**63)}"),
         ({"age_ns": b"\1\xfe"}, "Links.age_ns: an entry is -2"),
         ({"utilisation": struct.pack("<2d", 0.5, math.nan)}, "Links.utilisation: an entry is NaN"),
-        ({"source": b"\1\6"}, "there is no DelaySource 6 that this version knows"),
-        ({"source": b"\1\0"}, "there is no DelaySource 0 that this version knows"),
-        ({"loss_source": b"\1\3"}, "there is no LossSource 3 that this version knows"),
+        ({"source": b"\1\6"}, "this version does not know DelaySource 6"),
+        ({"source": b"\1\0"}, "this version does not know DelaySource 0"),
+        ({"loss_source": b"\1\3"}, "this version does not know LossSource 3"),
     ],
 )
 def test_columns_that_make_no_sense_are_refused(columns: dict[str, bytes], problem: str) -> None:
@@ -98,8 +98,8 @@ def test_columns_that_make_no_sense_are_refused(columns: dict[str, bytes], probl
     ("src", "dst", "problem"),
     [
         ([0], [0, 1], "LinkKeys has 1 entries in src and 2 in dst"),
-        ([0, 2], [1, 0], "LinkKeys.src has the place 2, where 2 are there"),
-        ([0, 0], [1, 1], "a link stands twice in one message"),
+        ([0, 2], [1, 0], "LinkKeys.src: index 2 is not below 2"),
+        ([0, 0], [1, 1], "a link appears twice in one message"),
     ],
 )
 def test_names_that_make_no_sense_are_refused(src: list[int], dst: list[int], problem: str) -> None:
@@ -121,5 +121,5 @@ def test_a_cause_is_cut_where_a_message_would_grow_without_bound() -> None:
     message = statuses_message({KEYS[0]: LinkStatus(LinkCondition.DOWN, 0, 10_000 * "x")})
     assert len(statuses_of(message)[KEYS[0]].cause) == MAX_CAUSE
     message.cause[0] += "x"
-    with pytest.raises(MessageError, match=r"LinkStatuses\.cause has 501 characters, at most 500 are taken"):
+    with pytest.raises(MessageError, match=r"LinkStatuses\.cause has 501 characters; at most 500 are accepted"):
         statuses_of(message)

@@ -62,9 +62,9 @@ def spoiled(**columns: Any) -> messages.HopRecords:
         ({"node_id": []}, "HopRecords.node_id has 0 entries for 2 rows"),
         ({"hop_latency_ns": [1, 2, 3]}, "HopRecords.hop_latency_ns has 3 entries for 2 rows"),
         ({"queue_id": [-1, -2]}, "HopRecords.queue_id: an entry is -2"),
-        ({"kind": [1, 9]}, "there is no RecordKind 9 that this version knows"),
-        ({"kind": [1, 0]}, "there is no RecordKind 0 that this version knows"),
-        ({"flow": [0, 1]}, "HopRecords.flow has the place 1, where 1 are there"),
+        ({"kind": [1, 9]}, "this version does not know RecordKind 9"),
+        ({"kind": [1, 0]}, "this version does not know RecordKind 0"),
+        ({"flow": [0, 1]}, "HopRecords.flow: index 1 is not below 1"),
     ],
 )
 def test_rows_that_make_no_sense_are_refused(columns: dict[str, list[int]], problem: str) -> None:
@@ -76,7 +76,7 @@ def test_rows_that_make_no_sense_are_refused(columns: dict[str, list[int]], prob
     ("column", "numbers", "problem"),
     [
         ("addresses", [b"abc"], "an address of 3 bytes is neither IPv4 nor IPv6"),
-        ("src", [2], "FlowKeys.src has the place 2, where 2 are there"),
+        ("src", [2], "FlowKeys.src: index 2 is not below 2"),
         ("src_port", [65536], "FlowKeys.src_port: 65536 is more than 65535"),
         ("protocol", [256], "FlowKeys.protocol: 256 is more than 255"),
         ("dst_port", [1, 2], "FlowKeys.dst_port has 2 entries for 1 rows"),
@@ -91,7 +91,7 @@ def test_flows_that_make_no_sense_are_refused(column: str, numbers: list[Any], p
 
 
 def test_a_drop_of_no_flow_of_the_message_is_refused() -> None:
-    for place, problem in ((1, "place 1, where"), (-2, "DropRecords.flow: an entry is -2")):
+    for place, problem in ((1, "index 1 is not below"), (-2, "DropRecords.flow: an entry is -2")):
         message = drops_message([DROP])
         message.flow[0] = place
         with pytest.raises(MessageError, match=problem):

@@ -104,8 +104,8 @@ def test_signs_reach_a_client_and_those_below_its_queue_do_not() -> None:
 @pytest.mark.parametrize(
     ("queue_frames", "gap_ns", "reason"),
     [
-        (math.nan, MS, "a queue of nan frames is none"),
-        (-1.0, MS, "a queue of -1.0 frames is none"),
+        (math.nan, MS, "a queue of nan frames is not possible"),
+        (-1.0, MS, "a queue of -1.0 frames is not possible"),
         (1.0, 0, "shortest gap of 0 ns is not between 1 ns and one hour"),
     ],
 )

@@ -202,7 +202,7 @@ def test_native_paths_are_sent_without_single_flow_states(measured: bool) -> Non
     ("column", "data", "problem"),
     [
         ("route", b"", "Paths.route has 0 bytes for 1 rows"),
-        ("route", b"\1", "Paths.route has the place 1, where 1 are there"),
+        ("route", b"\1", "Paths.route: index 1 is not below 1"),
         ("route", b"\xff", "Paths.route: an entry is -1"),
         ("delay_ns", bytes(3), "Paths.delay_ns has 3 bytes for 1 rows"),
         ("delay_ns", b"\xff", "Paths.delay_ns: an entry is -1"),
@@ -225,13 +225,13 @@ def test_paths_that_make_no_sense_are_refused(column: str, data: bytes, problem:
     [
         ({"rows": 2**32 - 1}, "FlowColumns.src has 1 bytes for 4294967295 rows"),
         ({"rows": 0}, "FlowColumns.src has 1 bytes for 0 rows"),
-        ({"src": b"\2"}, "FlowColumns.src has the place 2, where 2 are there"),
+        ({"src": b"\2"}, "FlowColumns.src: index 2 is not below 2"),
         ({"dst": b""}, "FlowColumns.dst has 0 bytes for 1 rows"),
         ({"protocol": b"\0\1"}, "FlowColumns.protocol: 256 is more than 255"),
         ({"src_port": b"\0\0\1\0"}, "FlowColumns.src_port: 65536 is more than 65535"),
         ({"dst_port": b"\xff"}, "FlowColumns.dst_port: an entry is -1"),
         ({"addresses": [bytes(4), bytes(5)]}, "an address of 5 bytes is neither IPv4 nor IPv6"),
-        ({"addresses": [bytes(4), bytes(4)]}, "an address stands twice in one message"),
+        ({"addresses": [bytes(4), bytes(4)]}, "an address appears twice in one message"),
     ],
 )
 def test_flows_that_make_no_sense_are_refused(columns: dict[str, Any], problem: str) -> None:
@@ -246,7 +246,7 @@ def test_a_flow_that_stands_twice_is_refused() -> None:
     paths = [PATH, PathState(FlowKey(FLOW.dst, FLOW.src, 17, 1, 2), ("s1", "s2"), 11, 20, 30)]
     message = snapshot_message(empty(paths={path.flow: path for path in paths}))
     message.paths.flows.dst, message.paths.flows.src = b"\1\1", b"\0\0"
-    with pytest.raises(MessageError, match="a flow stands twice in one message"):
+    with pytest.raises(MessageError, match="a flow appears twice in one message"):
         snapshot_of(message)
 
 
@@ -258,9 +258,9 @@ def test_equal_routes_of_successive_messages_are_the_same_object() -> None:
 
 def test_routes_with_inconsistent_lengths_are_refused() -> None:
     for lengths, hops, problem in (
-        ([3], [0, 1], "Routes has 2 hops for 3 of all lengths"),
-        ([2**32 - 1] * 3, [], f"Routes has 0 hops for {3 * (2**32 - 1)} of all lengths"),
-        ([2], [0, 2], "Routes.hops has the place 2, where 2 are there"),
+        ([3], [0, 1], "Routes has 2 hops, but its lengths add up to 3"),
+        ([2**32 - 1] * 3, [], f"Routes has 0 hops, but its lengths add up to {3 * (2**32 - 1)}"),
+        ([2], [0, 2], "Routes.hops: index 2 is not below 2"),
     ):
         message = snapshot_message(empty(paths={FLOW: PATH}))
         del message.paths.routes.lengths[:], message.paths.routes.hops[:]
@@ -274,11 +274,11 @@ def test_what_stands_twice_is_refused() -> None:
     reporter = ReporterState(1, 2, 3, 4, 5, 6, 7)
     message = snapshot_message(empty(reporters={(1, 2): reporter}))
     message.reporters.MergeFrom(message.reporters)
-    with pytest.raises(MessageError, match="a reporter stands twice in one message"):
+    with pytest.raises(MessageError, match="a reporter appears twice in one message"):
         snapshot_of(message)
     notes = notes_message({3: JobNote("a")})
     notes.notes.add(job=3, name="b")
-    with pytest.raises(MessageError, match="a job stands twice in one message"):
+    with pytest.raises(MessageError, match="a job appears twice in one message"):
         notes_of(notes)
 
 

@@ -34,7 +34,7 @@ def test_what_was_appended_is_read(tmp_path: Path) -> None:
 
 def test_a_journal_is_never_written_over(tmp_path: Path) -> None:
     written(tmp_path / "j")
-    with pytest.raises(HistoryError, match="j: cannot be made: File exists"):
+    with pytest.raises(HistoryError, match="j: cannot be created: File exists"):
         JournalWriter(tmp_path / "j", SCHEMA)
 
 
@@ -129,7 +129,7 @@ def test_rows_of_an_older_version_have_null_for_what_it_lacked(tmp_path: Path) -
 @pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.struct([("y", pa.int64())])])
 def test_rows_of_another_kind_are_broken_for_good(tmp_path: Path, kind: pa.DataType) -> None:
     other = pa.schema([("x", kind), ("s", pa.list_(pa.string()))])
-    with pytest.raises(BrokenJournalError, match="j: is no journal of this version"):
+    with pytest.raises(BrokenJournalError, match="j: is not a journal of this version"):
         list(read_journal(written(tmp_path / "j"), other))
 
 

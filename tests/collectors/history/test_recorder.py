@@ -106,7 +106,7 @@ def test_what_cannot_be_written_is_counted_and_told_once(tmp_path: Path) -> None
         return collector.counters[Count.HISTORY_FAILED] >= 2
 
     run_until(history, failed_twice)
-    assert [problem for problem in problems if "cannot be made" in problem] == [problems[0]]
+    assert [problem for problem in problems if "cannot be created" in problem] == [problems[0]]
     assert asked(tmp_path, "select count(*) > 1 from reporters") == [(True,)]
 
 

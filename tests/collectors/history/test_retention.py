@@ -225,7 +225,8 @@ def test_a_clock_that_is_a_month_ahead_deletes_nothing(tmp_path: Path, recorded:
         fill(settings, range(ahead_s, ahead_s + 3))
     HistoryKeeper(settings, problems.append).tidy(NOON_S + ahead_s + 3)
     assert asked(tmp_path, "select sum(snapshots)::int from links") == [(103 if recorded else 100,)]
-    told = f"{tmp_path}: the clock is {ahead_s - 294} s ahead of the newest complete file: of these 166 s count as age"
+    ahead = f"the clock is {ahead_s - 294} s ahead of the newest complete file"
+    told = f"{tmp_path}: {ahead}: only 166 s of these count as age"
     assert problems == ([] if recorded else [told])
 
 

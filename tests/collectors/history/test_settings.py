@@ -25,10 +25,10 @@ def test_without_tiers_rows_are_never_merged() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("tiers: [{interval: 1500ms, keep: 100000s}]", "no multiple of the one before"),
-        ("tiers: [{interval: 1s, keep: 100000s}]", "no multiple of the one before"),
-        ("tiers: [{interval: 2s, keep: 6h}]", "ends before the one before"),
-        ("file_span: 90s", "file_span is no multiple of the coarsest interval"),
+        ("tiers: [{interval: 1500ms, keep: 100000s}]", "not a multiple of the previous one"),
+        ("tiers: [{interval: 1s, keep: 100000s}]", "not a multiple of the previous one"),
+        ("tiers: [{interval: 2s, keep: 6h}]", "ends before the previous one"),
+        ("file_span: 90s", "file_span is not a multiple of the coarsest interval"),
         ("interval_ns: 1000", "interval_ns: "),
         ("every: 5", "every: unknown key"),
     ],

@@ -71,7 +71,7 @@ def test_one_table_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "links").rmdir()
     wall_ns = NOON_S * S_NS
     batches = rows.batches(Observation(wall_ns, snapshot([link()]), {"reports": 1}))
-    with pytest.raises(HistoryError, match=r"links.*cannot be made"):
+    with pytest.raises(HistoryError, match=r"links.*cannot be created"):
         writer.write(batches, wall_ns)
     assert listing(tmp_path / "counters").journals
     (tmp_path / "links").mkdir()
@@ -130,9 +130,9 @@ def test_a_journal_that_is_none_is_told_once_and_set_aside(tmp_path: Path) -> No
     (tmp_path / "links" / journal_name(1)).write_bytes(b"no journal")
     writer = HistoryWriter(settings(tmp_path))
     assert asked(tmp_path, COUNT, problems) == [(0, 0)]
-    assert problems == [f"{tmp_path}/links/00000001.journal: is no journal"]
+    assert problems == [f"{tmp_path}/links/00000001.journal: is not a journal"]
     writer.complete(problems.append)
-    assert problems[1:] == [f"{tmp_path}/links/00000001.journal: is no journal: set aside"]
+    assert problems[1:] == [f"{tmp_path}/links/00000001.journal: is not a journal: set aside"]
     writer.write(*links_at(maker(tmp_path), 0))
     writer.close(pytest.fail)
     found = listing(tmp_path / "links")

@@ -77,7 +77,7 @@ def test_reports_are_taken_and_the_rest_is_counted() -> None:
     assert (status.last_problem or "").startswith("report from frame 5: ")
     replay.run(captured((frame(b"no report"), NOON_NS + 4)))
     assert collector.status().counters["wrong source"] == 1
-    assert collector.status().last_problem == "report from frame 6 names no node of the topology"
+    assert collector.status().last_problem == "report from frame 6 names a node that is not in the topology"
     assert collector.snapshot().taken_ns == NOON_NS + 4
 
 

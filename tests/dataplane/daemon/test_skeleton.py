@@ -92,7 +92,7 @@ def test_sighup_applies_settings_or_changes_nothing(file: Path, caplog: pytest.L
 def test_sighup_is_ignored_without_a_reload(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def work(_: Settings, __: Life) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
-        while "SIGHUP changes nothing: settings are read at the start" not in caplog.messages:
+        while "SIGHUP has no effect: settings are read at startup" not in caplog.messages:
             await asyncio.sleep(0.01)
 
     run(file, work)

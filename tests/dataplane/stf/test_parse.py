@@ -121,7 +121,7 @@ def test_lines_are_counted_through_comments_and_empty_ones() -> None:
         ("add t k:1 a(x:0x*)", "a number with the digit * stands where a plain one has to"),
         ("add t k:1 a(x:1.5)", "'1.5' where a number has to stand"),
         ("add t k:1 a() = 7", "'7' where a name has to stand"),
-        ("add t k;1 a()", "';' means nothing here"),
+        ("add t k;1 a()", "unexpected ';'"),
         ("check_counter c(1) cats == 1", "a counter counts packets or bytes, not cats"),
         ("check_counter c(1) packets = 1", "'=' compares nothing"),
         ("meter_set_rates m 1 1:1", "the end of the line where a number has to stand"),

@@ -61,7 +61,7 @@ def test_rates_delays_and_queues_go_to_their_ports() -> None:
         PortSettings(1, None, 9, 0),
         PortSettings(7, 10_000_000, 64, 500_000, 500),
     ]
-    with pytest.raises(ConfigError, match="--port-jitter: that of port 1 is more than its delay"):
+    with pytest.raises(ConfigError, match="--port-jitter: that of port 1 exceeds its delay"):
         parse_arguments(["--no-p4", "-i", "1@a", "--port-jitter", "1:1"])
 
 
@@ -116,15 +116,15 @@ def test_tls() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("cacert=a", "--grpc-server-ssl: certificates are given, but TLS is not asked for"),
-        ("tokens=t", "--grpc-server-ssl: certificates are given, but TLS is not asked for"),
-        ("with-client-auth", "--grpc-server-ssl: certificates are given, but TLS is not asked for"),
+        ("cacert=a", "--grpc-server-ssl: certificates are given without --grpc-server-ssl"),
+        ("tokens=t", "--grpc-server-ssl: certificates are given without --grpc-server-ssl"),
+        ("with-client-auth", "--grpc-server-ssl: certificates are given without --grpc-server-ssl"),
         ("ssl cert=c", "--grpc-server-key: --grpc-server-ssl needs it"),
-        ("ssl cert=c key=k cacert=a", "--grpc-server-cacert: it counts with --grpc-server-with-client-auth only"),
+        ("ssl cert=c key=k cacert=a", "--grpc-server-cacert: it needs --grpc-server-with-client-auth"),
         ("ssl cert=c key=k with-client-auth", "--grpc-server-cacert: --grpc-server-with-client-auth needs it"),
-        ("ssl cert=c key=k cacert=a with-client-auth tokens=t", "--grpc-server-tokens: .*one of the two"),
-        ("ssl cert=c key=k addr=unix:/s", "--grpc-server-ssl: nothing is encrypted at unix:/s"),
-        ("ssl cert=c key=k addr=plain:0.0.0.0:9559", "--grpc-server-ssl: nothing is encrypted at plain:0.0.0.0:9559"),
+        ("ssl cert=c key=k cacert=a with-client-auth tokens=t", "--grpc-server-tokens: .*choose one"),
+        ("ssl cert=c key=k addr=unix:/s", "--grpc-server-ssl: nothing is encrypted on unix:/s"),
+        ("ssl cert=c key=k addr=plain:0.0.0.0:9559", "--grpc-server-ssl: nothing is encrypted on plain:0.0.0.0:9559"),
     ],
 )
 def test_half_of_tls_is_refused(options: str, problem: str) -> None:
@@ -141,9 +141,9 @@ def test_half_of_tls_is_refused(options: str, problem: str) -> None:
         ("--no-p4 -i @veth0", "is not PORT@DEVICE"),
         ("--no-p4 -i 1@", "is not PORT@DEVICE"),
         ("--no-p4 -i 1@a -i 1@b", "--interface: port 1 appears twice"),
-        ("--no-p4 -i 1@a -i 2@a", "--interface: a is on port 1 and on port 2: a device has one port"),
-        ("--no-p4 --threads 0", "--threads: from 1 to 64, not 0"),
-        ("--no-p4 --threads 2 --pipeline interpreter", "--threads: the interpreter forwards with one thread"),
+        ("--no-p4 -i 1@a -i 2@a", "--interface: a is on port 1 and on port 2: a device can have only one port"),
+        ("--no-p4 --threads 0", "--threads: must be from 1 to 64, not 0"),
+        ("--no-p4 --threads 2 --pipeline interpreter", "--threads: the interpreter uses a single thread"),
         ("--no-p4 --io socket", "argument --io: invalid choice"),
         ("--no-p4 --io netmap", "argument --io: invalid choice"),
         ("--no-p4 -i 512@a", "port 512: port numbers go from 0 to 511"),
@@ -158,7 +158,7 @@ def test_half_of_tls_is_refused(options: str, problem: str) -> None:
         ("--no-p4 -i 1@a --port-queue 1", "is not PORT:NUMBER"),
         ("--no-p4 -i 1@a --port-rate 1:10ms", "'10ms' is not a rate such as 10G, nor a number of bit/s"),
         ("--no-p4 -i 1@a --port-delay 1:0.5ns", "'0.5ns' is not a whole number of ns"),
-        ("--no-p4 -i 1@a --port-queue 1:5k", "'5k' is not a whole number"),
+        ("--no-p4 -i 1@a --port-queue 1:5k", "'5k' is not a non-negative integer"),
         ("--no-p4 --log-file l --log-file-max-size 0", "--log-file-max-size: is 0"),
         ("--no-p4 --files-wait nan", "'nan' is not a time such as 500ms"),
         ("--no-p4 -i 1@a --join-segments 2", "--join-segments: port 2 has no interface"),
@@ -167,13 +167,13 @@ def test_half_of_tls_is_refused(options: str, problem: str) -> None:
         ("--no-p4 -i 1@a --join-segments on --join-segments off", "--join-segments: on and off for all ports"),
         ("--no-p4 -i 1@a --join-segments maybe", "'maybe' is not auto, on or off, nor PORT:off and the like"),
         ("--no-p4 -i 1@a --join-segments a:on", "'a:on' is not auto, on or off, nor PORT:off and the like"),
-        ("--no-p4 -i 1@a --join-segments on --io xdp", "--join-segments: --io xdp sends frames past the kernel"),
-        ("--no-p4 -i 1@a --join-segments 1 --io xdp", "--join-segments: --io xdp sends frames past the kernel"),
-        ("--no-p4 -i 1@a --join-segments 1 --io dpdk", "--join-segments: --io dpdk sends frames past the kernel"),
-        ("--no-p4 --device-id x", "is not a whole number"),
+        ("--no-p4 -i 1@a --join-segments on --io xdp", "--join-segments: --io xdp bypasses the kernel"),
+        ("--no-p4 -i 1@a --join-segments 1 --io xdp", "--join-segments: --io xdp bypasses the kernel"),
+        ("--no-p4 -i 1@a --join-segments 1 --io dpdk", "--join-segments: --io dpdk bypasses the kernel"),
+        ("--no-p4 --device-id x", "is not a non-negative integer"),
         ("--no-p4 --drop-port 3", "--drop-port: only 511"),
         ("--no-p4 --log-level loud", "invalid choice"),
-        ("--no-p4 --grpc-server-cert c", "TLS is not asked for"),
+        ("--no-p4 --grpc-server-cert c", "given without --grpc-server-ssl"),
         ("--no-p4 --grpc-server-ssl --grpc-server-key k", "--grpc-server-cert: --grpc-server-ssl needs it"),
         ("--no-p4 --grpc-server-ssl --grpc-server-cert c", "--grpc-server-key: --grpc-server-ssl needs it"),
         (

@@ -124,7 +124,7 @@ def test_switch_joins_segments_until_a_packet_socket_reads_there(namespace: str,
 
         namespaces.call(host, lambda: flags(0x100))
         wait_until(lambda: said_of_segments(running)[2] == PROMISCUOUS)
-        assert f"port 3 (up): TCP segments leave one by one: {PROMISCUOUS}" in running.log.read_text()
+        assert f"port 3 (up): TCP segments are sent one by one: {PROMISCUOUS}" in running.log.read_text()
         with namespaces.call(host, read):
             namespaces.call(host, lambda: flags(0))
             wait_until(lambda: said_of_segments(running)[2] == PACKET_SOCKET)
@@ -171,7 +171,7 @@ def said_of_segments(switch: Running) -> list[str | None]:
 @pytest.mark.root
 def test_switch_logs_ready_ignores_sighup_and_ends_on_sigterm(switch: Running) -> None:
     switch.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: "SIGHUP changes nothing" in switch.log.read_text(), "it says nothing of SIGHUP")
+    wait_until(lambda: "SIGHUP has no effect" in switch.log.read_text(), "it says nothing of SIGHUP")
     switch.process.send_signal(signal.SIGTERM)
     assert switch.process.wait(DEADLINE_S) == 0
     line, _ = switch.log.read_text().splitlines()
@@ -263,7 +263,7 @@ def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) 
         (["--no-p4", "-i", "3@nowhere"], "interface nowhere: no such device"),
         (["missing.json", "--p4info", "missing.txtpb"], "missing.json: No such file"),
         (["--no-p4", "--port-rate", "9:5"], "command line: --port-rate: port 9 has no interface"),
-        (["--no-p4", "--lifeline-fd", "99"], "--lifeline-fd 99 is no pipe that can be watched: Bad file descriptor"),
+        (["--no-p4", "--lifeline-fd", "99"], "--lifeline-fd 99 is not a pipe that can be watched: Bad file descriptor"),
         (["--no-p4", "--stats-file", "/no/folder"], "/no/folder: No such file or directory"),
         (["--no-p4", "--ready-file", "/no/folder"], "/no/folder: No such file or directory"),
         ([*interpreted, "--p4info", str(odd_p4info)], "odd.p4info.txtpb: packet_in: 15 bits are not"),

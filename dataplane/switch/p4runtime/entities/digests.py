@@ -16,7 +16,7 @@ def write(context: Context, kind: UpdateKind, message: p4r.DigestEntry) -> None:
     info = context.catalog.digest(message.digest_id)
     learner = context.learners[info.spec.name]
     if kind is UpdateKind.INSERT and learner.config is not None:
-        raise P4RuntimeError(Code.ALREADY_EXISTS, f"{info.spec.name}: the digest is configured already")
+        raise P4RuntimeError(Code.ALREADY_EXISTS, f"{info.spec.name}: the digest is already configured")
     if kind is not UpdateKind.INSERT and learner.config is None:
         raise P4RuntimeError(Code.NOT_FOUND, f"{info.spec.name}: the digest is not configured")
     learner.configure(None if kind is UpdateKind.DELETE else _decode(message.config, info.spec.name))

@@ -221,6 +221,6 @@ def _check_id(what: str, identifier: int, largest: int) -> None:
 
 def _check_presence(what: str, identifier: int, kind: UpdateKind, *, present: bool) -> None:
     if kind is UpdateKind.INSERT and present:
-        raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} {identifier} exists already")
+        raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} {identifier} already exists")
     if kind is not UpdateKind.INSERT and not present:
         raise P4RuntimeError(Code.NOT_FOUND, f"there is no {what} {identifier}")

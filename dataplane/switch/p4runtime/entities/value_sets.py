@@ -17,7 +17,7 @@ def write(context: Context, kind: UpdateKind, message: p4r.ValueSetEntry) -> Non
     require_modify(kind, f"{info.spec.name}: a value set")
     members = [codec.decode_match(info.key, member.match) for member in message.members]
     if len(set(members)) != len(members):
-        raise P4RuntimeError(Code.ALREADY_EXISTS, f"{info.spec.name}: a member is given twice")
+        raise P4RuntimeError(Code.ALREADY_EXISTS, f"{info.spec.name}: a member appears twice")
     context.state.value_sets[info.spec.name].replace(members)
 
 

@@ -67,11 +67,11 @@ def _ctype(shape: object) -> type[Any]:
 def check(status: int, where: str) -> None:
     """Raise EntryError naming `where` unless a write succeeded."""
     if status != DONE:
-        raise EntryError(EntryFault.FULL, "there is no memory left for its entries", where=where)
+        raise EntryError(EntryFault.FULL, "not enough memory for its entries", where=where)
 
 
 def check_made(address: int, where: str) -> int:
     """Return the address of the new object; raise EntryError naming `where` if it is 0."""
     if not address:
-        raise EntryError(EntryFault.FULL, "there is no memory left for its entries", where=where)
+        raise EntryError(EntryFault.FULL, "not enough memory for its entries", where=where)
     return address

@@ -28,10 +28,29 @@ class TraceSettings:
 def add_trace_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; any of them, or the log level trace, turns tracing on."""
     add = parser.add_argument_group("explaining packets").add_argument
-    add(FILTER, metavar="EXPRESSION", help="explain packets like: ipv4.dst_addr==10.0.0.2 && ingress_port==1")
-    add("--trace-file", type=Path, metavar="FILE", help="write them there, *.jsonl: as JSON lines; default: the log")
-    add("--trace-limit", type=_positive, metavar="N", help=f"packets in all; default: {DEFAULT_PACKETS}")
-    add("--trace-rate", type=_positive, metavar="N", help=f"packets a second; default: {DEFAULT_PER_SECOND}")
+    add(
+        FILTER,
+        metavar="EXPRESSION",
+        help="trace packets that match, such as: ipv4.dst_addr==10.0.0.2 && ingress_port==1",
+    )
+    add(
+        "--trace-file",
+        type=Path,
+        metavar="FILE",
+        help="write traces to this file, as JSON lines if it is named *.jsonl; default: the log",
+    )
+    add(
+        "--trace-limit",
+        type=_positive,
+        metavar="N",
+        help=f"maximum number of packets in total; default: {DEFAULT_PACKETS}",
+    )
+    add(
+        "--trace-rate",
+        type=_positive,
+        metavar="N",
+        help=f"maximum number of packets per second; default: {DEFAULT_PER_SECOND}",
+    )
 
 
 def trace_settings(found: argparse.Namespace) -> TraceSettings | None:
@@ -60,5 +79,5 @@ def trace_words(settings: TraceSettings | None) -> list[str]:
 
 def _positive(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)

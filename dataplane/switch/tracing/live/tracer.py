@@ -85,7 +85,7 @@ class LiveTracer:
             self.check(program)
         except ConfigError as error:
             self._bound = None
-            log.warning("no packet is explained: %s", error)
+            log.warning("packets are not traced: %s", error)
             return ()
         shadow = ShadowState(state)
         explainer = Explainer(program, shadow, exact=self._exact, depth=depth)
@@ -129,7 +129,7 @@ class LiveTracer:
         self._left -= 1
         self._sink.write(trace)
         if self._left == 0:
-            self._sink.note(f"{self._told} packets are explained, as many as asked for: no more are")
+            self._sink.note(f"{self._told} packets were traced: the limit is reached")
         return trace
 
     def pass_over(self, frames: int) -> None:
@@ -138,8 +138,8 @@ class LiveTracer:
 
     def _note_passed_over(self) -> None:
         if self._passed_over:
-            limit = f"{self._per_second} a second are explained at most"
-            self._sink.note(f"{self._passed_over} packets that may have been meant were passed over: {limit}")
+            limit = f"{self._per_second} a second are traced at most"
+            self._sink.note(f"{self._passed_over} possibly matching packets were skipped: {limit}")
             self._passed_over = 0
 
 
@@ -149,9 +149,9 @@ def _unknown(trace: PacketTrace) -> Iterator[str]:
     if any(
         (isinstance(step, Ran) and not step.exact) or (isinstance(step, TableApplied) and step.colour) for step in steps
     ):
-        yield "registers, counters, meters and random numbers: they are read a moment after the packet went through"
+        yield "registers, counters, meters and random numbers: they are read shortly after the packet passed"
     if any(isinstance(step, Queued) for step in steps):
-        yield "how long it waits in its queue"
+        yield "its waiting time in the queue"
 
 
 class _Sink:

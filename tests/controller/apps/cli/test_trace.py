@@ -135,7 +135,7 @@ def test_scapy_shows_layers() -> None:
         (
             [PACKET, "--filter", "ipv4.dst_addr=="],
             "",
-            "--filter: ends where a number or an address is wanted, at column",
+            "--filter: ends where a number or an address is expected, at column",
         ),
     ],
 )

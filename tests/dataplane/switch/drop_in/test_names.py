@@ -44,7 +44,7 @@ def test_only_bmv2s_names_open_packets_as_messages_to_others() -> None:
     assert parse_arguments(line).bmv2.packet_in == "tcp://*:9000"  # which the listener refuses
     settings = parse_arguments(line, GRPC_NAME)
     assert settings.bmv2.packet_in == "plain:tcp://*:9000"
-    assert settings.notes[0].startswith("packets on tcp://*:9000 are anybody's")
+    assert settings.notes[0].startswith("packets on tcp://*:9000 are open to anyone")
     assert parse_arguments(["--no-p4", "--packet-in", "tcp://127.0.0.1:9000"], GRPC_NAME).notes == ()
 
 
@@ -75,9 +75,9 @@ def test_values_may_be_left_out_or_joined_as_boost_has_it() -> None:
     [
         ("--log-console --log-file x", "--log-console: the log goes to standard output or to --log-file"),
         ("--pcap /nonexistent/x", "--pcap: there is no folder /nonexistent/x"),
-        ("--pcap . --io xdp", "--pcap: --io xdp exchanges frames past the kernel"),
-        ("--dump-packet-data 9 --io dpdk", "--dump-packet-data: --io dpdk exchanges frames past"),
-        ("--thrift-port 65536", "65536 is no TCP port"),
+        ("--pcap . --io xdp", "--pcap: --io xdp bypasses the kernel"),
+        ("--dump-packet-data 9 --io dpdk", "--dump-packet-data: --io dpdk bypasses the kernel"),
+        ("--thrift-port 65536", "65536 is not a TCP port"),
         ("--log-file x --log-file-max-size 0", "argument --log-file-max-size: is 0"),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_cannot_be_is_refused_under_any_name(line: str, problem: str) -> No
 
 def test_what_bmv2_only_warns_of_is_a_line() -> None:
     (note,) = parse_arguments(["--no-p4", "--log-file-max-size", "9"], GRPC_NAME).notes
-    assert "--log-file, which is not given" in note
+    assert "need --log-file" in note
     (note,) = parse_arguments(["--no-p4", "--priority-queues", "16"], GRPC_NAME).notes
     assert note == "--priority-queues 16: each port has 8"
 

@@ -186,7 +186,7 @@ def test_who_connects_and_says_nothing_keeps_nobody_out(tmp_path: Path) -> None:
         ("ipc:///nonexistent/x", "no folder"),
         ("plain:tcp://here:x", "neither"),
         ("plain:tcp://*:99999", "neither"),
-        ("tcp://*:9000", "whoever connects sends packets in; if that is meant, it is called plain:tcp://"),
+        ("tcp://*:9000", "anyone who connects can inject packets; if that is intended, call it plain:tcp://"),
         ("tcp://10.0.0.1:9000", "is not loopback"),
     ],
 )

@@ -25,11 +25,11 @@ def test_a_line_for_each_and_once_more_without_a_question(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", BMV2_NAMES)
 def test_what_is_not_ours_stays_unless_forced(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("bmv2")
-    with pytest.raises(ConfigError, match=rf"{name}: is not ours: .*--force"):
+    with pytest.raises(ConfigError, match=rf"{name}: was not written by Millrace: .*--force"):
         install(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "bmv2"
-    assert sum("in place of what was there" in line for line in install(tmp_path, force=True)) == 1
+    assert sum("replacing the previous file" in line for line in install(tmp_path, force=True)) == 1
     assert install(tmp_path)
 
 
@@ -38,7 +38,7 @@ def test_a_link_to_bmv2_is_replaced_not_what_it_leads_to(tmp_path: Path) -> None
     real.write_text("bmv2")
     folder.mkdir()
     (folder / "simple_switch").symlink_to(real)
-    with pytest.raises(ConfigError, match="simple_switch: is not ours"):
+    with pytest.raises(ConfigError, match="simple_switch: was not written by Millrace"):
         install(folder)
     install(folder, force=True)
     assert real.read_text() == "bmv2"

@@ -54,7 +54,11 @@ def test_prefix_and_path_are_one_path_and_it_is_written_back() -> None:
         (gnmi.Path(origin="cli"), grpc.StatusCode.UNIMPLEMENTED, "origin 'cli'"),
         (gnmi.Path(target="s1"), grpc.StatusCode.INVALID_ARGUMENT, "a target goes into the prefix"),
         (gnmi.Path(elem=[gnmi.PathElem()]), grpc.StatusCode.INVALID_ARGUMENT, "without a name"),
-        (gnmi.Path(elem=[gnmi.PathElem(name="a\nb")]), grpc.StatusCode.INVALID_ARGUMENT, r"'a\nb', which is no name"),
+        (
+            gnmi.Path(elem=[gnmi.PathElem(name="a\nb")]),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            r"'a\nb', which is not a valid name",
+        ),
         (gnmi.Path(elem=[gnmi.PathElem(name="x" * 300)]), grpc.StatusCode.INVALID_ARGUMENT, "x" * 32 + "..."),
         (gnmi.Path(elem=[gnmi.PathElem(name="x")] * 33), grpc.StatusCode.INVALID_ARGUMENT, "33 elements"),
         (

@@ -125,7 +125,7 @@ def test_what_is_wrong_is_said_in_one_line(served: Served) -> None:
         async with GNMIClient(served.address) as client:
             assert await refusal(client.get(GNMIPath("interfaces/interface[name=9]"))) == (
                 "NOT_FOUND",
-                "/interfaces/interface[name=9]: there is no such node",
+                "/interfaces/interface[name=9]: no such node",
             )
             assert await refusal(client.get(GNMIPath("system/clock"))) == (
                 "UNIMPLEMENTED",
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_said_in_one_line(served: Served) -> None:
             )
             assert await refusal(client.set(update=[(GNMIPath(OPER), "UP")])) == (
                 "INVALID_ARGUMENT",
-                f"/{OPER}: nothing there can be set",
+                f"/{OPER}: read-only",
             )
             bad = client.subscribe()
             bad.on_change(GNMIPath("interfaces/interface/state/counters"))
@@ -311,6 +311,6 @@ def test_a_switch_that_stops_says_so(tmp_path: Path) -> None:
             for _ in range(2):
                 await stream.read()
             await asyncio.to_thread(served.server.stop)
-            assert await status(stream) == (grpc.StatusCode.UNAVAILABLE, "the switch stops")
+            assert await status(stream) == (grpc.StatusCode.UNAVAILABLE, "the switch is stopping")
 
     run(work)

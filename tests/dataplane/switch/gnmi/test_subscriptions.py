@@ -137,7 +137,7 @@ def test_target_defined_streams_states_and_samples_counters(core: GnmiCore, boar
     ("request_", "code", "text"),
     [
         ({}, grpc.StatusCode.INVALID_ARGUMENT, "without a path"),
-        ({"mode": 7, "subscription": [sample(_OPER, 0)]}, grpc.StatusCode.INVALID_ARGUMENT, "no mode 7"),
+        ({"mode": 7, "subscription": [sample(_OPER, 0)]}, grpc.StatusCode.INVALID_ARGUMENT, "unknown mode 7"),
         ({"subscription": [sample(_OPER, MS)]}, grpc.StatusCode.INVALID_ARGUMENT, "below the shortest"),
         (
             {"subscription": [gnmi.Subscription(path=path(_OPER), sample_interval=MS)]},
@@ -153,7 +153,7 @@ def test_target_defined_streams_states_and_samples_counters(core: GnmiCore, boar
         (
             {"subscription": [gnmi.Subscription(mode=NO_MODE)]},
             grpc.StatusCode.INVALID_ARGUMENT,
-            "no subscription mode 9",
+            "unknown subscription mode 9",
         ),
         (
             {"subscription": list(on_change(_OPER)), "encoding": gnmi.Encoding.BYTES},

@@ -98,7 +98,7 @@ def disallow_weights(info: p4i.P4Info) -> None:
     ("change", "problem"),
     [
         (rename_metadata, "packet_.*: no header has its fields"),
-        (demand_groups, "65536 groups are demanded"),
+        (demand_groups, "65536 groups are required"),
         (add_extern, "Teleporter"),
         (rename_digest_type, "learned_t: .*unknown_t"),
         (widen_digest, "learned_t: .*different fields"),

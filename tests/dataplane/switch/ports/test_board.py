@@ -89,7 +89,7 @@ def test_a_listener_that_fails_keeps_nothing_from_the_others(caplog: pytest.LogC
     board.notify()
     assert [state.oper for state in after] == [OperStatus.NOT_PRESENT]
     assert board.listeners_failed == 2
-    assert "a listener to the ports of switch 3 failed" in caplog.text
+    assert "a port listener of switch 3 failed" in caplog.text
 
 
 def test_port_is_usable_until_it_loses_its_neighbour() -> None:

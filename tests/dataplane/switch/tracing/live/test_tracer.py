@@ -102,8 +102,8 @@ def test_no_more_are_explained_than_a_second_and_all_may_have(
             clock.now += SECOND_NS
     assert len(lines(file)) == 5
     said = [record.message for record in caplog.records]
-    assert said[0] == "8 packets that may have been meant were passed over: 2 a second are explained at most"
-    assert "5 packets are explained, as many as asked for: no more are" in said
+    assert said[0] == "8 possibly matching packets were skipped: 2 a second are traced at most"
+    assert "5 packets were traced: the limit is reached" in said
 
 
 def test_filter_unknown_to_the_program_traces_nothing(
@@ -114,7 +114,7 @@ def test_filter_unknown_to_the_program_traces_nothing(
         with pytest.raises(ConfigError, match=r"--trace-filter: the program has no field 'ipv4\.ttl'"):
             tracer.check(own_program("copies"))
     assert lines(file) == []
-    assert "no packet is explained: --trace-filter: the program has no field 'ipv4.ttl'" in caplog.text
+    assert "packets are not traced: --trace-filter: the program has no field 'ipv4.ttl'" in caplog.text
 
 
 def test_without_a_file_they_are_in_the_log(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -178,8 +178,8 @@ def test_options_say_what_is_explained_and_come_back_as_words(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--trace-filter", "ipv4 &&"], "--trace-filter: ends where a field is wanted, at column 8 of 'ipv4 &&'"),
-        (["--trace-rate", "0"], "command line: argument --trace-rate: '0' is not a number from 1 on"),
+        (["--trace-filter", "ipv4 &&"], "--trace-filter: ends where a field is expected, at column 8 of 'ipv4 &&'"),
+        (["--trace-rate", "0"], "command line: argument --trace-rate: '0' is not a positive integer"),
     ],
 )
 def test_what_is_wrong_on_the_command_line_is_one_line(words: list[str], problem: str) -> None:

@@ -146,4 +146,4 @@ def test_a_collector_that_is_stopped_is_said_to_be_silent_and_its_figures_to_be_
         until(lambda: (status_at(folder).last_step_ns or 0) > (before or 0))
         log = "".join(paths.lines)
         assert log.count("the collector's feed is silent") == 1
-        assert log.count("the collector's feed speaks again") == 1
+        assert log.count("the collector's feed recovered") == 1

@@ -297,7 +297,7 @@ def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixtu
         assert re.search(r"ended \d+ s ago: requested by an operator", millrace(capsys, "show", here, "resnet"))
         with pytest.raises(JobError, match="there is no job 'resnet'"):
             ask(here, lambda client: client.end("resnet", "again"))
-        with pytest.raises(JobError, match="there is no worker 'h1' in a job 'resnet'"):
+        with pytest.raises(JobError, match="there is no worker 'h1' in job 'resnet'"):
             ask(here, lambda client: client.remove("resnet", "h1", "again"))
 
 

@@ -165,7 +165,7 @@ class ApiClient:
                         request = sessions.request_of(line)
                         if request is not None:
                             yield request
-                error: ApiError = UnavailableError(f"API at {self.place.address}: it ended the stream of sessions")
+                error: ApiError = UnavailableError(f"API at {self.place.address}: the server ended the session stream")
             except (UnavailableError, TooManyError, NotFoundError) as problem:
                 error = problem
             await self.wait(error, backoff.next_s())
@@ -203,7 +203,7 @@ class ApiClient:
             if not left or not calls.may_retry(call, error, cause):
                 raise error from None
             await self.sleep(max(backoff.next_s(), error.wait_s if isinstance(error, TooManyError) else 0))
-        raise UnavailableError(f"API at {self.place.address}: no try is allowed")
+        raise UnavailableError(f"API at {self.place.address}: retries are exhausted")
 
     async def lines(self, call: Call) -> AsyncGenerator[str, None]:
         """Yield the lines of one watch."""
@@ -298,7 +298,7 @@ class Resources(Generic[R]):
                         backoff.reset()
                         if progress.is_new(event):
                             yield event
-                error: ApiError = UnavailableError(f"API at {self._client.place.address}: it ended the watch")
+                error: ApiError = UnavailableError(f"API at {self._client.place.address}: the server ended the watch")
             except (UnavailableError, TooManyError) as problem:
                 error = problem
             await self._client.wait(error, backoff.next_s())

@@ -169,7 +169,7 @@ class SyncApiClient:
             if not left or not calls.may_retry(call, error, cause):
                 raise error from None
             self.sleep(max(backoff.next_s(), error.wait_s if isinstance(error, TooManyError) else 0))
-        raise UnavailableError(f"API at {self.place.address}: no try is allowed")
+        raise UnavailableError(f"API at {self.place.address}: retries are exhausted")
 
     def lines(self, call: Call) -> Generator[str, None, None]:
         """Yield the lines of one watch."""

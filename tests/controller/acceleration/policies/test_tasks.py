@@ -236,7 +236,7 @@ def test_a_policy_that_names_no_device_of_its_units_holds_up_its_own_task_alone(
     profile = dataclasses.replace(TaskProfile.of(MEASURED), scores=scores)
     question = asked(PendingTask("t", "any", operators=counts(GEMM)), WITH_GPU)
     verdict = Plan(question.timed.view).decide(profile, question.task, question.timed.options)
-    with pytest.raises(SchedulerError, match="policy wild: task t: operator 'product' is to run on a tpu"):
+    with pytest.raises(SchedulerError, match="policy wild: task t: operator 'product' should run on a tpu"):
         devices_of(profile, verdict)
 
 

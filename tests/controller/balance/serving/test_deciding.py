@@ -118,7 +118,7 @@ def test_idle_units_are_freed_to_a_load_where_the_pool_says_so_though_the_error_
 
 def test_what_is_freed_is_not_asked_for_again() -> None:
     for asks in (0.0, 0.8):
-        with pytest.raises(ValueError, match="frees_to_load is not below asks_from_load"):
+        with pytest.raises(ValueError, match="frees_to_load must be below asks_from_load"):
             PoolControl(asks_from_load=asks, frees_to_load=0.8)
 
 

@@ -185,7 +185,7 @@ def test_a_node_has_its_limit(play: Play) -> None:
         await bound_pod(served.client)
         for _ in range(MOST_OF_NODE):
             await served.client.exec("a", RUN)
-        with pytest.raises(TooManyError, match="node h1 has 64 sessions open"):
+        with pytest.raises(TooManyError, match="node h1 has reached the limit of 64 open sessions"):
             await served.client.exec("a", RUN)
 
     play(act, sessions_of_one=100)

@@ -50,7 +50,7 @@ def test_an_address_of_the_network_wants_a_token_that_counts(play: Play) -> None
     async def act(served: Served) -> None:
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
         for header, problem in (
-            (None, "a bearer token is needed"),
+            (None, "a bearer token or a certificate"),
             ("Basic x", "none of a bearer token"),
             ("Bearer x", "unknown, or was revoked"),
             (f"Bearer {made.token[:-1]}{'A' if made.token[-1] != 'A' else 'B'}", "unknown, or was revoked"),
@@ -112,7 +112,7 @@ def test_who_may_not_write_hears_nothing_of_revisions(play: Play) -> None:
                 await client.of(Node).replace(replace(made, metadata=replace(made.metadata, revision=revision)))
             with pytest.raises(ForbiddenError, match="may not write the status of a Node"):
                 await client.of(Node).replace_status(replace(made, metadata=replace(made.metadata, revision=revision)))
-        with pytest.raises(StaleError, match="not of"):
+        with pytest.raises(StaleError, match="no longer at"):
             await served.client.of(Node).replace(replace(made, metadata=replace(made.metadata, revision=revision)))
 
     play(act)

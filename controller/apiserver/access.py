@@ -49,7 +49,7 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
         is_bounded = verb is not Verb.CREATE and (verb is not Verb.READ or rights.is_private)
         tenant = tenant_of(principal)
         if is_bounded and tenant is not None and not tenant.has(resource.metadata):
-            raise _forbidden(principal, verb, f"{kind.name} {resource.metadata.name}: it is another user's")
+            raise _forbidden(principal, verb, f"{kind.name} {resource.metadata.name}: it belongs to another user")
         return
     if role in _CONTROLLERS:
         if verb not in rights.roles.get(role, ()):
@@ -127,7 +127,7 @@ def check_logs(principal: Principal) -> None:
 def check_exec(principal: Principal) -> None:
     """Raise ForbiddenError if the principal may not run commands in containers; schedulers have no need to."""
     if principal.role is not Role.ADMIN and Right.EXEC not in principal.rights:
-        raise _forbidden(principal, Verb.EXEC, "in pods: that takes the right exec")
+        raise _forbidden(principal, Verb.EXEC, "in pods: this needs the permission exec")
 
 
 def check_sessions(principal: Principal, node: str) -> None:

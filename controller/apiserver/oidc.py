@@ -68,7 +68,7 @@ class OidcIssuer(Strict, frozen=True):
         _check_url("issuer", self.issuer)
         for role in (*self.roles.values(), self.everyone):
             if role in SUBJECTS:
-                raise ValueError(f"roles: {role.value} is of one node, centre, holder or host, not of a group")
+                raise ValueError(f"roles: {role.value} is for one node, centre, holder or host, not for a group")
 
 
 class OidcIdentities:
@@ -91,7 +91,7 @@ class OidcIdentities:
         """Return the principal of a token; raise AccessError."""
         key, issuer = self._named(token)
         if issuer is None:
-            raise AccessError("this token is of an issuer that is not known here")
+            raise AccessError("the token's issuer is unknown")
         return issuer.principal_of(token, key)
 
     def _named(self, token: str) -> tuple[str, _Issuer | None]:
@@ -100,7 +100,7 @@ class OidcIdentities:
             header = jwt.get_unverified_header(token)
             claims = jwt.decode(token, options={"verify_signature": False})
         except (jwt.PyJWTError, RecursionError):
-            raise AccessError("this is no token") from None
+            raise AccessError("invalid token") from None
         issuer = claims.get("iss")
         return str(header.get("kid", "")), self._issuers.get(issuer) if isinstance(issuer, str) else None
 
@@ -146,7 +146,7 @@ class _Issuer:
         settings = self._settings
         found = self._key(key)
         if found is None:
-            raise AccessError(f"issuer {settings.issuer} has no key {key[:40]!r}, as far as is known")
+            raise AccessError(f"issuer {settings.issuer} has no known key {key[:40]!r}")
         try:
             claims = jwt.decode(
                 token,
@@ -166,7 +166,7 @@ class _Issuer:
         settings = self._settings
         name, listed = claims.get(settings.name_claim), claims.get(settings.groups_claim, [])
         if not isinstance(name, str) or _NAME.fullmatch(settings.name_prefix + name) is None:
-            raise AccessError(f"token of issuer {settings.issuer}: its {settings.name_claim} is no name")
+            raise AccessError(f"token of issuer {settings.issuer}: its {settings.name_claim} is not a valid name")
         several = listed if isinstance(listed, list) else [listed]
         groups = {one for one in several if isinstance(one, str)}
         role = next((role for group, role in settings.roles.items() if group in groups), settings.everyone)
@@ -185,7 +185,7 @@ class _Issuer:
             document = await _json(client, self._settings.issuer.rstrip("/") + _WELL_KNOWN)
             # The two must be identical (OpenID Connect Discovery 1.0, section 4.3).
             if document.get("issuer") != self._settings.issuer:
-                raise AccessError(f"its discovery document is of issuer {str(document.get('issuer'))[:200]!r}")
+                raise AccessError(f"its discovery document names issuer {str(document.get('issuer'))[:200]!r}")
             place = document.get("jwks_uri")
             try:
                 _check_url("jwks_uri", place if isinstance(place, str) else "")
@@ -198,7 +198,7 @@ class _Issuer:
             if isinstance(one, dict) and one.get("use", "sig") == "sig" and one.get("kty") in {"RSA", "EC", "OKP"}:
                 found[str(one.get("kid", ""))] = jwt.PyJWK(one)
         if not found:
-            raise AccessError(f"{place} has no keys for signatures")
+            raise AccessError(f"{place} has no signing keys")
         return found
 
 
@@ -217,6 +217,6 @@ async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
 def _check_url(what: str, url: str) -> None:
     found = _URL.fullmatch(url)
     if found is None:
-        raise ValueError(f"{what}: {url[:200]!r} is no URL of an issuer")
+        raise ValueError(f"{what}: {url[:200]!r} is not a URL of an issuer")
     if found["scheme"] == "http" and not is_loopback(f"{found['host']}:80"):
         raise ValueError(f"{what}: {url[:200]} is neither https nor on loopback")

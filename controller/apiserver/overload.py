@@ -17,17 +17,17 @@ from dataplane.load.values import QueueLoad
 
 _RELIEF: Final = (
     "watch less (fewer schedulers, controllers and `--watch` commands), list in pages, or give the API server a faster"
-    " core: it answers with one"
+    " core: it uses one"
 )
 SHED: Final = {
-    "connections refused": "raise limits.connections, or find who keeps connections open",
-    "watches refused": "raise limits.watches, or find who opens so many",
-    "watches too slow": "raise limits.watch_events: clients that read too slowly list again",
+    "connections refused": "raise limits.connections, or find the clients that keep connections open",
+    "watches refused": "raise limits.watches, or find the clients that open so many",
+    "watches too slow": "raise limits.watch_events: clients that read too slowly must list again",
     "sessions refused": "raise limits.sessions or limits.sessions_of_one",
-    "slow readers": "connections that take nothing of an answer for limits.send are closed",
-    "slow requests": "requests that take longer than limits.head or limits.body to come are left",
-    "requests over the rate": "raise limits.requests_per_s, or of users limits.user_requests_per_s, or find in the"
-    " audit log who asks so often",
+    "slow readers": "connections that read nothing of an answer for limits.send are closed",
+    "slow requests": "requests that take longer than limits.head or limits.body to arrive are dropped",
+    "requests over the rate": "raise limits.requests_per_s, or limits.user_requests_per_s for users, or find the"
+    " frequent callers in the audit log",
     "audit records lost": "the audit log cannot be written: make room, or set audit.file to another disk",
 }
 """Kinds of refused or lost work, and what helps."""
@@ -65,7 +65,7 @@ def monitor_of(
     monitor.watch_queue(lambda: QueueLoad("watches", service.watches.open, limits.watches), SHED["watches refused"])
     monitor.watch_queue(
         lambda: QueueLoad("storage requests", storage.waiting, storage.most_waiting),
-        "give the storage a faster disk: each write waits until it is on it",
+        "give the storage a faster disk: each write waits for it",
     )
     monitor.watch_counters(refused, SHED)
     return monitor

@@ -58,7 +58,7 @@ def _make_room(limits: ApiLimits) -> None:
     wanted = limits.connections + limits.strangers + _OWN_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
-        LOGGER.warning("%d files may be open, and limits.connections and limits.strangers need %d", hard, wanted)
+        LOGGER.warning("%d files may be open, but limits.connections and limits.strangers need %d", hard, wanted)
         wanted = hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -225,9 +225,9 @@ async def _reload(
             if files is not None and context is not None:
                 check_current(files.certificate)
                 load_into(context, files)
-                LOGGER.info("certificate %s is in use", files.certificate)
+                LOGGER.info("certificate %s loaded", files.certificate)
         except MillraceError as error:
-            LOGGER.warning("what was in use stays: %s", error)
+            LOGGER.warning("reload failed; keeping the previous certificates: %s", error)
 
 
 def _said(place: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:
@@ -241,7 +241,7 @@ async def _serve(settings: ApiSettings, lifecycle: Lifecycle[ApiSettings]) -> No
     again = asyncio.Event()
     lifecycle.on_hangup(again.set)
     # Certificates and the audit log are read again even if the settings cannot be; of the settings nothing is applied.
-    lifecycle.reload(Reload(lambda _: "", "the settings are not in force, and would not be read", keys=()))
+    lifecycle.reload(Reload(lambda _: "", "the settings are not in force and cannot be read", keys=()))
     await serve(settings, lifecycle.stop, lifecycle.ready, again=again)
 
 

@@ -47,7 +47,7 @@ async def keep_within(retention: Retention, registry: Registry, cache: ResourceC
         except CompactedError:
             continue  # another server was first
         except (StorageError, UnavailableError) as error:
-            LOGGER.warning("nothing is forgotten: %s", error)
+            LOGGER.warning("cannot compact the storage: %s", error)
 
 
 async def forget_records(retention: Retention, registry: Registry, cache: ResourceCache) -> int:
@@ -120,7 +120,7 @@ async def _forget(registry: Registry, kind: Kind[Any], surplus: list[Any]) -> in
         try:
             await registry.write(dict.fromkeys(part), expected)
         except ConflictError as error:
-            LOGGER.info("%d records stay for now: %s", len(part), error)
+            LOGGER.info("keeping %d records for now: %s", len(part), error)
             continue
         number += len(part)
     return number

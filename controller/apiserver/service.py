@@ -69,7 +69,7 @@ class Health:
     def check(self) -> None:
         """Raise UnavailableError while the storage does not answer."""
         if self.problem is not None:
-            raise UnavailableError(f"the storage does not answer, nothing is written: {self.problem}")
+            raise UnavailableError(f"the storage does not answer, writes are refused: {self.problem}")
 
 
 class _Server:
@@ -294,7 +294,7 @@ class Service:
         if after is not None and not self._watching.has(after):
             if selection.tenant is not None:
                 # The storage does not tell the owner of a deleted resource.
-                raise GoneError(f"revision {after} is too old for a watch of what is one's own: list again")
+                raise GoneError(f"revision {after} is too old for a watch of one's own resources: list again")
             self.health.check()
             await self._watching.check_known(kind, after)
         return self._watching.lines(kind, selection, self.cache.ring.revision if after is None else after)

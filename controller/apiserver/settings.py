@@ -46,7 +46,7 @@ class EtcdPlace(Settings, frozen=True):
         if (self.certificate is None) != (self.private_key is None):
             raise ValueError("certificate and private_key belong together")
         if self.certificate is not None and self.ca is None:
-            raise ValueError("a certificate is of use with a ca only")
+            raise ValueError("a certificate requires a ca")
         problem = next((found for one in self.addresses if (found := exposed(one, has_tls=self.ca is not None))), None)
         if problem is not None:
             raise ValueError(f"addresses: {problem}")
@@ -253,7 +253,7 @@ class ApiSettings(Strict, frozen=True):
     def __post_init__(self) -> None:
         open_to_all = next((place for place in self.listen or () if not is_own(place)), None)
         if open_to_all is not None and self.tls is None:
-            raise ValueError(f"listen: {open_to_all} is neither loopback nor a UNIX socket: it needs tls")
+            raise ValueError(f"listen: {open_to_all} is neither loopback nor a UNIX socket: set tls")
 
     @property
     def addresses(self) -> tuple[str, ...]:

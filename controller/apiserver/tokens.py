@@ -113,7 +113,7 @@ class Tokens:
                 change = Delete(key)
                 revision = await self._storage.transact((change,), expected=(Expected(key, stored.modified),))
             except ConflictError:
-                raise NotFoundError(f"there is no token {number} any more") from None
+                raise NotFoundError(f"token {number} no longer exists") from None
         self._acknowledged.note(number, revision, None)
         return shown(_record(stored))
 
@@ -131,7 +131,7 @@ class Tokens:
                     async for events in watch:
                         self._apply(events)
             except CompactedError:
-                LOGGER.warning("changes of tokens were forgotten before they were seen: all are read again")
+                LOGGER.warning("token changes were compacted before they were seen: reading all tokens again")
             except StorageError as error:
                 if str(error) != said:
                     said = str(error)
@@ -182,4 +182,4 @@ def _record(stored: Stored) -> TokenRecord:
     try:
         return msgspec.json.decode(stored.value, type=TokenRecord)
     except MALFORMED as error:
-        raise StorageError(f"{stored.key} is no token of this version: {error}") from None
+        raise StorageError(f"{stored.key} is not a token of this version: {error}") from None

@@ -69,7 +69,7 @@ class Watching:
         """Raise UnavailableError, and count it, if no more watches are accepted."""
         if self.counters.open >= self._limits.most:
             self.counters.refused += 1
-            raise UnavailableError(f"{self._limits.most} watches are open, there can be no more")
+            raise UnavailableError(f"the limit of {self._limits.most} open watches is reached")
 
     def has(self, after: int) -> bool:
         """Return whether all events after a revision are in memory."""
@@ -81,7 +81,7 @@ class Watching:
         with away():
             newest = await self._storage.revision()
             if after > newest:
-                raise GoneError(f"revision {after} is yet to come, the newest is {newest}: list again")
+                raise GoneError(f"revision {after} is in the future, the newest is {newest}: list again")
             await self._storage.scan(prefix_of(kind), revision=after, limit=1)
 
     def stop(self) -> None:
@@ -156,7 +156,7 @@ class Watching:
             if not await ring.wait_beyond(position, max(0.0, due_s - loop.time())) or loop.time() >= due_s:
                 yield line_of(WatchEvent(EventType.BOOKMARK, after))
                 silent_since_s = loop.time()
-        raise UnavailableError("the server stops")
+        raise UnavailableError("the server is stopping")
 
 
 async def _with_pauses(

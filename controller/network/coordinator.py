@@ -220,4 +220,4 @@ def _check_agreement(switch: str, owners: Sequence[Owner]) -> None:
     for (owner, left), (other, right) in combinations(wanted, 2):
         for key in left.keys() & right.keys():
             if not same(left[key], right[key]):
-                raise ControllerError(f"switch {switch}: {key}: {owner.name} and {other.name} want different things")
+                raise ControllerError(f"switch {switch}: {key}: {owner.name} and {other.name} want different content")

@@ -139,7 +139,7 @@ class Daemon:
                 self._take(routes)
         except PathError as error:
             self._source_problem = str(error)
-            LOGGER.critical("the feed of routes has ended: %s", error)
+            LOGGER.critical("route feed ended: %s", error)
 
     def _take(self, routes: RouteSet) -> None:
         try:
@@ -159,4 +159,4 @@ async def _observe(jobs: JobReconciler, states: AsyncIterator[Snapshot]) -> None
         async for state in states:
             jobs.observe(state)
     except FeedError as error:
-        LOGGER.critical("the feed of network states has ended: %s", error)
+        LOGGER.critical("network state feed ended: %s", error)

@@ -148,7 +148,7 @@ def switch_addresses(given: str | Mapping[str, str], topology: Topology) -> dict
     for node in topology.switches:
         address = named.get(node.name, named.get("*"))
         if address is None:
-            raise ControllerError(f"switches: there is no address for switch {node.name} of {topology.name}")
+            raise ControllerError(f"switches: switch {node.name} of {topology.name} has no address")
         found[node.name] = address.replace("{name}", node.name).replace("{id}", str(node.node_id))
         left = _PLACEHOLDER.search(found[node.name])
         if left is not None:

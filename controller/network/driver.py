@@ -146,7 +146,7 @@ class Driver:
 
     def routes_changed(self, version: int, traceparent: str) -> None:
         """Send the steps of a new set of routes, which a trace of this context is about."""
-        self._applying.end("newer routes came first")
+        self._applying.end("superseded by newer routes")
         about = {"millrace.routes.version": version}
         self._applying = self._traces.begin("apply routes", about, parent=traceparent)
         self.steps_changed()

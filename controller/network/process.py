@@ -53,7 +53,7 @@ from dataplane.topology.values import Topology
 LOGGER = logging.getLogger("millrace.controller")
 _RELOADED: Final = ("watches", "reporting", "int_domain", "routed_networks")
 """The keys that SIGHUP applies."""
-_RELIEF: Final = "give the controller a core of its own, or more controllers a part of the fabric each"
+_RELIEF: Final = "give the controller a dedicated core, or split the fabric among several controllers"
 
 
 async def serve(
@@ -272,9 +272,9 @@ def reload_of(daemon: Daemon) -> Reload[DaemonSettings]:
 
     def configure(settings: DaemonSettings) -> str:
         daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
-        return "telemetry settings read again"
+        return "telemetry settings reloaded"
 
-    return Reload(configure, "telemetry settings unchanged", keys=_RELOADED)
+    return Reload(configure, "keeping the previous telemetry settings", keys=_RELOADED)
 
 
 async def _serve(settings: DaemonSettings, lifecycle: Lifecycle[DaemonSettings]) -> None:

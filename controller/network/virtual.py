@@ -202,7 +202,7 @@ class VirtualController:
     def jobs(self) -> Jobs:
         """The jobs that switches add up; after a change of them, `sync_jobs`. ControllerError if switches cannot."""
         if self.features.aggregation is None:
-            raise ControllerError(f"topology {self.features.topology.name}: its switches do not add up")
+            raise ControllerError(f"topology {self.features.topology.name}: its switches do not aggregate")
         return self.features.aggregation.tables.jobs
 
     def create_job(

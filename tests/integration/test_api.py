@@ -114,7 +114,7 @@ def test_foreign_client_reads_paths_and_is_refused_in_words(tmp_path: Path) -> N
             stranger.ask(service, "Explain", src_host=dst, dst_host=src)
         error: Any = caught.value
         assert error.code() is grpc.StatusCode.NOT_FOUND
-        assert error.details() == f"flow {dst}->{src} is not managed: it is not among the flows of the settings"
+        assert error.details() == f"flow {dst}->{src} is not managed: it is not listed in the settings"
 
     async def run() -> None:
         stop, ready = asyncio.Event(), asyncio.Event()

@@ -61,7 +61,7 @@ FAULTS = [
         lambda fabric: fabric.lose("b", "d", lost=True),
         lambda fabric: fabric.lose("b", "d", lost=False),
         ("b", "d"),
-        r"d no longer hears b|d says that it does not hear b|b no longer hears d",
+        r"d no longer hears b|d reports that it does not hear b|b no longer hears d",
         id="lost one way",
     ),
     pytest.param(kill, lambda fabric: fabric.start_switch("b"), ("a", "b"), r"no longer hears b", id="switch killed"),

@@ -146,4 +146,4 @@ def test_stopped_collector_is_reported_silent_with_old_figures() -> None:
         until(lambda: (status_at(folder).last_step_ns or 0) > (before or 0))
         log = "".join(paths.lines)
         assert log.count("the collector's feed is silent") == 1
-        assert log.count("the collector's feed speaks again") == 1
+        assert log.count("the collector's feed recovered") == 1

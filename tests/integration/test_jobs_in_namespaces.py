@@ -36,7 +36,7 @@ def test_sums_are_of_the_current_workers_as_they_die_and_return() -> None:
         first.wait_for_sum(ALL, after=at)
         os.kill(stopped.pid, signal.SIGCONT)
         until(lambda: stopped.error is not None, "who was stopped is told")
-        silence = re.fullmatch(r"h3 was removed from job sums: it was not heard for (\d+\.\d) s", stopped.error or "")
+        silence = re.fullmatch(r"h3 was removed from job sums: it has been silent for (\d+\.\d) s", stopped.error or "")
         assert silence is not None, stopped.error
         assert float(silence[1]) * 1e9 >= JOBS.lease_ns
 
@@ -44,7 +44,7 @@ def test_sums_are_of_the_current_workers_as_they_die_and_return() -> None:
         left = [worker for worker in workers if worker not in (killed, stopped)]
         until(lambda: all(worker.error for worker in left), "all are told")
         (reason,) = {worker.error for worker in left}
-        assert (reason or "").startswith("job sums has ended: switch s1 has been away for 2 s")
+        assert (reason or "").startswith("job sums has ended: switch s1 has been unreachable for 2 s")
 
         sums = first.sums
         assert list(sums) == list(range(len(sums)))

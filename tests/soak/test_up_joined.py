@@ -113,5 +113,5 @@ def test_running_switches_are_rejoined_after_any_kill(tmp_path: Path) -> None:
 def test_switches_without_address_are_named_before_starting(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "state")
     settings = UpSettings(topology="leaf-spine", run=str(tmp_path), switches={"leaf1": "127.0.0.1:9559"})
-    with pytest.raises(ControllerError, match="switches: there is no address for switch spine1 of leaf-spine"):
+    with pytest.raises(ControllerError, match="switches: switch spine1 of leaf-spine has no address"):
         make_plan(settings, state)

@@ -12,7 +12,7 @@ AGAIN_S: Final = 1.0
 """Delay after a failure."""
 SIGN_OFF_S: Final = 5.0
 """Time limit for the last report: stopping an agent waits for it."""
-NO_ANSWER: Final = "the API server does not answer in time"
+NO_ANSWER: Final = "the API server did not answer in time"
 _REPORTS_IN_A_LEASE: Final = 4
 _LEAST_REPORT_S: Final = 0.01
 _LEAST_PATIENCE_S: Final = 0.5

@@ -27,7 +27,7 @@ def secrets_of(folder: Path | None, project: str, wanted: Mapping[str, str]) -> 
     if not wanted:
         return {}
     if folder is None:
-        raise SecretError(f"secret {next(iter(wanted.values()))}: there are none here: `secrets` names no folder")
+        raise SecretError(f"secret {next(iter(wanted.values()))}: no secrets are served: `secrets` names no folder")
     return {variable: _read(folder, project, name) for variable, name in wanted.items()}
 
 
@@ -41,18 +41,18 @@ def _read(folder: Path, project: str, name: str) -> str:
         for descriptor in opened:
             _check_private(descriptor)
         if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
-            raise SecretError("it is no regular file")
+            raise SecretError("it is not a regular file")
         # One byte more than is allowed tells a file that is too large from one that is just full.
         data = os.read(opened[-1], _MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise SecretError(f"it has more than {_MOST_BYTES} bytes")
+            raise SecretError(f"it is larger than {_MOST_BYTES} bytes")
         text = data.decode().removesuffix("\n")
         if "\0" in text:
-            raise SecretError("it has a NUL, which no variable can have")
+            raise SecretError("it contains a NUL, which an environment variable cannot hold")
     except OSError as error:
         raise SecretError(f"secret {name} of project {project}: {(error.strerror or str(error)).lower()}") from None
     except (UnicodeDecodeError, SecretError) as error:
-        why = "it is no text" if isinstance(error, UnicodeDecodeError) else error
+        why = "it is not text" if isinstance(error, UnicodeDecodeError) else error
         raise SecretError(f"secret {name} of project {project}: {why}") from None
     finally:
         for descriptor in opened:
@@ -63,4 +63,4 @@ def _read(folder: Path, project: str, name: str) -> str:
 def _check_private(descriptor: int) -> None:
     found = os.fstat(descriptor)
     if found.st_uid not in {0, os.geteuid()} or found.st_mode & 0o077:
-        raise SecretError("it, or its folder, is another user's to read or write: mode 700 and 600, please")
+        raise SecretError("other users can access it or its folder: set modes 600 and 700")

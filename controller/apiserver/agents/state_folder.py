@@ -49,7 +49,7 @@ class StateFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "another process"
-            problem = f"{self.holder} runs there already (process {owner})"
+            problem = f"{self.holder} already runs there (process {owner})"
             raise self.error(f"state: folder {self.path}: {problem}") from None
         # Only with the lock held: the content names the process that holds it.
         os.ftruncate(descriptor, 0)
@@ -77,7 +77,7 @@ class StateFolder:
     def _check(self) -> None:
         """Raise `error` if the folder belongs to another owner."""
         if self._is_owned() and (owner := self._written()[0]) != self.owner:
-            raise self.error(f"state: folder {self.path} is of {self.kind} {owner}, not of {self.owner}")
+            raise self.error(f"state: folder {self.path} belongs to {self.kind} {owner}, not to {self.owner}")
 
     def _written(self) -> tuple[str, str]:
         file = self._file

@@ -166,7 +166,7 @@ class ApiClient:
                         if request is not None:
                             yield request
                 # A stream that ends without an error is reopened after a wait, like one that fails.
-                error: ApiError = UnavailableError(f"API at {self.place.address}: it ended the stream of sessions")
+                error: ApiError = UnavailableError(f"API at {self.place.address}: the server ended the session stream")
             except (UnavailableError, TooManyError, NotFoundError) as problem:
                 error = problem
             await self.wait(error, backoff.next_s())
@@ -205,7 +205,7 @@ class ApiClient:
                 raise error from None
             # Never come back earlier than the server's Retry-After asks for.
             await self.sleep(max(backoff.next_s(), error.wait_s if isinstance(error, TooManyError) else 0))
-        raise UnavailableError(f"API at {self.place.address}: no try is allowed")
+        raise UnavailableError(f"API at {self.place.address}: retries are exhausted")
 
     async def lines(self, call: Call) -> AsyncGenerator[str, None]:
         """Yield the lines of one watch."""
@@ -301,7 +301,7 @@ class Resources(Generic[R]):
                         backoff.reset()
                         if progress.is_new(event):
                             yield event
-                error: ApiError = UnavailableError(f"API at {self._client.place.address}: it ended the watch")
+                error: ApiError = UnavailableError(f"API at {self._client.place.address}: the server ended the watch")
             except (UnavailableError, TooManyError) as problem:
                 error = problem
             await self._client.wait(error, backoff.next_s())

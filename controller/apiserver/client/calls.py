@@ -148,7 +148,7 @@ def answered(place: Place, answer: httpx.Response, schema: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.content, type=schema)
     except MALFORMED as error:
-        raise ApiError(f"API at {place.address}: it answers what this version does not understand: {error}") from None
+        raise ApiError(f"API at {place.address}: this version does not understand the answer: {error}") from None
 
 
 def check(place: Place, answer: httpx.Response) -> None:
@@ -173,7 +173,7 @@ def unreachable(place: Place, error: httpx.HTTPError) -> UnavailableError:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return UnavailableError(f"API at {place.address}: its certificate is refused: {cause.verify_message}")
+            return UnavailableError(f"API at {place.address}: certificate rejected: {cause.verify_message}")
         cause = cause.__cause__ or cause.__context__
     reason = str(error) or type(error).__name__
     return UnavailableError(f"API at {place.address}: {' '.join(reason.split())}")
@@ -181,7 +181,7 @@ def unreachable(place: Place, error: httpx.HTTPError) -> UnavailableError:
 
 def unnameable(error: httpx.InvalidURL) -> InvalidError:
     """Return the error for a name that cannot appear in a request."""
-    return InvalidError(f"what is asked for has no such name: {error}")
+    return InvalidError(f"invalid name: {error}")
 
 
 @contextmanager

@@ -36,12 +36,12 @@ class Place:
 
     def __post_init__(self) -> None:
         if self.socket is None and "://" in self.address and self.scheme not in {"http", "https"}:
-            raise InvalidError(f"API at {self.address}: the scheme is http or https")
+            raise InvalidError(f"API at {self.address}: the scheme must be http or https")
         problem = malformed(self.address if self.socket is not None else self._host_and_port)
         if problem is not None:
             raise InvalidError(f"API at {self.address}: {problem}")
         if self.token is not None and self.scheme == "http" and self.socket is None and not self._is_loopback:
-            raise InvalidError(f"API at {self.address}: a token goes to another machine by https only")
+            raise InvalidError(f"API at {self.address}: a token is sent to another machine over https only")
 
     @property
     def socket(self) -> str | None:

@@ -170,7 +170,7 @@ class SyncApiClient:
                 raise error from None
             # Never come back earlier than the server's Retry-After asks for.
             self.sleep(max(backoff.next_s(), error.wait_s if isinstance(error, TooManyError) else 0))
-        raise UnavailableError(f"API at {self.place.address}: no try is allowed")
+        raise UnavailableError(f"API at {self.place.address}: retries are exhausted")
 
     def lines(self, call: Call) -> Generator[str, None, None]:
         """Yield the lines of one watch."""

@@ -65,7 +65,7 @@ def _refusal(found: Pod | PodGroup, wanted: Pod | PodGroup, changes: tuple[str, 
     """Return why a resource cannot be changed as wanted; empty if it can."""
     name = found.metadata.name
     if found.metadata.deleting_ns is not None:
-        return "it is being deleted: apply again when it has gone"
+        return "it is being deleted: apply again once it is gone"
     if not changes:
         return ""
     if isinstance(found, PodGroup):
@@ -73,14 +73,14 @@ def _refusal(found: Pod | PodGroup, wanted: Pod | PodGroup, changes: tuple[str, 
         return f"it has {found.status.phase}: delete it first (millrace delete podgroup {name})" if ended else ""
     assert isinstance(wanted, Pod)
     if _OF_TEMPLATE in found.metadata.labels:
-        return f"it is made from the template of group {found.metadata.labels[_OF_TEMPLATE]}: change that"
+        return f"it is created from the template of group {found.metadata.labels[_OF_TEMPLATE]}: change that"
     if found.status.phase in POD_ENDED:
         return f"it has {found.status.phase}: delete it first (millrace pod delete {name})"
     fixed = fixed_changes(found.spec, wanted.spec)
     if found.status.node is not None and fixed:
         what = " and ".join(fixed)
         return (
-            f"its {what} cannot change while it is on node {found.status.node}, where it was placed by that: "
+            f"its {what} cannot change while it is on node {found.status.node}, which was chosen on that basis: "
             f"delete it first (millrace pod delete {name})"
         )
     return ""

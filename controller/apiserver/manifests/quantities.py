@@ -33,7 +33,7 @@ def _share(raw: object) -> int:
     wanted = "part of one device: a number up to 1, or thousandths such as '500m'"
     found = _milli(raw, wanted)
     if not 1 <= found <= 1000:
-        raise ValueError(f"{raw!r} is not {wanted}; whole ones are asked for by count")
+        raise ValueError(f"{raw!r} is not {wanted}; request whole devices by count")
     return found
 
 
@@ -52,7 +52,7 @@ def _moment(raw: object) -> int:
     if found is None:
         raise ValueError(f"{raw!r} is neither a time such as 2030-01-31T12:00:00Z nor one from now on such as '2 h'")
     if found.tzinfo is None:
-        raise ValueError(f"{found.isoformat()} is a time without its zone: write {found.isoformat()}Z")
+        raise ValueError(f"{found.isoformat()} is a time without a zone: write {found.isoformat()}Z")
     return max(round(found.timestamp() * 1e9), 0)
 
 
@@ -136,7 +136,7 @@ class Share(Quantity):
     parse = staticmethod(_share)
     schema: ClassVar[Mapping[str, Any]] = {
         "type": ["string", "number"],
-        "description": "Part of one device: at most 1, or thousandths with an m.",
+        "description": "Share of one device: at most 1, or thousandths with an m.",
         "examples": ["500m", 0.25],
     }
 
@@ -177,7 +177,7 @@ class Moment(Quantity):
     value: int
     parse = staticmethod(_moment)
     schema: ClassVar[Mapping[str, Any]] = {
-        "type": "string", "description": "A time, or how long from now.", "examples": ["2030-01-31T12:00:00Z", "2 h"],
+        "type": "string", "description": "A time, or a duration from now.", "examples": ["2030-01-31T12:00:00Z", "2 h"],
     }  # fmt: skip
 
     def at_ns(self, now_ns: int) -> int:

@@ -57,12 +57,12 @@ def read_text(text: str, file: str = "<text>") -> tuple[Scripted, ...]:
     try:
         documents = loads_documents(text, Script, file=file, decode=quantity)
     except ConfigError as error:
-        problem = _NAME_RULE.sub("is no name: lower case letters, digits, dots and hyphens", error.problem)
-        problem = _LABEL_RULE.sub("is no label: letters, digits and ._/-", problem)
+        problem = _NAME_RULE.sub("is not a name: use lower-case letters, digits, dots and hyphens", error.problem)
+        problem = _LABEL_RULE.sub("is not a label: use letters, digits and ._/-", problem)
         raise ConfigError(problem, file=error.file, line=error.line, key=error.key) from error
     found = tuple(_scripted(document) for document in documents)
     if not found:
-        raise ConfigError("there is neither a pod nor a group in it", file=file)
+        raise ConfigError("it contains neither a pod nor a group", file=file)
     _check_names(found)
     return found
 
@@ -77,7 +77,7 @@ def quantity(kind: type, raw: Any) -> Any:  # noqa: ANN401 - what msgspec does n
 def _scripted(document: Document[Script]) -> Scripted:
     pod, group = document.value.pod, document.value.group
     if (pod is None) == (group is None):
-        raise document.error("either `pod` or `group` stands in a document", "pod" if pod is not None else "")
+        raise document.error("a document contains either `pod` or `group`", "pod" if pod is not None else "")
     resource: Pod | PodGroup
     if pod is not None:
         resource, key = _pod(document, pod), "pod"
@@ -92,7 +92,7 @@ def _check_names(found: tuple[Scripted, ...]) -> None:
     for one in found:
         before = first.setdefault(one.name, one)
         if before is not one:
-            raise ConfigError(f"stands in line {before.line} already", file=one.file, line=one.line, key=one.name)
+            raise ConfigError(f"is already in line {before.line}", file=one.file, line=one.line, key=one.name)
 
 
 def _pod(document: Document[Script], pod: PodScript) -> Pod:
@@ -102,9 +102,7 @@ def _pod(document: Document[Script], pod: PodScript) -> Pod:
 
 def _group(document: Document[Script], group: GroupScript) -> PodGroup:
     if group.template is not None and group.template.labels:
-        raise document.error(
-            "pods of a template have the labels that the workload controller gives", "group.template.labels"
-        )
+        raise document.error("the workload controller sets the labels of a template's pods", "group.template.labels")
     template = None if group.template is None else _spec(document, group.template, "group.template", group=None)
     try:
         spec = PodGroupSpec(
@@ -130,7 +128,7 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
     place = script.location
     location = None if place is None else Location(node=place.node, device=place.device, device_kind=place.device_kind)
     if location == Location():
-        raise document.error("says nothing: give node, device or device_kind", f"{key}.location")
+        raise document.error("is empty: give node, device or device_kind", f"{key}.location")
     told: dict[str, Any] = {} if script.stop_grace is None else {"stop_grace_s": script.stop_grace.value}
     return PodSpec(
         containers=containers,
@@ -161,7 +159,7 @@ def _containers(document: Document[Script], script: TemplateScript, key: str) ->
     """Yield the container described by a pod's own keys, or those below `containers`."""
     own = next((name for name in _OF_CONTAINER if getattr(script, name)), None)
     if own is not None and script.containers:
-        raise document.error("stands below a container where `containers` is given", f"{key}.{own}")
+        raise document.error("belongs below a container where `containers` is given", f"{key}.{own}")
     parts = script.containers or (
         ContainerScript(
             name=MAIN,
@@ -179,16 +177,16 @@ def _containers(document: Document[Script], script: TemplateScript, key: str) ->
             problem = "has either `image` or `bundle`, not both" if part.image else "needs `image` or `bundle`"
             raise document.error(problem, where)
         if part.name in seen:
-            raise document.error(f"there is a container {part.name} already", f"{where}.name")
+            raise document.error(f"there is already a container {part.name}", f"{where}.name")
         seen.add(part.name)
         yield msgspec.convert(msgspec.to_builtins(part), Container)
 
 
 def _device(document: Document[Script], need: DeviceScript, key: str) -> DeviceNeed:
     if need.kind is DeviceKind.CPU:
-        raise document.error("cores are asked for by `cpu`", f"{key}.kind")
+        raise document.error("request cores by `cpu`", f"{key}.kind")
     if need.count is not None and need.share is not None:
-        raise document.error("is of one device: give either `count` or `share`", f"{key}.share")
+        raise document.error("applies to one device: give either `count` or `share`", f"{key}.share")
     if need.model is not None and need.models:
         raise document.error("give either `model` or `models`", f"{key}.models")
     return DeviceNeed(

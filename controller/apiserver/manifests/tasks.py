@@ -94,12 +94,12 @@ def loads_tasks(
     """Return the tasks of a YAML text; file names in it are relative to `folder`. Raise ConfigError."""
     documents = loads_documents(text, TaskScript, file=file, decode=quantity)
     if not documents:
-        raise ConfigError("there is no task in it", file=file)
+        raise ConfigError("it contains no task", file=file)
     stem = "task" if folder is None else _name_of(Path(file).stem)
     found = tuple(_task(one, now_ns, folder or Path(), stem) for one in documents)
     names = [task.metadata.name for task, _ in found]
     if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
-        raise ConfigError(f"task {twice} stands in it twice", file=file)
+        raise ConfigError(f"it contains task {twice} twice", file=file)
     return found
 
 
@@ -130,9 +130,9 @@ def _task(document: Document[TaskScript], now_ns: int, folder: Path, stem: str) 
         repetitions=found.repetitions,
     )
     if spec.deadline_ns is not None and spec.deadline_ns <= max(now_ns, spec.not_before_ns or 0):
-        raise document.error("is over before it may begin", "deadline")
+        raise document.error("ends before it may start", "deadline")
     if found.trace and (found.program.kind is not ProgramKind.PYTHON or spec.operators):
-        problem = "its operators are stated" if spec.operators else "only programs of kind python can be traced"
+        problem = "its operators are given" if spec.operators else "only programs of kind python can be traced"
         raise document.error(problem, "trace")
     name = found.name or numbered(stem, now_ns)
     return Task(metadata=Metadata(name=name, labels=found.labels), spec=spec), found.trace
@@ -141,14 +141,14 @@ def _task(document: Document[TaskScript], now_ns: int, folder: Path, stem: str) 
 def _program(document: Document[TaskScript], folder: Path) -> Program:
     found = document.value.program
     if found.file is not None and found.text:
-        raise document.error("either `file` or `text` is the program", "program.file")
+        raise document.error("give the program by either `file` or `text`", "program.file")
     text = found.text if found.file is None else _text(document, folder / found.file, "program.file")
     if not text and not found.entry:
         raise document.error("a program is an `entry`, a `text` or a `file`", "program")
     kind = found.kind
     if kind in {ProgramKind.CONTAINER, ProgramKind.PROBE} and not found.entry:
         what = "an image" if kind is ProgramKind.CONTAINER else "a probe task"
-        raise document.error(f"a program of kind {kind} has the name of {what} as its entry", "program.entry")
+        raise document.error(f"a program of kind {kind} names {what} as its entry", "program.entry")
     if kind in {ProgramKind.SCRIPT, ProgramKind.SQL} and not text:
         raise document.error(f"a program of kind {kind} has a `text` or a `file`", "program")
     return Program(kind=kind, entry=found.entry, text=text, arguments=found.arguments, environment=found.environment)
@@ -157,7 +157,7 @@ def _program(document: Document[TaskScript], folder: Path) -> Program:
 def _operators(document: Document[TaskScript], folder: Path) -> tuple[OperatorCount, ...]:
     found = document.value
     if found.graph is not None and found.operators:
-        raise document.error("either a `graph` or `operators` say what it computes", "graph")
+        raise document.error("give either a `graph` or `operators`", "graph")
     if found.graph is not None:
         return operators_of(files.load(folder / found.graph))
     try:
@@ -170,9 +170,9 @@ def _operators(document: Document[TaskScript], folder: Path) -> tuple[OperatorCo
 def _choice(document: Document[TaskScript]) -> UnitChoice:
     found = document.value
     if found.choice is UnitChoice.USER and found.unit is None:
-        raise document.error("the user chooses, so `unit` says which", "choice")
+        raise document.error("the user chooses the unit: set `unit`", "choice")
     if found.unit is not None and found.centre is None:
-        raise document.error("units are of a centre: say which", "unit")
+        raise document.error("a unit belongs to a centre: set `centre`", "unit")
     return UnitChoice.USER if found.unit is not None else found.choice
 
 
@@ -184,7 +184,7 @@ def _text(document: Document[TaskScript], path: Path, key: str) -> str:
     except UnicodeDecodeError:
         raise document.error(f"{path}: is not UTF-8 text", key) from None
     if len(text) > 65_536:
-        raise document.error(f"{path}: {len(text)} characters are more than the 65536 that a program may have", key)
+        raise document.error(f"{path}: {len(text)} characters exceed the 65536 of a program", key)
     return text
 
 

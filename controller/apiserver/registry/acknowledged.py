@@ -28,7 +28,7 @@ class AcknowledgedWrites(Generic[T]):
     def check(self) -> None:
         """Raise UnavailableError if too many writes are ahead of the watch."""
         if len(self._order) >= self._capacity:
-            raise UnavailableError(f"the storage's watch is {len(self._order)} writes behind, nothing is written")
+            raise UnavailableError(f"the storage's watch is {len(self._order)} writes behind; writes are refused")
 
     def note(self, key: str, revision: int, value: T | None) -> None:
         """Record a write acknowledged at a revision, whether or not the watch delivered it first."""

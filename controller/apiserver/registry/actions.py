@@ -124,7 +124,7 @@ async def write_together(registry: Registry, written: Sequence[Written], decisio
         return await write_each(registry, [(written, decision)])
     except ConflictError as error:
         if decision is not None and error.key == key_of(DECISION, decision.name):
-            raise StaleError(f"Decision {decision.name} is there already") from None
+            raise StaleError(f"Decision {decision.name} already exists") from None
         raise
 
 

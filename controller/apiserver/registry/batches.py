@@ -82,7 +82,7 @@ def bind_each(
             _check_decision(request.decision, taken)
             for binding in request.bindings:
                 if binding.node_revision is not None and binding.node in written:
-                    raise StaleError(f"Node {binding.node} is written by an earlier request of the batch")
+                    raise StaleError(f"an earlier request of the batch writes Node {binding.node}")
             made = placements.bind(known, request, now_ns, moved)
         except ApiError as error:
             found.append(error)
@@ -155,5 +155,5 @@ def _check_decision(decision: NewDecision | None, taken: set[str]) -> None:
     if decision is None:
         return
     if decision.name in taken:
-        raise StaleError(f"Decision {decision.name} is there already")
+        raise StaleError(f"Decision {decision.name} already exists")
     taken.add(decision.name)

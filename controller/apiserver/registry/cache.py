@@ -53,7 +53,7 @@ class ResourceCache:
                     async for events in watch:
                         self._apply(events)
             except CompactedError:
-                LOGGER.warning("changes were forgotten before they were seen: everything is read again")
+                LOGGER.warning("changes were compacted before they were seen: reading everything again")
             except StorageError as error:
                 if str(error) != said:
                     said = str(error)
@@ -71,7 +71,7 @@ class ResourceCache:
     def list(self, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int) -> Listing[R]:
         """Return resources as last seen in the storage; older revisions have no pages."""
         if revision is not None and revision != self.ring.revision:
-            raise GoneError(f"the storage is away, and revision {revision} with it: list again")
+            raise GoneError(f"the storage is unavailable, and revision {revision} with it: list again")
         prefix, found = prefix_of(kind), list[R]()
         resources = self._acknowledged.over(self._resources)
         for key in sorted(key for key in resources if key.startswith(prefix) and key > prefix + after):

@@ -92,7 +92,7 @@ class Completion(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if self.phase not in (*TASK_ENDED, TaskPhase.PENDING):
-            raise ValueError(f"phase: a completed task has succeeded or failed, or is pending, not {self.phase.value}")
+            raise ValueError(f"phase: a completed task must be succeeded, failed or pending, not {self.phase.value}")
 
 
 class CompletionRequest(Strict, frozen=True):
@@ -156,7 +156,7 @@ def pick(state: TaskState, item: Pick) -> TaskState:
     task = held(state, item.task, item.epoch)
     centre = _centre(state, task.status.centre or "")
     if task.status.unit not in (None, item.unit):
-        raise StaleError(f"Task {item.task} has units of type {task.status.unit}, there is nothing to pick")
+        raise StaleError(f"Task {item.task} has units of type {task.status.unit}, there is no unit to pick")
     share = next((one for one in centre.shares if one.task == item.task), None)
     if share is None:
         raise StaleError(f"Task {item.task} holds nothing of Centre {centre.metadata.name}")
@@ -190,7 +190,7 @@ def held(state: TaskState, name: str, epoch: int) -> Task:
     """Return a task that holds units since this dispatch; raise StaleError if it holds none or since another."""
     task = _task(state, name)
     if task.status.epoch != epoch:
-        raise StaleError(f"Task {name} is in epoch {task.status.epoch}, not {epoch} any more")
+        raise StaleError(f"Task {name} is in epoch {task.status.epoch}, no longer in {epoch}")
     if task.status.phase not in HELD:
         raise StaleError(f"Task {name} is {task.status.phase.value}: it holds nothing")
     return task
@@ -222,7 +222,7 @@ def with_units(centre: Centre, share: UnitShare) -> Centre:
     for one in sorted((one for one in shares if one.unit is None), key=lambda one: (-one.units, one.task)):
         widest = max(left, key=lambda unit: (left[unit], unit), default=None)
         if widest is None or left[widest] < one.units:
-            raise StaleError(f"Centre {name}: {share.task} wants {share.units} units, no type has so many free")
+            raise StaleError(f"Centre {name}: {share.task} wants {share.units} units, but no type has that many free")
         left[widest] -= one.units
     return made
 
@@ -231,11 +231,11 @@ def result_of(task: Task, new: NewResult) -> ProbeResult:
     """Return the result of a completed probe, named after task and epoch; raise InvalidError if it is no probe."""
     name, spec = task.metadata.name, task.spec
     if not spec.is_probe:
-        raise InvalidError(f"Task {name} is no probe: it leaves no result")
+        raise InvalidError(f"Task {name} is not a probe: it has no result")
     # A probe that carries its text has no name.
     probe = spec.program.entry or name
     if not _NAME.fullmatch(probe) or len(probe) > MAX_NAME:
-        raise InvalidError(f"Task {name}: {probe[:MAX_NAME]!r} is no name of a probe task")
+        raise InvalidError(f"Task {name}: {probe[:MAX_NAME]!r} is not a name of a probe task")
     made = ProbeResultSpec(
         probe=probe,
         centre=task.status.centre or "",
@@ -299,32 +299,32 @@ def _completed(task: Task, item: Completion, result: ProbeResult | None, now_ns:
 def _check_names(names: Sequence[str]) -> None:
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
-        raise InvalidError(f"Task {twice} is there twice")
+        raise InvalidError(f"Task {twice} is given twice")
 
 
 def _check_task(task: Task, item: Dispatch) -> None:
     name, status, spec = task.metadata.name, task.status, task.spec
     if item.task_revision is not None and item.task_revision != task.metadata.revision:
-        raise StaleError(f"Task {name} is of revision {task.metadata.revision}, not of {item.task_revision} any more")
+        raise StaleError(f"Task {name} is at revision {task.metadata.revision}, no longer at {item.task_revision}")
     if task.metadata.deleting_ns is not None:
         raise StaleError(f"Task {name} is being deleted")
     if status.phase in HELD:
-        raise StaleError(f"Task {name} is at centre {status.centre} already")
+        raise StaleError(f"Task {name} is already at centre {status.centre}")
     if status.phase in TASK_ENDED:
         raise StaleError(f"Task {name} has {status.phase.value}")
     for what, wanted, given in (("centre", spec.centre, item.centre), ("unit", spec.unit, item.unit)):
         if wanted is not None and wanted != given:
             raise StaleError(f"Task {name} is for {what} {wanted}, not {given}")
     if spec.asks and (item.units or item.unit is not None):
-        raise InvalidError(f"Task {name} only asks: it gets no units")
+        raise InvalidError(f"Task {name} is only a query: it gets no units")
     if not spec.asks and not item.units:
-        raise InvalidError(f"Task {name} wants at least one unit")
+        raise InvalidError(f"Task {name} must request at least one unit")
 
 
 def _check_centre(centre: Centre, now_ns: int) -> None:
     name, status = centre.metadata.name, centre.status
     if centre.spec.unschedulable:
-        raise StaleError(f"Centre {name} takes no tasks: unschedulable")
+        raise StaleError(f"Centre {name} does not accept tasks: unschedulable")
     if not status.ready:
         raise StaleError(f"Centre {name} is not ready: {status.reason or 'it has not reported'}")
     if now_ns > (status.heartbeat_ns or 0) + round(centre.spec.lease_s * NS_PER_S):
@@ -336,7 +336,7 @@ def _check_devices(task: Task, item: Dispatch, centre: Centre) -> None:
     if not item.operator_devices:
         return
     if item.unit is None:
-        raise InvalidError(f"Task {item.task}: its centre picks its units, so that their devices are not known")
+        raise InvalidError(f"Task {item.task}: its centre picks its units, so their devices are unknown")
     names = tuple(one.name for one in task.spec.operators)
     if problem := problem_of(item.operator_devices, names, DeviceKind):
         raise InvalidError(f"Task {item.task}: {problem}")
@@ -349,7 +349,7 @@ def _check_devices(task: Task, item: Dispatch, centre: Centre) -> None:
 def _check_silent(item: Completion, centre: Centre) -> None:
     """Raise StaleError if a centre assumed silent has reported."""
     if item.heartbeat_ns is not None and (centre.status.heartbeat_ns or 0) != item.heartbeat_ns:
-        raise StaleError(f"Centre {centre.metadata.name} has reported since: Task {item.task} stays")
+        raise StaleError(f"Centre {centre.metadata.name} has reported since: Task {item.task} is kept")
 
 
 def _next_version(centre: Centre) -> Centre:

@@ -39,7 +39,7 @@ def prefix_of(kind: Kind[Any]) -> str:
 def key_of(kind: Kind[Any], name: str) -> str:
     """Return a resource's key; raise InvalidError for an invalid name."""
     if not name or len(name) > MAX_NAME or "/" in name or "\0" in name:
-        raise InvalidError(f"{name[:MAX_NAME]!r} is no name of a {kind.name}")
+        raise InvalidError(f"{name[:MAX_NAME]!r} is not a valid name of a {kind.name}")
     return prefix_of(kind) + name
 
 
@@ -54,7 +54,7 @@ def encode(resource: R) -> bytes:
     data = _ENCODER.encode(resource)
     if len(data) > MAX_VALUE_BYTES:
         name = resource.metadata.name
-        raise TooLargeError(f"{name} has {len(data)} bytes, a resource at most {MAX_VALUE_BYTES}")
+        raise TooLargeError(f"{name} has {len(data)} bytes; a resource may have at most {MAX_VALUE_BYTES}")
     return data
 
 
@@ -63,7 +63,7 @@ def decode(kind: Kind[R], stored: Stored) -> R:
     try:
         found: R = _decoder(kind.type).decode(stored.value)
     except MALFORMED as error:
-        raise StorageError(f"{stored.key} is no {kind.name} of this version: {error}") from None
+        raise StorageError(f"{stored.key} is not a {kind.name} of this version: {error}") from None
     return replace(found, metadata=replace(found.metadata, revision=stored.modified))
 
 

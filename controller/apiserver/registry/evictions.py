@@ -33,7 +33,7 @@ class Eviction(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if self.then not in _AFTERWARDS:
-            raise ValueError(f"then: an evicted pod is pending or failed afterwards, not {self.then.value}")
+            raise ValueError(f"then: an evicted pod must become pending or failed, not {self.then.value}")
 
 
 class Nomination(Strict, frozen=True):
@@ -61,7 +61,7 @@ def evict(state: State, request: EvictionRequest) -> State:
     names = request.pods
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
-        raise InvalidError(f"Pod {twice} is there twice")
+        raise InvalidError(f"Pod {twice} is given twice")
     made = State(groups=dict(state.groups))
     for item in request.evictions:
         pod = _pod(state, item.pod)
@@ -72,7 +72,7 @@ def evict(state: State, request: EvictionRequest) -> State:
     for nomination in request.nominations:
         pod = _pod(state, nomination.pod)
         if pod.status.node is not None or pod.status.phase is not Phase.PENDING:
-            raise StaleError(f"Pod {nomination.pod} does not wait any more: it is {pod.status.phase.value}")
+            raise StaleError(f"Pod {nomination.pod} no longer waits: it is {pod.status.phase.value}")
         if nomination.node not in state.nodes:
             raise NotFoundError(f"there is no Node {nomination.node}")
         made.pods[nomination.pod] = replace(pod, status=replace(pod.status, nominated=nomination.node))
@@ -97,10 +97,10 @@ def _check_bound(pod: Pod, item: Eviction) -> None:
     if status.node is None:
         raise StaleError(f"Pod {item.pod} is on no node")
     if status.epoch != item.epoch:
-        raise StaleError(f"Pod {item.pod} is in epoch {status.epoch}, not {item.epoch} any more")
+        raise StaleError(f"Pod {item.pod} is in epoch {status.epoch}, no longer in {item.epoch}")
     if pod.metadata.deleting_ns is not None or status.then is not None:
         what = "being evicted" if status.then is not None else "being deleted"
-        raise StaleError(f"Pod {item.pod} is {what} already")
+        raise StaleError(f"Pod {item.pod} is already {what}")
 
 
 def _pod(state: State, name: str) -> Pod:

@@ -146,13 +146,13 @@ def release(state: State, request: ReleaseRequest, now_ns: int) -> State:
         pod = state.pods.get(item.pod)
         if pod is not None and item.node is not None:
             if item.node == pod.status.node:
-                raise StaleError(f"Pod {item.pod} is on node {item.node}: what it holds is its own")
+                raise StaleError(f"Pod {item.pod} is on node {item.node}: it keeps its shares")
             pod = None
         name = item.node if pod is None else pod.status.node
         if name is None:
             raise StaleError(f"Pod {item.pod} holds nothing")
         if pod is not None and item.epoch is not None and item.epoch != pod.status.epoch:
-            raise StaleError(f"Pod {item.pod} is in epoch {pod.status.epoch}, not {item.epoch} any more")
+            raise StaleError(f"Pod {item.pod} is in epoch {pod.status.epoch}, no longer in {item.epoch}")
         node = made.nodes.get(name) or state.nodes.get(name)
         _check_silent(item, name, node)
         if node is not None:
@@ -168,9 +168,9 @@ def with_share(node: Node, share: Share) -> Node:
     """Return a node with a pod's share added; raise StaleError if it does not fit."""
     name, value = node.metadata.name, node.value
     if value is None:
-        raise StaleError(f"Node {name} has not said what it has")
+        raise StaleError(f"Node {name} has not reported its devices")
     if node.spec.unschedulable:
-        raise StaleError(f"Node {name} takes no pods: {node.spec.reason or 'unschedulable'}")
+        raise StaleError(f"Node {name} does not accept pods: {node.spec.reason or 'unschedulable'}")
     made = replace(node, shares=(*(held for held in node.shares if held.uid != share.uid), share))
     try:
         value.check(made.held)
@@ -192,10 +192,10 @@ def check_devices(pod: Pod, granted: DeviceShares, node: values.Node) -> None:
         for _ in range(need.count):
             found = next((part for part in left if _serves(part, need, node)), None)
             if found is None:
-                raise StaleError(f"Pod {name} asks for {need.count} {need}, which its binding lacks")
+                raise StaleError(f"Pod {name} requests {need.count} {need}, which its binding lacks")
             left.remove(found)
     if left:
-        raise StaleError(f"Pod {name} does not ask for device {left[0].number}")
+        raise StaleError(f"Pod {name} does not request device {left[0].number}")
 
 
 def _serves(part: DeviceShare, need: DeviceRequest, node: values.Node) -> bool:
@@ -224,7 +224,7 @@ def _share(pod: Pod, binding: Binding) -> Share:
 def _check_names(names: Sequence[str]) -> None:
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
-        raise InvalidError(f"Pod {twice} is there twice")
+        raise InvalidError(f"Pod {twice} is given twice")
 
 
 def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> None:
@@ -233,7 +233,7 @@ def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> N
         revision = resource.metadata.revision
         if expected is not None and expected != revision:
             name = resource.metadata.name
-            raise StaleError(f"{kind} {name} is of revision {revision}, not of {expected} any more")
+            raise StaleError(f"{kind} {name} is at revision {revision}, no longer at {expected}")
     version = node.shares_version - moved
     if binding.shares_version is not None and binding.shares_version != version:
         raise StaleError(f"shares of Node {binding.node} are of version {version}, not {binding.shares_version}")
@@ -254,7 +254,7 @@ def _check_free(pod: Pod) -> None:
     if pod.metadata.deleting_ns is not None:
         raise StaleError(f"Pod {name} is being deleted")
     if status.node is not None:
-        raise StaleError(f"Pod {name} is on node {status.node} already")
+        raise StaleError(f"Pod {name} is already on node {status.node}")
     if status.phase in _ENDED:
         raise StaleError(f"Pod {name} has {status.phase.value}")
 
@@ -273,7 +273,7 @@ def _bind_groups(state: State, made: State, request: BindingRequest) -> None:
             raise StaleError(f"PodGroup {name} has {group.status.phase.value}")
         bound = group.status.bound + count
         if count < group.needed:
-            raise StaleError(f"PodGroup {name} is placed whole: {bound} of {group.spec.size} pods are here")
+            raise StaleError(f"PodGroup {name} is placed as a whole: the request has {bound} of {group.spec.size} pods")
         decision = None if request.decision is None else request.decision.name
         status = replace(group.status, bound=bound, phase=GroupPhase.BOUND, decision=decision)
         made.groups[name] = replace(group, status=status)
@@ -304,7 +304,7 @@ def _released(pod: Pod, item: Release, now_ns: int) -> Pod:
 def _check_silent(item: Release, name: str, node: Node | None) -> None:
     """Raise StaleError if a node assumed silent has reported."""
     if item.heartbeat_ns is not None and node is not None and (node.status.heartbeat_ns or 0) != item.heartbeat_ns:
-        raise StaleError(f"Node {name} has reported since: Pod {item.pod} stays")
+        raise StaleError(f"Node {name} has reported since: Pod {item.pod} is kept")
 
 
 def _next_version(node: Node) -> Node:

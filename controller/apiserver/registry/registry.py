@@ -95,7 +95,7 @@ class Registry:
         """Create a resource; raise StaleError if it exists."""
         metadata = resource.metadata
         if metadata.revision or metadata.uid or metadata.created_ns or metadata.deleting_ns:
-            raise InvalidError("metadata: uid, revision and times of a new resource are the server's to say")
+            raise InvalidError("metadata: the server sets uid, revision and times of a new resource")
         made = with_metadata(
             fresh(kind, resource), replace(metadata, uid=secrets.token_hex(8), created_ns=self.now_ns())
         )
@@ -103,7 +103,7 @@ class Registry:
         try:
             revision = await self.write({key: made}, (Expected(key, ABSENT),))
         except ConflictError as error:
-            raise StaleError(f"{kind.name} {metadata.name} is there already, of revision {error.found}") from None
+            raise StaleError(f"{kind.name} {metadata.name} already exists, at revision {error.found}") from None
         return of_revision(made, revision)
 
     async def change(
@@ -198,7 +198,7 @@ async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:
             return await once()
         except ConflictError:
             continue
-    raise StaleError(f"{what} is written by others all the time: try again")
+    raise StaleError(f"{what} is being written by others: try again")
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def check_revision(kind: Kind[R], found: R, expected: int | None) -> None:
     """Raise StaleError if a resource is not at the revision that a writer expects, if any."""
     metadata = found.metadata
     if expected is not None and metadata.revision != expected:
-        raise StaleError(f"{kind.name} {metadata.name} is of revision {metadata.revision}, not of {expected} any more")
+        raise StaleError(f"{kind.name} {metadata.name} is at revision {metadata.revision}, no longer at {expected}")
 
 
 def with_metadata(resource: R, metadata: Metadata) -> R:

@@ -93,7 +93,7 @@ def _terms(text: str, where: str) -> tuple[Term, ...]:
 def _term(text: str, where: str) -> Term:
     found = _TERM.fullmatch(text)
     if found is None or (found["absent"] and found["how"]):
-        raise InvalidError(f"{where}: {text[:80]!r} is none of a=b, a!=b, a, !a")
+        raise InvalidError(f"{where}: {text[:80]!r} must be one of a=b, a!=b, a, !a")
     if found["how"]:
         return Term(found["name"], How.DIFFERENT if found["how"] == "!=" else How.EQUAL, found["value"])
     return Term(found["name"], How.ABSENT if found["absent"] else How.PRESENT)

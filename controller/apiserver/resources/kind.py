@@ -218,14 +218,14 @@ def owner_of(principal: Principal) -> str:
 def check_secrets(kind: str, metadata: Metadata, *, named: bool) -> None:
     """Raise InvalidError for a resource that names secrets but has no project: secrets belong to projects."""
     if named and not metadata.project:
-        raise InvalidError(f"{kind} {metadata.name} names secrets, and is of no project")
+        raise InvalidError(f"{kind} {metadata.name} names secrets, but belongs to no project")
 
 
 def check_no_holders(kind: str, name: str, holders: Sequence[str]) -> None:
     """Raise StaleError for a resource that others hold shares of."""
     if holders:
         rest = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
-        raise StaleError(f"{kind} {name} has shares that are held, by {holders[0]}{rest}")
+        raise StaleError(f"{kind} {name} has shares held by {holders[0]}{rest}")
 
 
 _OF_ALL: Final[Mapping[str, Callable[[Any], FieldValue]]] = {

@@ -140,7 +140,7 @@ class NodeStrategy(ReportedStrategy[Node]):
         """Refuse a node whose shares are held."""
         name = found.metadata.name
         if found.pools:
-            raise StaleError(f"Node {name} has shares that are held, by pool {found.pools[0].pool}")
+            raise StaleError(f"Node {name} has shares held by pool {found.pools[0].pool}")
         check_no_holders("Node", name, [share.pod for share in found.shares])
 
 

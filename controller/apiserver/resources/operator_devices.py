@@ -41,9 +41,9 @@ def problem_of(devices: Sequence[OperatorDevice], operators: Iterable[str], kind
     left, has = set(operators), {*kinds, DeviceKind.CPU}
     for one in devices:
         if one.operator not in left:
-            return f"no operator is called {one.operator[:64]!r}, or it has a device already"
+            return f"operator {one.operator[:64]!r} does not exist, or already has a device"
         if one.device not in has:
-            return f"operator {one.operator[:64]!r} is to run on a {one.device.value}, and there is none"
+            return f"operator {one.operator[:64]!r} should run on a {one.device.value}, but there is none"
         left.remove(one.operator)
     letters = len(text_of(devices))
-    return f"names of operators take {letters} letters, more than {MOST_LETTERS}" if letters > MOST_LETTERS else ""
+    return f"names of operators take {letters} characters, more than {MOST_LETTERS}" if letters > MOST_LETTERS else ""

@@ -200,7 +200,7 @@ class PodStrategy(Strategy[Pod]):
         before = found.status
         if wanted.status.epoch != before.epoch:
             name = found.metadata.name
-            raise StaleError(f"Pod {name} is in epoch {before.epoch}, not {wanted.status.epoch} any more")
+            raise StaleError(f"Pod {name} is in epoch {before.epoch}, no longer in {wanted.status.epoch}")
         status = replace(wanted.status, **{part: getattr(before, part) for part in _ACTIONS})
         if before.then is not None:
             # The reporter of an evicted pod has not seen the eviction yet, or is carrying it out.

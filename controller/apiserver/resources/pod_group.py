@@ -50,9 +50,9 @@ class PodGroupSpec(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if self.template is not None and self.template.group is not None:
-            raise ValueError("template: the group of its pods is this one")
+            raise ValueError("template: its pods must belong to this group")
         if self.allreduce is not None and self.template is None:
-            raise ValueError("allreduce: workers are told of their job by a template")
+            raise ValueError("allreduce: a template is required, which tells workers their job")
 
 
 class GroupPhase(StrEnum):

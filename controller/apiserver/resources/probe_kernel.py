@@ -63,7 +63,7 @@ class ProbeKernel(Resource, frozen=True):
     def __post_init__(self) -> None:
         expected = f"{self.spec.identifier}.{self.spec.version}"
         if self.metadata.name != expected:
-            raise ValueError(f"version {self.spec.version} of kernel {self.spec.identifier} is called {expected}")
+            raise ValueError(f"version {self.spec.version} of kernel {self.spec.identifier} must be named {expected}")
 
 
 class ProbeKernelStrategy(Strategy[ProbeKernel]):
@@ -73,7 +73,7 @@ class ProbeKernelStrategy(Strategy[ProbeKernel]):
         """Refuse a change of the spec: results name the version that they were measured with."""
         if found is not None and found.spec != wanted.spec:
             name = found.metadata.name
-            raise StaleError(f"ProbeKernel {name} stays as it is: results name it; a change is a new version")
+            raise StaleError(f"ProbeKernel {name} cannot change: results name it; create a new version")
 
     async def check_unused(self, found: ProbeKernel, server: Server) -> None:
         """Refuse a version that probe tasks use."""

@@ -40,7 +40,7 @@ class ReportedStrategy(Strategy[R]):
             return
         if not server.is_lease_over(found):
             kind, name = type(found).__name__, found.metadata.name
-            raise StaleError(f"{kind} {name} has {self._words}, of state folder {folder}, whose lease is not over")
+            raise StaleError(f"{kind} {name} has {self._words}, of state folder {folder}, whose lease has not expired")
 
 
 def _stamped(resource: R, server: Server) -> R:

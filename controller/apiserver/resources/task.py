@@ -245,7 +245,7 @@ def reported(found: Task, made: Task, now_ns: int, *, by_centre: bool) -> Task:
     """
     before, name = found.status, found.metadata.name
     if made.status.epoch != before.epoch:
-        raise StaleError(f"Task {name} is in epoch {before.epoch}, not {made.status.epoch} any more")
+        raise StaleError(f"Task {name} is in epoch {before.epoch}, no longer in {made.status.epoch}")
     _check_phase(name, before.phase, made.status.phase, by_centre=by_centre)
     parts = (*_ACTIONS, *_SCHEDULERS) if by_centre else _ACTIONS
     status = replace(made.status, **{part: getattr(before, part) for part in parts})
@@ -267,13 +267,13 @@ def _check_spec(found: Task, wanted: Task) -> None:
 
 def _check_phase(name: str, before: TaskPhase, after: TaskPhase, *, by_centre: bool) -> None:
     if before in TASK_ENDED and (by_centre or after is not before):
-        raise StaleError(f"Task {name} has {before.value}: that stays")
+        raise StaleError(f"Task {name} has {before.value}: this is final")
     if before in HELD and after not in HELD:
-        raise StaleError(f"Task {name} holds units: it ends by a completion")
+        raise StaleError(f"Task {name} holds units: it must end by a completion")
     if before not in HELD and after in HELD:
-        raise StaleError(f"Task {name} is {before.value}: it gets units by a dispatch")
+        raise StaleError(f"Task {name} is {before.value}: it must get units by a dispatch")
     if before is TaskPhase.RUNNING and after is not before:
-        raise StaleError(f"Task {name} runs: it is not {after.value} again in this epoch")
+        raise StaleError(f"Task {name} runs: it cannot become {after.value} again in this epoch")
     if before not in TASK_ENDED and after is TaskPhase.SUCCEEDED:
         raise StaleError(f"Task {name} has not run: it cannot have succeeded")
 

@@ -82,7 +82,7 @@ class PoolControl(Strict, frozen=True):
 
     def __post_init__(self) -> None:
         if self.frees_to_load and self.frees_to_load >= self.asks_from_load:
-            raise ValueError("frees_to_load is not below asks_from_load: what is freed would be asked for again")
+            raise ValueError("frees_to_load must be below asks_from_load: freed units would be requested again")
 
 
 class UnitPoolSpec(Strict, frozen=True):
@@ -115,12 +115,12 @@ class UnitPoolSpec(Strict, frozen=True):
         names = [claim.holder for claim in self.claims]
         twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
         if twice is not None:
-            raise ValueError(f"claims: holder {twice} is there twice")
+            raise ValueError(f"claims: holder {twice} is given twice")
         wrong = next((claim for claim in self.claims if claim.most is not None and claim.most < claim.least), None)
         if wrong is not None:
-            raise ValueError(f"claims: holder {wrong.holder}: at least {wrong.least}, and at most {wrong.most}")
+            raise ValueError(f"claims: holder {wrong.holder}: least {wrong.least} exceeds most {wrong.most}")
         if self.node is None and (self.devices or self.unit_thousandths != 1000):
-            raise ValueError("devices and unit_thousandths are of a node: name one")
+            raise ValueError("devices and unit_thousandths belong to a node: set `node`")
 
 
 class UnitHolding(Strict, frozen=True):
@@ -208,10 +208,10 @@ class UnitPoolStrategy(Strategy[UnitPool]):
             return
         name, held = found.metadata.name, found.held
         if held > wanted.spec.units:
-            raise StaleError(f"UnitPool {name} has {held} units that are held, not {wanted.spec.units}")
+            raise StaleError(f"UnitPool {name} has {held} held units, more than {wanted.spec.units}")
         fixed = [part for part in _FIXED if getattr(found.spec, part) != getattr(wanted.spec, part)]
         if held and fixed:
-            raise StaleError(f"UnitPool {name} has {held} units that are held: its {' and '.join(fixed)} cannot change")
+            raise StaleError(f"UnitPool {name} has {held} held units: its {' and '.join(fixed)} cannot change")
 
     def prepare_status(self, found: UnitPool, wanted: UnitPool, principal: Principal, server: Server) -> UnitPool:
         """Keep the holders' reports."""

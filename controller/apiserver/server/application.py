@@ -75,12 +75,12 @@ def _actions(service: Service) -> list[Any]:
         request.scope["state"][WHAT] = ", ".join(f"{one.pod} -> {one.node}" for one in data.bindings)
         return await service.bind(request.user, data)
 
-    @post("/v1/releases", operation_id="release", tags=["actions"], status_code=200, summary="Give shares back.")
+    @post("/v1/releases", operation_id="release", tags=["actions"], status_code=200, summary="Release shares.")
     async def release(request: _Asked, data: JSONBody[ReleaseRequest]) -> PlacementAnswer:
         request.scope["state"][WHAT] = ", ".join(one.pod for one in data.releases)
         return await service.release(request.user, data)
 
-    @post("/v1/evictions", operation_id="evict", tags=["actions"], status_code=200, summary="Have pods stop and go.")
+    @post("/v1/evictions", operation_id="evict", tags=["actions"], status_code=200, summary="Evict pods.")
     async def evict(request: _Asked, data: JSONBody[EvictionRequest]) -> PlacementAnswer:
         request.scope["state"][WHAT] = ", ".join(one.pod for one in data.evictions)
         return await service.evict(request.user, data)
@@ -92,12 +92,14 @@ def _pool_actions(service: Service) -> list[Any]:
     path = "/v1/unitpools/{name:str}"
     common: dict[str, Any] = {"tags": ["actions"]}
 
-    @put(f"{path}/shares", operation_id="shareUnits", **common, summary="Share units out.")
+    @put(f"{path}/shares", operation_id="shareUnits", **common, summary="Allocate units of a pool.")
     async def share(request: _Asked, name: _Name, data: JSONBody[UnitShares], if_match: IfMatch = None) -> UnitPool:
         request.scope["state"][WHAT] = ", ".join(f"{one.holder}: {one.units}" for one in data.shares)
         return await service.share_units(request.user, name, data, expected=expected_of(if_match))
 
-    @put(f"{path}/holders/{{holder:str}}", operation_id="reportUnits", **common, summary="Report of one's units.")
+    @put(
+        f"{path}/holders/{{holder:str}}", operation_id="reportUnits", **common, summary="Report the units of a holder."
+    )
     async def report(request: _Asked, name: _Name, holder: _Name, data: JSONBody[HolderStatus]) -> UnitPool:
         if holder != data.holder:
             raise InvalidError(f"holder: {data.holder} is written to {holder}")
@@ -109,17 +111,17 @@ def _pool_actions(service: Service) -> list[Any]:
 def _task_actions(service: Service) -> list[Any]:
     common: dict[str, Any] = {"tags": ["actions"], "status_code": 200}
 
-    @post("/v1/dispatches", operation_id="dispatch", **common, summary="Have tasks go to centres, all or none.")
+    @post("/v1/dispatches", operation_id="dispatch", **common, summary="Dispatch tasks to centres, all or none.")
     async def dispatch(request: _Asked, data: JSONBody[DispatchRequest]) -> DispatchAnswer:
         request.scope["state"][WHAT] = ", ".join(f"{one.task} -> {one.centre}" for one in data.dispatches)
         return await service.dispatch(request.user, data)
 
-    @post("/v1/picks", operation_id="pick", **common, summary="Say which units a task gets that was left to a centre.")
+    @post("/v1/picks", operation_id="pick", **common, summary="Pick the units of a task that was left to a centre.")
     async def pick(request: _Asked, data: JSONBody[Pick]) -> DispatchAnswer:
         request.scope["state"][WHAT] = f"{data.task} -> {data.unit}"
         return await service.pick(request.user, data)
 
-    @post("/v1/completions", operation_id="complete", **common, summary="Have tasks end and give back their units.")
+    @post("/v1/completions", operation_id="complete", **common, summary="Complete tasks and release their units.")
     async def complete(request: _Asked, data: JSONBody[CompletionRequest]) -> DispatchAnswer:
         request.scope["state"][WHAT] = ", ".join(f"{one.task}: {one.phase.value}" for one in data.completions)
         return await service.complete(request.user, data)
@@ -128,7 +130,7 @@ def _task_actions(service: Service) -> list[Any]:
 
 
 def _health(service: Service, metrics: Metrics) -> list[Any]:
-    @get("/healthz", operation_id="health", tags=["operation"], summary="Whether it serves, and from what.")
+    @get("/healthz", operation_id="health", tags=["operation"], summary="Whether the server is up, and its storage.")
     async def health() -> Response[HealthAnswer]:
         away, cache = service.health.problem, service.cache
         return Response(
@@ -141,7 +143,12 @@ def _health(service: Service, metrics: Metrics) -> list[Any]:
             )
         )
 
-    @get("/readyz", operation_id="ready", tags=["operation"], summary="Whether it can answer and write; else 503.")
+    @get(
+        "/readyz",
+        operation_id="ready",
+        tags=["operation"],
+        summary="Whether the server can answer and write; otherwise 503.",
+    )
     async def ready() -> Response[HealthAnswer]:
         answer = await health.fn()
         is_ready = service.cache.loaded.is_set() and not service.health.is_away
@@ -163,7 +170,7 @@ def _tokens(tokens: Tokens) -> list[Any]:
         check_tokens(request.user)
         return TokenList(items=await tokens.list())
 
-    @post("/v1/tokens", operation_id="createToken", summary="Make a token; it is said this once.", **common)
+    @post("/v1/tokens", operation_id="createToken", summary="Create a token; it is shown only once.", **common)
     async def create_token(request: _Asked, data: JSONBody[TokenRequest]) -> Response[NewToken]:
         check_tokens(request.user)
         made = await tokens.create(data)

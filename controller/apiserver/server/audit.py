@@ -166,11 +166,11 @@ class AuditLog:
                     before.replace(after)
             self.reopen()
         except (OSError, ApiError) as error:
-            LOGGER.warning("audit log %s: cannot begin another file: %s", self._path, error)
+            LOGGER.warning("audit log %s: cannot start a new file: %s", self._path, error)
 
     def _fail(self, problem: str) -> None:
         self.failed += 1
-        LOGGER.warning("audit log %s: %s: a record is lost", self._path, problem)
+        LOGGER.warning("audit log %s: %s: record lost", self._path, problem)
 
 
 def _lines_of(record: AuditRecord) -> int:

@@ -29,7 +29,7 @@ def batch_routes(service: Service) -> list[Any]:
     """Return the routes of all batches."""
     common: dict[str, Any] = {"tags": ["actions"], "status_code": _DONE}
 
-    @post("/v1/batches/bindings", operation_id="bindEach", **common, summary="Place pods, each request by itself.")
+    @post("/v1/batches/bindings", operation_id="bindEach", **common, summary="Place pods, each request on its own.")
     async def bind_each(request: _Asked, data: JSONBody[BindingBatch]) -> BindingOutcomes:
         found = await service.bind_each(request.user, data)
         words = [", ".join(f"{one.pod} -> {one.node}" for one in part.bindings) for part in data.requests]
@@ -43,7 +43,12 @@ def batch_routes(service: Service) -> list[Any]:
             )
         )
 
-    @post("/v1/batches/dispatches", operation_id="dispatchEach", **common, summary="Dispatch, each request by itself.")
+    @post(
+        "/v1/batches/dispatches",
+        operation_id="dispatchEach",
+        **common,
+        summary="Dispatch tasks, each request on its own.",
+    )
     async def dispatch_each(request: _Asked, data: JSONBody[DispatchBatch]) -> DispatchOutcomes:
         found = await service.dispatch_each(request.user, data)
         words = [", ".join(f"{one.task} -> {one.centre}" for one in part.dispatches) for part in data.requests]

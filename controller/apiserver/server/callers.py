@@ -28,9 +28,9 @@ class WatchBook:
         """Count a user's watch; return a function that gives it back. Raise TooManyError, UnavailableError."""
         problem: TooManyError | UnavailableError | None = None
         if self._open.get(owner, 0) >= self._of_user:
-            problem = TooManyError(f"{owner} has {self._of_user} watches open, there can be no more")
+            problem = TooManyError(f"{owner} has reached the limit of {self._of_user} open watches")
         elif sum(self._open.values()) >= self._of_users:
-            problem = UnavailableError(f"users have {self._of_users} watches open, there can be no more")
+            problem = UnavailableError(f"users have reached the limit of {self._of_users} open watches")
         if problem is not None:
             self.refused += 1
             raise problem

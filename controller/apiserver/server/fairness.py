@@ -68,7 +68,7 @@ class FairQueue:
         if self._free and not self.waiting:
             return self._seat(flow)
         if len(flow.waiting) >= self._queued:
-            raise TooManyError(f"{self._queued} requests of {principal} wait already, there can be no more")
+            raise TooManyError(f"{principal} has reached the limit of {self._queued} waiting requests")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         flow.waiting.append(turn)
         self.waiting += 1
@@ -78,7 +78,7 @@ class FairQueue:
         except BaseException as error:
             self._leave(flow, turn)
             if isinstance(error, TimeoutError):
-                raise TooManyError(f"it was not the turn of {principal} within {self._wait_s:g} s") from None
+                raise TooManyError(f"no request slot was free for {principal} within {self._wait_s:g} s") from None
             raise
         return self._begun(flow)
 

@@ -210,7 +210,7 @@ class Gate:
         except AccessError as error:
             raise self._refused(asked, str(error)) from None
         if found is None:
-            raise self._refused(asked, "a bearer token is needed, or a certificate with a role")
+            raise self._refused(asked, "a bearer token or a certificate with a role is required")
         return Caller(found, shown, self.watches)
 
     def _admit(self, scope: Scope, principal: Principal) -> None:
@@ -226,11 +226,11 @@ class Gate:
             else (self._limits.requests_per_s, self._requests)
         )
         if not buckets.take(owner):
-            raise TooManyError(f"{principal.name} asks more than {per_s} times a second")
+            raise TooManyError(f"{principal.name} exceeds {per_s} requests per second")
 
     def _refused(self, asked: _Asked, problem: str) -> ApiError:
         if not self._refusals.take(group_of(asked.client)):
-            return TooManyError("too many requests without a token that counts")
+            return TooManyError("too many requests without a valid token")
         return UnauthorizedError(problem)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
@@ -238,7 +238,7 @@ class Gate:
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         # Refuse before reading; a chunked body states no length and is counted below.
         if length.isdigit() and int(length) > most:
-            raise TooLargeError(f"the body has {int(length)} bytes, at most {most} are taken")
+            raise TooLargeError(f"the body has {int(length)} bytes; at most {most} are accepted")
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._limits.body_s):
@@ -254,7 +254,7 @@ class Gate:
                         return b"".join(parts)
         except TimeoutError:
             self._metrics.note_slow_request()
-            raise InvalidError(f"the body did not come within {self._limits.body_s:g} s") from None
+            raise InvalidError(f"the body did not arrive within {self._limits.body_s:g} s") from None
 
     def _answering(self, asked: _Asked, scope: Scope, send: Send) -> Send:
         async def answer(message: dict[str, Any]) -> None:

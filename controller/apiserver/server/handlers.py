@@ -43,13 +43,19 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 _Asked = Request[Principal, None, Any]
 _Name = FromPath[str]
-_Limit = Annotated[int, QueryParameter(ge=1, le=MOST_LISTED, description="At most so many.")]
-_Labels = Annotated[str, QueryParameter(max_length=2048, description="a=b, a!=b, a, !a; several with commas.")]
-_Fields = Annotated[str, QueryParameter(max_length=2048, description="As labels, of the fields that the kind names.")]
-_Continue = Annotated[str, QueryParameter(name="continue", max_length=512, description="Where the next page begins.")]
-_Watch = Annotated[bool, QueryParameter(description="Answer with a line of JSON for each thing that happens.")]
+_Limit = Annotated[int, QueryParameter(ge=1, le=MOST_LISTED, description="Maximum number of items.")]
+_Labels = Annotated[
+    str, QueryParameter(max_length=2048, description="Label selector: a=b, a!=b, a, !a; separate several with commas.")
+]
+_Fields = Annotated[
+    str, QueryParameter(max_length=2048, description="Field selector: as labels, for the fields that the kind names.")
+]
+_Continue = Annotated[str, QueryParameter(name="continue", max_length=512, description="Start of the next page.")]
+_Watch = Annotated[bool, QueryParameter(description="Answer with one line of JSON per event.")]
 _After = Annotated[int | None, QueryParameter(ge=0, le=(1 << 53), description="Watch from after this revision.")]
-IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", max_length=32, description="The revision, or *.")]
+IfMatch = Annotated[
+    str | None, HeaderParameter(name="If-Match", max_length=32, description="The expected revision, or *.")
+]
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -182,7 +188,7 @@ def expected_of(if_match: str | None) -> int | None:
         return None
     text = if_match.strip().strip('"')
     if not (text.isascii() and text.isdigit()):
-        raise InvalidError(f"If-Match: {if_match!r} is no revision")
+        raise InvalidError(f"If-Match: {if_match!r} is not a revision")
     return int(text)
 
 
@@ -205,4 +211,4 @@ def _place(token: str) -> _Place:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Place)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise InvalidError("continue: this is no place in a list of ours") from None
+        raise InvalidError("continue: not a continuation of a list of this server") from None

@@ -34,7 +34,7 @@ class Metrics:
             "millrace_api_requests", "Requests answered.", ("method", "what", "status"), registry=self._registry
         )
         self._seconds = Histogram(
-            "millrace_api_request_seconds", "Time from a request's head to its answer's end; no watches.",
+            "millrace_api_request_seconds", "Time from a request's head to the end of its answer, without watches.",
             registry=self._registry,
         )  # fmt: skip
         self.connections: ConnectionBook | None = None
@@ -93,37 +93,41 @@ class _State(Collector):
         yield resources
         yield GaugeMetricFamily("millrace_api_revision", "The last revision seen.", value=cache.ring.revision)
         yield GaugeMetricFamily(
-            "millrace_api_storage_up", "Whether the storage answers.", value=float(not service.health.is_away)
+            "millrace_api_storage_up", "1: the storage answers.", value=float(not service.health.is_away)
         )
-        yield GaugeMetricFamily("millrace_api_watches", "Watches that are open.", value=service.watches.open)
-        yield GaugeMetricFamily("millrace_api_sessions", "Sessions that are open.", value=len(self._sessions))
+        yield GaugeMetricFamily("millrace_api_watches", "Open watches.", value=service.watches.open)
+        yield GaugeMetricFamily("millrace_api_sessions", "Open sessions.", value=len(self._sessions))
         sessions, metrics = self._sessions, self._metrics
         counters = (
             (
                 "millrace_api_slow_readers",
-                "Connections closed as nothing of the answer was taken.",
+                "Connections closed because the client did not read the answer.",
                 metrics.slow_readers,
             ),
             ("millrace_api_slow_requests", "Requests whose head or body took too long.", metrics.slow_requests),
             ("millrace_api_connections_refused", "Connections beyond the limit.", metrics.refused_connections),
             (
                 "millrace_api_strangers_displaced",
-                "Connections that had shown no token and made room for others.",
+                "Connections without a token, closed to make room for others.",
                 metrics.displaced_strangers,
             ),
             ("millrace_api_requests_over_rate", "Requests beyond the rate of a principal.", metrics.over_rate),
             ("millrace_api_sessions_opened", "Logs read and commands run in containers.", sessions.opened),
             ("millrace_api_sessions_refused", "Sessions beyond a limit.", sessions.refused),
             ("millrace_api_sessions_unanswered", "Sessions that no node answered in time.", sessions.unanswered),
-            ("millrace_api_watches_too_slow", "Watches ended as they fell too far behind.", service.watches.too_slow),
+            (
+                "millrace_api_watches_too_slow",
+                "Watches ended because they fell too far behind.",
+                service.watches.too_slow,
+            ),
             (
                 "millrace_api_watches_refused",
                 "Watches beyond a limit.",
                 service.watches.refused + metrics.refused_watches,
             ),
             ("millrace_api_audit_records", "Records in the audit log.", self._audit.written),
-            ("millrace_api_audit_gathered", "Refusals in lines of several.", self._audit.gathered),
-            ("millrace_api_audit_lost", "Records that could not be written.", self._audit.failed),
+            ("millrace_api_audit_gathered", "Refusals recorded in combined lines.", self._audit.gathered),
+            ("millrace_api_audit_lost", "Audit records that could not be written.", self._audit.failed),
         )
         for name, text, value in counters:
             yield CounterMetricFamily(name, text, value=value)

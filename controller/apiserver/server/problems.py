@@ -59,7 +59,7 @@ def malformed(request: Request[Any, Any, Any], error: HTTPException) -> Response
 
 def too_deep(_: Request[Any, Any, Any], __: Exception) -> Response[bytes]:
     """Answer a body that is nested too deeply."""
-    problem = problem_of(400, "the body's parts are in one another too deeply")
+    problem = problem_of(400, "the body is nested too deeply")
     return Response(encoded(problem), status_code=400, media_type=MEDIA_TYPE)
 
 
@@ -67,7 +67,7 @@ def failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
     """Answer an internal error: the log has the details."""
     LOGGER.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
     LOGGER.debug("where", exc_info=error)
-    problem = problem_of(500, "the server has made a mistake, which its log names")
+    problem = problem_of(500, "internal error, see the server's log")
     return Response(encoded(problem), status_code=500, media_type=MEDIA_TYPE)
 
 

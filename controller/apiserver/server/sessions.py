@@ -29,9 +29,11 @@ from dataplane.rpc.access import Principal
 
 _Asked = Request[Principal, None, Any]
 _Name = FromPath[str]
-_Container = Annotated[str | None, QueryParameter(max_length=100, description="One of several containers.")]
-_Follow = Annotated[bool, QueryParameter(description="Go on with the log as it is written.")]
-_Tail = Annotated[int | None, QueryParameter(ge=0, le=1_000_000, description="Begin with the last so many lines.")]
+_Container = Annotated[
+    str | None, QueryParameter(max_length=100, description="Name of the container, if the pod has several.")
+]
+_Follow = Annotated[bool, QueryParameter(description="Follow the log.")]
+_Tail = Annotated[int | None, QueryParameter(ge=0, le=1_000_000, description="Number of last lines to start with.")]
 
 _PLAIN: Final = "application/octet-stream"
 _WHAT_BYTES: Final = 200
@@ -45,7 +47,7 @@ def session_routes(sessions: SessionService) -> list[Any]:
 def _of_users(sessions: SessionService) -> list[Any]:
     common: dict[str, Any] = {"tags": ["sessions"]}
 
-    @get("/v1/pods/{name:str}/logs", operation_id="readLog", summary="What a container has written.", **common)
+    @get("/v1/pods/{name:str}/logs", operation_id="readLog", summary="Log of a container.", **common)
     async def read_log(
         request: _Asked, name: _Name, container: _Container = None, follow: _Follow = False, tail: _Tail = None
     ) -> Response[bytes]:
@@ -66,7 +68,7 @@ def _of_users(sessions: SessionService) -> list[Any]:
     @post(
         "/v1/execs/{number:str}/input",
         operation_id="writeExec",
-        summary="A command's input, as frames in a body that lasts as long as it is to.",
+        summary="A command's input, as frames in a streamed body.",
         status_code=204,
         **common,
     )
@@ -80,7 +82,12 @@ def _of_users(sessions: SessionService) -> list[Any]:
 def _of_nodes(sessions: SessionService) -> list[Any]:
     common: dict[str, Any] = {"tags": ["sessions"]}
 
-    @get("/v1/nodes/{name:str}/sessions", operation_id="watchSessions", summary="What a node is to answer.", **common)
+    @get(
+        "/v1/nodes/{name:str}/sessions",
+        operation_id="watchSessions",
+        summary="Sessions that a node must answer.",
+        **common,
+    )
     async def watch(request: _Asked, name: _Name) -> Response[SessionRequest]:
         found = await sessions.requests(request.user, name)
         lines: Any = StreamedResponse(
@@ -91,7 +98,7 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
     @post(
         "/v1/nodes/{name:str}/sessions/{number:str}/output",
         operation_id="answerSession",
-        summary="A node's answer, as frames in a body that lasts as long as the session.",
+        summary="A node's answer, as frames in a body streamed during the session.",
         status_code=204,
         **common,
     )
@@ -182,7 +189,7 @@ async def _body(request: _Asked, sessions: SessionService, session: Session) -> 
                 part.cancel()
                 # Cancelling only asks: wait until the read has ended.
                 await asyncio.gather(part, return_exceptions=True)
-                raise session.error or UnavailableError(f"nothing has come for {silence_s:g} s")
+                raise session.error or UnavailableError(f"no data for {silence_s:g} s")
             message: Any = part.result()
             caller_of(request).check()
             if message["type"] == "http.disconnect":

@@ -210,24 +210,24 @@ class SessionBoard:
         self._is_stopped = True
         # A copy, as closing changes the dictionary.
         for session in list(self._sessions.values()):
-            self.close(session, UnavailableError("the server stops"))
+            self.close(session, UnavailableError("the server is stopping"))
         for node in list(self._streams):
             self._wake(node)
 
     def _check_room(self, node: str, owner: Principal) -> None:
         limits, problem = self.limits, None
         if self._is_stopped:
-            raise UnavailableError("the server stops")
+            raise UnavailableError("the server is stopping")
         if sum(session.owner == owner for session in self._sessions.values()) >= limits.of_principal:
-            problem = f"{owner.name} has {limits.of_principal} sessions open, there can be no more"
+            problem = f"{owner.name} has reached the limit of {limits.of_principal} open sessions"
         elif sum(session.node == node for session in self._sessions.values()) >= MOST_OF_NODE:
-            problem = f"node {node} has {MOST_OF_NODE} sessions open, there can be no more"
+            problem = f"node {node} has reached the limit of {MOST_OF_NODE} open sessions"
         if problem is not None:
             self.refused += 1
             raise TooManyError(problem)
         if len(self) >= limits.most:
             self.refused += 1
-            raise UnavailableError(f"{limits.most} sessions are open, there can be no more")
+            raise UnavailableError(f"the limit of {limits.most} open sessions is reached")
 
     def _found(self, number: str, is_his: Callable[[Session], bool]) -> Session:
         session = self._sessions.get(number)
@@ -253,10 +253,10 @@ class SessionBoard:
             UnavailableError(
                 f"node {session.node} has not answered within {seconds}"
                 if is_there
-                else f"node {session.node} is not connected: its manager does not run, or does not reach this server"
+                else f"node {session.node} is not connected: its manager is not running, or cannot reach this server"
             ),
         )
 
     def _check_read(self, session: Session) -> None:
         if not session.is_read:
-            self.close(session, UnavailableError("nobody has begun to read this session's output"))
+            self.close(session, UnavailableError("no client has started to read this session's output"))

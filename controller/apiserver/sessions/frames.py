@@ -56,7 +56,7 @@ class Frame:
 
     def __post_init__(self) -> None:
         if len(self.payload) > MOST_BYTES:
-            raise InvalidError(f"a frame has at most {MOST_BYTES} bytes, not {len(self.payload)}")
+            raise InvalidError(f"a frame may have at most {MOST_BYTES} bytes, not {len(self.payload)}")
 
     @property
     def is_last(self) -> bool:
@@ -85,7 +85,7 @@ class FrameDecoder:
             while len(self._buffer) - position >= _HEAD.size:
                 number, length = _HEAD.unpack_from(self._buffer, position)
                 if length > MOST_BYTES or number not in _KNOWN:
-                    raise InvalidError(f"this is no frame: stream {number}, {length} bytes")
+                    raise InvalidError(f"not a frame: stream {number}, {length} bytes")
                 begin = position + _HEAD.size
                 if len(self._buffer) < begin + length:
                     return

@@ -62,7 +62,7 @@ class SessionService:
         Raise ApiError if it fails before; later errors arrive as a frame.
         """
         if session.is_read:
-            raise StaleError("somebody reads this session's output already")
+            raise StaleError("another client already reads this session's output")
         session.is_read = True
         try:
             first = await session.output.get(2 * self.board.limits.answer_s)
@@ -84,13 +84,15 @@ class SessionService:
         except ApiError as error:
             yield error_frame(str(error))
         finally:
-            self.board.close(session, GoneError("whoever asked for it has gone"))
+            self.board.close(session, GoneError("the client has disconnected"))
 
     async def take_input(self, principal: Principal, number: str, body: AsyncIterator[bytes]) -> None:
         """Pass input on to a command; only one client at a time may write it."""
         session = self.session_of(principal, number)
         if session.is_fed or not session.request.stdin:
-            raise StaleError("somebody writes this session's input already" if session.is_fed else "it takes no input")
+            raise StaleError(
+                "another client already writes this session's input" if session.is_fed else "it does not accept input"
+            )
         session.is_fed = True
         try:
             async for frame in _frames_of(body, _INPUT):
@@ -110,7 +112,7 @@ class SessionService:
         """Pass a node's answer on to the requester; raise the ApiError that ended the session."""
         session = await self._session_of_node(principal, node, number)
         if session.is_answered:
-            raise StaleError("this session is answered already")
+            raise StaleError("this session is already being answered")
         session.is_answered = True
         try:
             await self._pass_on(session, body)
@@ -135,13 +137,13 @@ class SessionService:
             if frame.is_last:
                 session.output.end()
                 return
-        raise UnavailableError(f"node {session.node} has ended the session before its end")
+        raise UnavailableError(f"node {session.node} ended the session prematurely")
 
     async def input_of(self, principal: Principal, node: str, number: str) -> AsyncGenerator[Frame, None]:
         """Return a command's input as its user writes it, until the session ends."""
         session = await self._session_of_node(principal, node, number)
         if session.has_input:
-            raise StaleError("somebody reads this session's input already")
+            raise StaleError("another client already reads this session's input")
         session.has_input = True
         return self._input(session)
 
@@ -164,7 +166,7 @@ class SessionService:
         except NotFoundError:
             is_there = False
         if not is_there:
-            error = StaleError(f"Pod {request.pod} is not on node {node} any more")
+            error = StaleError(f"Pod {request.pod} is no longer on node {node}")
             self.board.close(session, error)
             raise error
         return session
@@ -174,7 +176,7 @@ class SessionService:
         idle_s = self.board.limits.idle_s
         is_idle = self.board.now_ns() - session.said_ns > idle_s * NS_PER_S
         if is_idle and frame is not None and frame.stream is Stream.KEEP_ALIVE:
-            raise GoneError(f"nothing was said in this session for {idle_s:g} s")
+            raise GoneError(f"this session was idle for {idle_s:g} s")
 
 
 async def _frames_of(body: AsyncIterator[bytes], known: tuple[Stream, ...]) -> AsyncGenerator[Frame, None]:
@@ -183,7 +185,7 @@ async def _frames_of(body: AsyncIterator[bytes], known: tuple[Stream, ...]) -> A
     async for data in body:
         for frame in decoder.feed(data):
             if frame.stream is not Stream.KEEP_ALIVE and frame.stream not in known:
-                raise InvalidError(f"frames of stream {frame.stream.name} are not taken here")
+                raise InvalidError(f"frames of stream {frame.stream.name} are not accepted here")
             yield frame
     if not decoder.is_whole:
         raise InvalidError("the body ends within a frame")
@@ -198,7 +200,7 @@ def _request(
     names = [one.name for one in pod.spec.containers]
     name = pod.metadata.name
     if container is None and len(names) > 1:
-        raise InvalidError(f"Pod {name} has containers {', '.join(names)}: say which")
+        raise InvalidError(f"Pod {name} has several containers, name one: {', '.join(names)}")
     if container is not None and container not in names:
         raise NotFoundError(f"Pod {name} has no container {container}; it has {', '.join(names)}")
     fields = {

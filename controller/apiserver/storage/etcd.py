@@ -107,7 +107,7 @@ class EtcdStorage(Storage):
     async def grant(self, ttl_s: float) -> Lease:
         """Return a new lease; etcd counts whole seconds."""
         if not ttl_s >= 1:
-            raise StorageError(f"a lease lasts at least 1 s, not {ttl_s:g}")
+            raise StorageError(f"a lease must last at least 1 s, not {ttl_s:g}")
         answer = await self._call(self._leases.LeaseGrant, rpc.LeaseGrantRequest(TTL=math.ceil(ttl_s)))
         return Lease(int(answer.ID), float(answer.TTL))
 
@@ -238,7 +238,7 @@ def _conflict(expected: tuple[Expected, ...], answer: Any) -> ConflictError:  # 
         found = int(items[0].mod_revision) if items else 0
         if found != condition.revision:
             return ConflictError(condition.key, condition.revision, found)
-    raise StorageError("etcd refused a transaction whose conditions all hold")
+    raise StorageError("etcd rejected a transaction whose conditions all hold")
 
 
 def _successor(prefix: bytes) -> bytes:

@@ -95,7 +95,7 @@ class Lease:
 def check_key(key: str) -> None:
     """Raise StorageError for an invalid key."""
     if not key or "\0" in key or len(key.encode(errors="replace")) > MAX_KEY_BYTES or not _is_text(key):
-        raise StorageError(f"a key has 1 to {MAX_KEY_BYTES} bytes of UTF-8 and no NUL: {key[:40]!r}")
+        raise StorageError(f"a key must have 1 to {MAX_KEY_BYTES} bytes of UTF-8 and no NUL: {key[:40]!r}")
 
 
 def check_transaction(expected: tuple[Expected, ...], changes: tuple[Change, ...]) -> None:
@@ -103,12 +103,14 @@ def check_transaction(expected: tuple[Expected, ...], changes: tuple[Change, ...
     for part in (*expected, *changes):
         check_key(part.key)
     if len(expected) > MAX_CHANGES or len(changes) > MAX_CHANGES:
-        raise StorageError(f"a transaction has at most {MAX_CHANGES} changes and {MAX_CHANGES} expectations")
+        raise StorageError(f"a transaction may have at most {MAX_CHANGES} changes and {MAX_CHANGES} expectations")
     if len({change.key for change in changes}) != len(changes):
-        raise StorageError("a transaction changes a key at most once")
+        raise StorageError("a transaction may change a key at most once")
     for change in changes:
         if isinstance(change, Put) and len(change.value) > MAX_VALUE_BYTES:
-            raise StorageError(f"{change.key}: a value has at most {MAX_VALUE_BYTES} bytes, not {len(change.value)}")
+            raise StorageError(
+                f"{change.key}: a value may have at most {MAX_VALUE_BYTES} bytes, not {len(change.value)}"
+            )
 
 
 def _is_text(key: str) -> bool:

@@ -33,8 +33,8 @@ class BetterTree:
 
     def __str__(self) -> str:
         if self.cost is None:
-            return f"its tree has no way; {self.tree.root} has"
-        return f"{self.tree.root} costs {self.cost_there / self.cost:.0%} of its present tree"
+            return f"its current tree is broken; a tree rooted at {self.tree.root} works"
+        return f"a tree rooted at {self.tree.root} costs {self.cost_there / self.cost:.0%} of the current one"
 
 
 def better_tree(

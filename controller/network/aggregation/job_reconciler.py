@@ -182,9 +182,7 @@ class JobReconciler:
         unknown = next((key for key in topology.directed_links if key not in snapshot.links), None)
         if unknown is not None:
             if unknown != self._other_topology:
-                LOGGER.warning(
-                    "network state ignored, it belongs to another topology than %s: unknown %s", topology.name, unknown
-                )
+                LOGGER.warning("ignoring network state of a topology other than %s: unknown %s", topology.name, unknown)
             self._other_topology = unknown
             return
         self._other_topology = None
@@ -323,8 +321,8 @@ class JobReconciler:
             if switch not in self._switches.live and not self._is_running(number):
                 continue
             if switch not in self._switches.live or lacking is not None:
-                why = self._switches.problem(switch) or "no answer to its writes"
-                return f"switch {switch} ({lacking or 'its tables are not known'}: {why})"
+                why = self._switches.problem(switch) or "writes not acknowledged"
+                return f"switch {switch} ({lacking or 'state of its tables unknown'}: {why})"
         return None
 
     async def _wait_for_progress(self, progress: asyncio.Event, wait_ns: int | None) -> None:
@@ -343,7 +341,7 @@ class JobReconciler:
         for job in self.running:
             if switch in switches_of(job.placed.tree):
                 why = self._switches.problem(switch)
-                self._fail(job.number, f"switch {switch} has been away for {seconds:g} s{why and f': {why}'}")
+                self._fail(job.number, f"switch {switch} has been unreachable for {seconds:g} s{why and f': {why}'}")
 
     def _fail(self, number: int, reason: str) -> None:
         self._forget(self._jobs.job(number))

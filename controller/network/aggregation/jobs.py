@@ -68,7 +68,7 @@ class Jobs:
     def job(self, number: int) -> RunningJob:
         """Return a job; raise ControllerError if there is none."""
         if number not in self._running:
-            raise ControllerError(f"aggregation job {number}: there is none")
+            raise ControllerError(f"aggregation job {number}: no such job")
         return self._running[number]
 
     def create(
@@ -99,7 +99,7 @@ class Jobs:
         """Do without a member from the next epoch on; the last one cannot leave, but the job can end."""
         job = self.job(number)
         if host not in job.members.workers:
-            raise ControllerError(f"aggregation job {number}: {host} is no member")
+            raise ControllerError(f"aggregation job {number}: {host} is not a member")
         kept = self._keep(replace(job, members=_next(job.members, job.members.workers - {host})))
         self._leaving[number, host] = parent_of(job.placed.tree, host)
         return kept
@@ -111,7 +111,7 @@ class Jobs:
         """
         job = self.job(number)
         if worker.host in job.members.workers:
-            raise ControllerError(f"aggregation job {number}: {worker.host} is a member")
+            raise ControllerError(f"aggregation job {number}: {worker.host} is already a member")
         leaving = {host for other, host in self._leaving if other == number}
         placed = _with_free_leaf(self._topology, job, worker, leaving)
         kept = self._keep(RunningJob(placed, _next(job.members, job.members.workers | {worker.host})))

@@ -65,11 +65,11 @@ def place(
 def _problem(switch: str, taken: Collection[Block], cells: int, banned: Collection[str]) -> str | None:
     """Return why a switch cannot have one more job of so many cells, None if it can."""
     if switch in banned:
-        return "is away"
+        return "is unreachable"
     if len(taken) >= MAX_JOBS:
-        return f"has {MAX_JOBS} jobs"
+        return f"already has {MAX_JOBS} jobs"
     if free_block(taken, cells) is None:
-        return f"has no {cells} cells left ({sum(block.cells for block in taken)} of {CELLS} are in use)"
+        return f"has no {cells} contiguous cells free ({sum(block.cells for block in taken)} of {CELLS} are in use)"
     return None
 
 

@@ -51,7 +51,7 @@ class Registry:
     def reserve(self, switches: Sequence[str], window: int) -> Reservation:
         """Return a number and cells in each switch; raise ControllerError naming the switch that has no room."""
         if not 1 <= window <= CELLS // 2:
-            raise ControllerError(f"aggregation: a window is 1 to {CELLS // 2} items, not {window}")
+            raise ControllerError(f"aggregation: a window must have 1 to {CELLS // 2} items, not {window}")
         cells = cells_for(window)
         blocks = {switch: self._block(switch, cells) for switch in switches}
         reservation = Reservation(self._number(), blocks, frozenset(blocks))
@@ -81,7 +81,7 @@ class Registry:
         """Note that a switch holds nothing of a job that has ended."""
         held = self._known(number)
         if not held.ended:
-            raise ControllerError(f"aggregation job {number}: it has not ended")
+            raise ControllerError(f"aggregation job {number}: still running")
         blocks = {name: block for name, block in held.blocks.items() if name != switch}
         if blocks:
             self._held[number] = replace(held, blocks=blocks)
@@ -90,7 +90,7 @@ class Registry:
 
     def _known(self, number: int) -> Reservation:
         if number not in self._held:
-            raise ControllerError(f"aggregation job {number}: there is none")
+            raise ControllerError(f"aggregation job {number}: no such job")
         return self._held[number]
 
     def _number(self) -> int:
@@ -99,16 +99,16 @@ class Registry:
             number = (self._newest + step) % NUMBERS + 1
             if number not in self._held and number not in self._strange:
                 return number
-        raise ControllerError(f"aggregation: all {NUMBERS} numbers of jobs are in use")
+        raise ControllerError(f"aggregation: all {NUMBERS} job numbers are in use")
 
     def _block(self, switch: str, cells: int) -> Block:
         taken = self.taken(switch)
         if len(taken) >= MAX_JOBS:
-            raise ControllerError(f"aggregation: {switch} has no room for another job: {MAX_JOBS} are there")
+            raise ControllerError(f"aggregation: {switch} has no room for another job: it already has {MAX_JOBS}")
         block = free_block(taken, cells)
         if block is None:
             used = sum(other.cells for other in taken)
             raise ControllerError(
-                f"aggregation: {switch} has no block of {cells} cells left: {used} of {CELLS} are in use"
+                f"aggregation: {switch} has no block of {cells} free cells: {used} of {CELLS} are in use"
             )
         return block

@@ -50,7 +50,7 @@ class StoreReconciler:
         except TimeoutError:
             self.forget(wanted)
             cause = self.problem(switch) or "no answer"
-            raise ControllerError(f"{wanted.name}: {switch} does not have it after {deadline_s:g} s: {cause}") from None
+            raise ControllerError(f"{wanted.name}: {switch} not written within {deadline_s:g} s: {cause}") from None
 
     def forget(self, wanted: RecordedSettings) -> None:
         """Want a name to be recorded no more."""

@@ -115,7 +115,7 @@ class Generations:
     def take(self) -> int:
         """Return a number that was never given; raise ControllerError when all have been."""
         if self.next >= 2**32 - _RESERVED:
-            raise ControllerError("store: all generations of cells have been given: restart the switches, then this")
+            raise ControllerError("store: all cell generations are used up: restart the switches, then this program")
         self.next += 1
         return self.next - 1
 
@@ -180,10 +180,10 @@ class SwitchStore:
         others = [one for one in self._names.values() if one.name != wanted.name]
         cells, writers = sum(one.segments for one in others), sum(len(one.writers) for one in others)
         if cells + wanted.segments > CELLS:
-            raise ControllerError(f"{cells} cells of {CELLS} are taken, {wanted.segments} more are wanted")
+            raise ControllerError(f"{cells} of {CELLS} cells are in use, {wanted.segments} more are needed")
         if writers + len(wanted.writers) > MAX_WRITERS:
             raise ControllerError(
-                f"{writers} writers of {MAX_WRITERS} are known, {len(wanted.writers)} more are wanted"
+                f"{writers} of {MAX_WRITERS} writers are known, {len(wanted.writers)} more are needed"
             )
         self._names[wanted.name] = wanted
         self._place_recorded(self.held())

@@ -105,7 +105,7 @@ class PortSession:
                 if self._is_synchronised:
                     # Only the initial state has a deadline: afterwards silence is normal.
                     deadline.cancel()
-        raise self._failure("the switch has ended the subscription")
+        raise self._failure("the switch ended the subscription")
 
     def _take(self, message: gnmi.SubscribeResponse) -> None:
         news = self._mirror.take(message.update)
@@ -151,7 +151,7 @@ class PortSession:
         missing = self._mirror.missing(self._target.hellos)
         if missing:
             ports = ", ".join(map(str, missing))
-            LOGGER.warning("switch %s: no hellos on ports that do not exist: %s", self._target.switch, ports)
+            LOGGER.warning("switch %s: skipping hellos on ports that do not exist: %s", self._target.switch, ports)
 
     def _failure(self, cause: str) -> SessionError:
         return SessionError(self._target.switch, WATCH, cause)
@@ -194,7 +194,7 @@ class PortWatcher:
     def _note(self, error: SessionError) -> None:
         """Log a problem, once while it stays the same."""
         if error.code == UNIMPLEMENTED:
-            problem = f"switch {error.switch}: it serves no gNMI: its ports and hellos are not watched"
+            problem = f"switch {error.switch}: it does not serve gNMI: its ports and hellos are not monitored"
         else:
             problem = str(error)
         if problem != self._problem:

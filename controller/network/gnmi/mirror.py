@@ -141,13 +141,13 @@ def _interface_leaf(path: gnmi.Path) -> tuple[str, str]:
     for elem in path.elem:
         if elem.name == "interface" and elem.key:
             return next(iter(elem.key.values())), leaf
-    raise SwitchError(f"a path without an interface: {leaf[:200]}")
+    raise SwitchError(f"path without an interface: {leaf[:200]}")
 
 
 def _scalar(value: gnmi.TypedValue) -> Value:
     kind = value.WhichOneof("value")
     if kind not in {"string_val", "uint_val", "int_val", "bool_val"}:
-        raise SwitchError(f"a value as {kind}, where scalars were asked for")
+        raise SwitchError(f"value of type {kind}, expected a scalar")
     scalar: Value = getattr(value, kind)
     return scalar
 

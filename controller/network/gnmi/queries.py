@@ -40,7 +40,7 @@ async def watch_ports(address: str, tls: TlsSettings | None = None) -> AsyncIter
             while isinstance(message := await more(), gnmi.SubscribeResponse):
                 for state in mirror.take(message.update):
                     yield state
-    raise ControllerError(f"switch at {address}: it has ended the subscription")
+    raise ControllerError(f"switch at {address}: it ended the subscription")
 
 
 async def set_port(address: str, name: str, *, up: bool, tls: TlsSettings | None = None) -> None:
@@ -118,7 +118,7 @@ def _failures(address: str) -> Iterator[None]:
         yield
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            raise UnservedError(f"switch at {address}: it serves no gNMI") from error
+            raise UnservedError(f"switch at {address}: it does not serve gNMI") from error
         raise ControllerError(f"switch at {address}: {reason_of(error)}") from error
     except TimeoutError as error:
         raise ControllerError(f"switch at {address}: no answer within {TIMEOUT_S:g} s") from error

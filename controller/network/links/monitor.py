@@ -80,7 +80,7 @@ class LinkMonitor:
         for link in sorted(died, key=str):
             LOGGER.warning("link %s is dead: %s", link, statuses[link].cause)
         for link in sorted(back, key=str):
-            LOGGER.info("link %s is back", link)
+            LOGGER.info("link %s is alive again", link)
         if self._routing.avoid(down):
             self._on_change()
         self.publisher.changed()

@@ -47,9 +47,9 @@ class LinkStatusPublisher:
                 event.clear()
                 problem_now = await _send_once(subscriber, self._statuses())
                 if problem_now and problem_now != problem:
-                    subscriber.on_problem(f"{subscriber.name} does not hear of dead links: {problem_now}")
+                    subscriber.on_problem(f"{subscriber.name} cannot be notified of dead links: {problem_now}")
                 elif problem and not problem_now:
-                    subscriber.on_return(f"{subscriber.name} hears of dead links again")
+                    subscriber.on_return(f"{subscriber.name} receives notifications of dead links again")
                 problem = problem_now
                 await _wait_for(event, INTERVAL_S)
         finally:

@@ -98,7 +98,7 @@ class LinkStatusTable:
                 cause = cable.cause
                 if cable.up_since_ns is not None:
                     left_ns = max(0, cable.up_since_ns + self._return_after_ns - now_ns)
-                    cause += f"; it is back, and used again in {left_ns / NS_PER_S:.1f} s"
+                    cause += f"; it is alive again, and back in use in {left_ns / NS_PER_S:.1f} s"
                 status = LinkStatus(cable.condition, max(0, now_ns - cable.since_ns), cause)
                 found.update(dict.fromkeys(_links(cable), status))
         return found
@@ -155,9 +155,9 @@ class LinkStatusTable:
         if hello.state is HelloState.ADMIN_DOWN:
             return f"{end.switch} stops"
         if hello.remote_state is HelloState.ADMIN_DOWN:
-            return f"{end.peer} says that it stops, or takes its port out of service"
+            return f"{end.peer} announces that it is stopping or taking its port out of service"
         if hello.diagnostic is Diagnostic.NEIGHBOR_SIGNALED_DOWN:
-            return f"{end.peer} says that it does not hear {end.switch}"
+            return f"{end.peer} reports that it does not hear {end.switch}"
         silent = f", and {end.peer} does not answer the controller" if end.peer in self._silent else ""
         return f"{end.switch} no longer hears {end.peer}{silent}"
 

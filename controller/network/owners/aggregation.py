@@ -109,7 +109,7 @@ class AggregationOwner(Owner):
             if refusal.switch in self._empty and not self.tables.jobs.has_repeated_numbers:
                 self.acknowledged(refusal.switch, refusal.updates)
                 return Verdict.DONE
-            cause = "it cannot clear cells, and may hold sums of jobs from before; restart it"
+            cause = "it cannot clear cells and may hold sums of earlier jobs; restart it"
             problem = f"switch {refusal.switch}: clear cells: {refusal.code}: {cause}"
         if self.listener is None or not self.listener.refuse(refusal.switch, refusal.updates, problem):
             return Verdict.INSISTS

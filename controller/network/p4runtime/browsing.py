@@ -52,7 +52,7 @@ class SwitchBrowser(GrpcSession):
         with self._failures("read"):
             p4info = (await self._client.pipeline(ask)).config.p4info
         if not p4info.ByteSize():
-            raise SessionError(self.switch, "read", "it runs no program")
+            raise SessionError(self.switch, "read", "it has no program")
         version = self._schema.p4runtime_version
         self._schema = P4Schema(p4info)
         self._schema.set_p4runtime_version(version)
@@ -82,7 +82,7 @@ class SwitchBrowser(GrpcSession):
     async def primary(self) -> int | None:
         """Return the election id of the switch's primary, None if there is none; the query elects none."""
         update = p4r.MasterArbitrationUpdate(device_id=self._target.device_id)
-        with self._failures("ask for the primary"):
+        with self._failures("query the primary"):
             await self._client.send(p4r.StreamMessageRequest(arbitration=update))
             async with loop_timeout(self._timeout_s):
                 status = await self._arbitration()
@@ -126,7 +126,7 @@ class SwitchBrowser(GrpcSession):
 
     def _taken(self, election_id: int) -> SessionError:
         cause = (
-            f"another controller is there, with election id {election_id}: --election-id {election_id + 1} takes over"
-            " from it, and it may undo what is written"
+            f"another controller is primary, with election id {election_id}: --election-id {election_id + 1} takes over"
+            " from it, but it may undo what is written"
         )
         return SessionError(self.switch, "become primary", cause)

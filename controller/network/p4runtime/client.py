@@ -42,7 +42,7 @@ class SwitchClient(P4Client):
         """Send a program (`MessageCache.program`); the request has its target and the action."""
         operation = "SetForwardingPipelineConfig"
         async with self._calling(operation, request, max(_INSTALL_S, self._answer_s)):
-            assert self._channel is not None, "open() comes first"
+            assert self._channel is not None, "call open() first"
             # Bypass the stub: it would encode megabytes of program anew for each switch.
             call = self._channel.unary_unary(
                 f"/p4.v1.P4Runtime/{operation}",

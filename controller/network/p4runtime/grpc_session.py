@@ -122,7 +122,7 @@ class GrpcSession:
     async def wait_lost(self) -> SessionError:
         """Return why the session ended, when it has."""
         if self._listener is None:
-            return SessionError(self.switch, "listen", "the session was never connected")
+            return SessionError(self.switch, "listen", "the session never connected")
         try:
             # Cancelling this wait must not end the listener.
             await asyncio.shield(self._listener)
@@ -163,7 +163,7 @@ class GrpcSession:
         missing = next((table for table in self._schema.tables if (table.id, table.name) not in there), None)
         if missing is not None:
             cause = f"it runs another program, which has no table {missing.alias}"
-            raise SessionError(self.switch, "read", cause if p4info.tables else "it runs no program with tables")
+            raise SessionError(self.switch, "read", cause if p4info.tables else "it has no program with tables")
 
     async def read(self) -> dict[EntityKey, Entity]:
         """Return all that the switch holds of what the controller may write."""
@@ -255,7 +255,7 @@ class GrpcSession:
             if error.code is not GRPCStatusCode.INVALID_ARGUMENT:
                 raise
             cause = (
-                f"{error.message}: another controller may have election id {self._election_id}, too; "
+                f"{error.message}: another controller may also have election id {self._election_id}; "
                 "set another election_id in the settings of this one, or none: it is a new one at each start then"
             )
             raise SessionError(self.switch, "become primary", cause, code=error.code.name) from error
@@ -316,7 +316,7 @@ class GrpcSession:
             except (P4ClientError, RuntimeError) as error:
                 raise self._failure("listen", error) from error
             if status.status.code != _OK:
-                raise SessionError(self.switch, "listen", "another controller has become the primary")
+                raise SessionError(self.switch, "listen", "another controller became primary")
 
     @contextmanager
     def _failures(self, doing: str, batch: Batch = ()) -> Iterator[None]:

@@ -51,7 +51,7 @@ class InProcessSession:
         except P4RuntimeError as error:
             raise SessionError(self._switch, "become primary", error.message, code=error.code.name) from error
         if not self._primary:
-            raise SessionError(self._switch, "become primary", "another controller is the primary")
+            raise SessionError(self._switch, "become primary", "another controller is primary")
 
     def close(self) -> None:
         """Leave the switch without a primary."""

@@ -209,7 +209,7 @@ def load_schema(p4info: Path, program: Path) -> P4Schema:
     except (text_format.ParseError, json_format.ParseError, DecodeError, ValueError, OSError) as error:
         raise ControllerError(f"{p4info}: {_first_line(error)}") from error
     if not len(schema.tables):
-        raise ControllerError(f"{p4info}: it describes no table")
+        raise ControllerError(f"{p4info}: describes no tables")
     return schema
 
 
@@ -272,9 +272,9 @@ def read_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadRespons
                 if not _is_ours(entity):
                     continue
                 if not same(found.setdefault(key, entity), entity):
-                    raise ControllerError(f"{key}: there twice with different content")
+                    raise ControllerError(f"{key}: present twice with different content")
     except (ValueError, KeyError, ControllerError) as error:
-        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+        raise SessionError(switch, "read", f"cannot decode the answer: {_first_line(error)}") from error
     return found
 
 
@@ -293,7 +293,7 @@ def packets_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResp
                 if isinstance(entry, P4DirectCounterEntry) and entry.table_entry is not None:
                     found[key_of(entry.table_entry)] = entry.packet_count
     except (ValueError, KeyError, ControllerError) as error:
-        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+        raise SessionError(switch, "read", f"cannot decode the answer: {_first_line(error)}") from error
     return found
 
 
@@ -307,7 +307,7 @@ def counts_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadRespo
     try:
         entries = [decode_entity(message, schema) for answer in answers for message in answer.entities]
     except (ValueError, KeyError) as error:
-        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+        raise SessionError(switch, "read", f"cannot decode the answer: {_first_line(error)}") from error
     found = {entry.index or 0: entry.packet_count for entry in entries if isinstance(entry, P4CounterEntry)}
     return [found[place] for place in sorted(found)]
 

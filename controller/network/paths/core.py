@@ -226,7 +226,7 @@ class PathServerCore:
         if not is_known or len(set(self.network.ends(flow.src_host, flow.dst_host))) < 2 or not self._is_managed(flow):
             raise PathError(self._why_not(flow))
         if not self._rates and flow not in self._managed and len(self._managed) >= self._max_flows:
-            raise PathError(f"{self._max_flows} flows are looked after, the most at a time")
+            raise PathError(f"the limit of {self._max_flows} managed flows is reached")
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
         """Only leave dead links: the last snapshot was already evaluated when it arrived."""
@@ -351,14 +351,14 @@ class PathServerCore:
         """Explain a flow's present path by the last snapshot; raise PathError for a flow not looked after."""
         snapshot = self._snapshot
         if snapshot is None:
-            raise PathError("nothing can be explained before the first snapshot")
+            raise PathError("decisions cannot be explained before the first snapshot")
         current = self.current(snapshot, now_ns)
         if flow not in current:
             raise PathError(self._why_not(flow))
         self._decider.locate(current)
         verdict = self._decider.explain(flow, now_ns)
         if verdict.moves:
-            seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds that a move takes"
+            seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds to confirm a move"
             verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
         path = verdict.present.switches
         engineer = None if flow in self._pins.paths else self.engineer
@@ -375,7 +375,7 @@ class PathServerCore:
         """Return a verdict's reason, and the weights that a flow without an explicit path meets."""
         weights = {(route.switch, route.destination): route.next_hops for route in self._balancer.weighted}
         met = "" if flow in self._assigned else weights_on(verdict.present.switches, weights)
-        return f"{verdict.reason}; weights on its way: {met}" if met else verdict.reason
+        return f"{verdict.reason}; weights along its path: {met}" if met else verdict.reason
 
     def _why_not(self, flow: FlowSpec) -> str:
         """Return why a flow cannot be explained."""
@@ -388,7 +388,7 @@ class PathServerCore:
             return f"{name} stays within switch {src}: there is no path to choose"
         if flow in self._managed:
             return f"{name} has no path: its switches are not connected"
-        where = "telemetry has not shown it" if not self._rates else "it is not among the flows of the settings"
+        where = "telemetry has not seen it" if not self._rates else "it is not listed in the settings"
         return f"{name} is not managed: {where}"
 
     def history(self, query: HistoryQuery) -> History:

@@ -64,14 +64,14 @@ class Pins:
         for flow, pin in self.paths.items():
             path = current.get(flow)
             if path is not None and path != pin.path and is_usable(pin.path):
-                reason = f"{'-'.join(pin.path)}, which the flow is pinned to, is alive again"
+                reason = f"{'-'.join(pin.path)}, the pinned path, is alive again"
                 yield Decision(now_ns, flow, path, pin.path, (), reason)
 
     def told(self, flow: FlowSpec, reason: str) -> str:
         """Return why a flow goes elsewhere, and where it will return if it is pinned."""
         if flow not in self.paths:
             return reason
-        return f"{reason}; pinned to {'-'.join(self.paths[flow].path)}, it returns when that is alive"
+        return f"{reason}; pinned to {'-'.join(self.paths[flow].path)}, it returns when that path is alive"
 
 
 def _hosts(flow: FlowSpec) -> str:

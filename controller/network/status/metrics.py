@@ -12,7 +12,9 @@ from dataplane.load.metrics import load_families
 
 def families(status: ControllerStatus) -> Iterator[Metric]:
     """Yield what Prometheus scrapes of a controller."""
-    right = GaugeMetricFamily("millrace_controller_switch_right", "1: it holds what it should.", labels=["switch"])
+    right = GaugeMetricFamily(
+        "millrace_controller_switch_right", "1: the switch holds the desired entries.", labels=["switch"]
+    )
     for name in status.live:
         right.add_metric([name], 1)
     for problem in status.problems:
@@ -20,22 +22,22 @@ def families(status: ControllerStatus) -> Iterator[Metric]:
     yield right
     yield GaugeMetricFamily("millrace_controller_switches", "Switches of the topology.", value=status.switches)
     yield GaugeMetricFamily(
-        "millrace_controller_settled", "1: every switch holds all that is wanted.", value=status.settled
+        "millrace_controller_settled", "1: every switch holds the desired entries.", value=status.settled
     )
     yield GaugeMetricFamily(
         "millrace_controller_pending_entries",
-        "Entries of paths to be written or removed.",
+        "Path entries still to be written or removed.",
         value=status.pending_entries,
     )
     if status.wanted_version is not None:
         yield GaugeMetricFamily(
-            "millrace_controller_routes_version", "The set of routes that is wanted.", value=status.wanted_version
+            "millrace_controller_routes_version", "Version of the desired route set.", value=status.wanted_version
         )
     yield GaugeMetricFamily(
-        "millrace_controller_routes_ended", "1: no routes come any more.", value=status.source_problem is not None
+        "millrace_controller_routes_ended", "1: the route feed ended.", value=status.source_problem is not None
     )
     yield CounterMetricFamily(
-        "millrace_controller_rejected_route_sets", "Sets of routes that could not be.", value=status.rejected_route_sets
+        "millrace_controller_rejected_route_sets", "Rejected route sets.", value=status.rejected_route_sets
     )
     yield CounterMetricFamily("millrace_controller_writes", "Updates that took effect.", value=status.writes)
     yield from load_families("controller", status.load)

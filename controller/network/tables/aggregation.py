@@ -138,42 +138,42 @@ def parent_of(tree: AggregationTree, host: str) -> str:
             return tree.root
         if isinstance(child, Leaf) and host in child.workers:
             return child.switch
-    raise ControllerError(f"aggregation: {host} has no place in the tree of {tree.root}")
+    raise ControllerError(f"aggregation: {host} is not in the tree rooted at {tree.root}")
 
 
 def _check_job(topology: Topology, job: AggregationJob, members: Members) -> None:
     name = f"aggregation job {job.number}"
     hosts = [worker.host for worker in job.workers]
     if not 1 <= job.number <= 0xFFFF or not 0 <= members.epoch <= 0xFFFF:
-        raise ControllerError(f"{name}: numbers of jobs are 1 to 65535, epochs 0 to 65535 ({members.epoch})")
+        raise ControllerError(f"{name}: job numbers must be 1 to 65535, epochs 0 to 65535 (epoch {members.epoch})")
     receivers = hosts if job.server is None else [*hosts, job.server.host]
     for host in receivers:
         if host not in topology.host:
             raise ControllerError(f"{name}: there is no host {host!r}")
     if len({*receivers}) != len(receivers):
-        raise ControllerError(f"{name}: a host has two parts, but switches know workers by their address")
+        raise ControllerError(f"{name}: a host appears twice, but switches identify workers by their address")
     if not 1 <= job.capacity <= MOST_WORKERS:
-        raise ControllerError(f"{name}: capacities are 1 to {MOST_WORKERS}, not {job.capacity}")
+        raise ControllerError(f"{name}: a capacity must be 1 to {MOST_WORKERS}, not {job.capacity}")
     if len(members.workers) > job.capacity:
-        raise ControllerError(f"{name}: {len(members.workers)} members are more than its capacity, {job.capacity}")
+        raise ControllerError(f"{name}: {len(members.workers)} members exceed its capacity of {job.capacity}")
     if not members.workers or not members.workers <= {*hosts}:
-        raise ControllerError(f"{name}: members are to be some of its workers")
+        raise ControllerError(f"{name}: members must be among its workers")
 
 
 def _check_tree(topology: Topology, job: AggregationJob, tree: AggregationTree) -> None:
     name = f"aggregation job {job.number}"
     places = [host for child in tree.children for host in (child.workers if isinstance(child, Leaf) else (child,))]
     if sorted(places) != sorted(worker.host for worker in job.workers):
-        raise ControllerError(f"{name}: the tree's places are not its workers, each once")
+        raise ControllerError(f"{name}: the tree must hold each of its workers exactly once")
     switches = switches_of(tree)
     for switch in switches:
         if switch not in topology.switch:
             raise ControllerError(f"{name}: there is no switch {switch!r}")
     if len({*switches}) != len(switches):
-        raise ControllerError(f"{name}: a switch has two places in its tree")
+        raise ControllerError(f"{name}: a switch appears twice in its tree")
     for switch, count in ((tree.root, len(tree.children)), *((a.switch, len(a.workers)) for a in leaves_of(tree))):
         if count > MAX_CHILDREN:
-            raise ControllerError(f"{name}: {count} children of {switch} are more than {MAX_CHILDREN}")
+            raise ControllerError(f"{name}: {switch} has {count} children, more than {MAX_CHILDREN}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,4 +161,4 @@ def check_room(entities: Entities) -> None:
     """Raise ControllerError naming the first table that a switch has too little room in."""
     for table, count in Counter(key.table for key in entities).items():
         if count > RULE_ROOM.get(table, count):
-            raise ControllerError(f"{table}: {count} entries are wanted, a switch has room for {RULE_ROOM[table]}")
+            raise ControllerError(f"{table}: {count} entries needed, but a switch has room for {RULE_ROOM[table]}")

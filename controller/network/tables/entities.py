@@ -108,7 +108,7 @@ def index(entities: Iterable[Entity]) -> dict[EntityKey, Entity]:
     for entity in entities:
         key = key_of(entity)
         if key in found and content_of(found[key]) != content_of(entity):
-            raise ControllerError(f"{key}: wanted twice with different content")
+            raise ControllerError(f"{key}: requested twice with different content")
         found[key] = entity
     return found
 

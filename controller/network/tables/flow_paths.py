@@ -43,7 +43,7 @@ def flow_path_entities(
             made[route] = tuple(_entries_of(topology, route))
         for switch, key, entity in made[route]:
             if not same(found[switch].setdefault(key, entity), entity):
-                raise ControllerError(f"{key}: wanted twice with different content")
+                raise ControllerError(f"{key}: requested twice with different content")
     return dict(found)
 
 
@@ -60,7 +60,7 @@ def check(topology: Topology, route: Route) -> None:
             raise ControllerError(f"{describe(route)}: there is no host {host!r}")
     ends = tuple(topology.attachment[host].node for host in (route.flow.src_host, route.flow.dst_host))
     if not route.switches or (route.switches[0], route.switches[-1]) != ends:
-        raise ControllerError(f"{describe(route)}: the hosts' switches are {ends[0]} and {ends[1]}")
+        raise ControllerError(f"{describe(route)}: the path must run from {ends[0]} to {ends[1]}, the hosts' switches")
     if len(set(route.switches)) != len(route.switches):
         raise ControllerError(f"{describe(route)}: the path crosses a switch twice")
     for pair in pairwise(route.switches):

@@ -38,4 +38,4 @@ def chosen(weights: Sequence[int], digested: int) -> int:
         if left < weight:
             return place
         left -= weight
-    raise AssertionError("a remainder is below the sum")
+    raise AssertionError("a remainder must be below the sum")

@@ -52,7 +52,7 @@ def source_entities(topology: Topology, switch: str, routed: Sequence[RoutedNetw
     for family, count in counts.items():
         if count > MAX_NETWORKS:
             raise ControllerError(
-                f"routed_networks: {count} are wanted in {family.sources} of {switch}, there is room for {MAX_NETWORKS}"
+                f"routed_networks: {count} needed in {family.sources} of {switch}, but there is room for {MAX_NETWORKS}"
             )
 
 

@@ -24,7 +24,7 @@ def spreads_of(topology: Topology, hops: NextHops, routes: Iterable[WeightedRout
     for route in routes:
         _check(topology, route)
         if route.destination in found[route.switch]:
-            raise ControllerError(f"{describe(route)}: wanted twice")
+            raise ControllerError(f"{describe(route)}: requested twice")
         links = topology.directed_links
         ports = ((links[LinkKey(route.switch, peer)].tail.port, weight) for peer, weight in route.next_hops)
         found[route.switch][route.destination] = tuple(sorted(ports))
@@ -58,7 +58,7 @@ def order(topology: Topology, hops: NextHops, spreads: Spreads, destination: str
                 found.append(sender)
     circling = next((name for name, heads in ways.items() if heads and waiting[name] > 0), None)
     if circling is not None:
-        raise ControllerError(f"weighted routes to {destination}: packets at {circling} may never arrive")
+        raise ControllerError(f"weighted routes to {destination}: packets at {circling} may loop")
     return found
 
 
@@ -80,6 +80,6 @@ def _check(topology: Topology, route: WeightedRoute) -> None:
         if LinkKey(route.switch, peer) not in topology.directed_links:
             raise ControllerError(f"{describe(route)}: there is no link {LinkKey(route.switch, peer)}")
         if weight < 1:
-            raise ControllerError(f"{describe(route)}: weights count from 1")
+            raise ControllerError(f"{describe(route)}: weights must be at least 1")
     if sum(weight for _, weight in route.next_hops) > MAX_GROUP_SIZE:
         raise ControllerError(f"{describe(route)}: the weights add up to more than {MAX_GROUP_SIZE}")

@@ -59,7 +59,7 @@ def test_a_taken_name_of_a_removed_pod_is_no_failure(play: Play) -> None:
             finally:
                 await engine.close()
             assert (await eve.of(Pod).get(gone)).metadata.owner == "eve"
-            with pytest.raises(ForbiddenError, match="it is another user's"):
+            with pytest.raises(ForbiddenError, match="it belongs to another user"):
                 await eve.of(Pod).delete(stays)
 
     play(act)

@@ -45,7 +45,7 @@ def bound(name: str, on: str, decision: str = "d") -> BindingRequest:
     return BindingRequest(bindings=(Binding(pod=name, node=on),), decision=NewDecision(name=decision, spec=spec))
 
 
-async def refused(awaitable: Awaitable[object], why: str = "another user's") -> None:
+async def refused(awaitable: Awaitable[object], why: str = "another user") -> None:
     with pytest.raises(ForbiddenError, match=why):
         await awaitable
 
@@ -110,7 +110,7 @@ def test_a_project_shares_what_is_its(play: Play) -> None:
             assert [one.metadata.name for one in (await bob.of(Pod).list()).items] == ["a"]
             await bob.of(Pod).delete("a")
             await refused(bob.of(Pod).delete("b"))
-            await refused(bob.of(Pod).create(pod("c", project="audio")), "is not of project audio")
+            await refused(bob.of(Pod).create(pod("c", project="audio")), "is not a member of project audio")
 
     play(act)
 
@@ -118,10 +118,10 @@ def test_a_project_shares_what_is_its(play: Play) -> None:
 @pytest.mark.parametrize(
     ("metadata", "problem"),
     [
-        ({"owner": "ada"}, "who owns a new resource is the server's to say"),
-        ({"part_of": "g"}, "which group a pod follows is the server's to say"),
-        ({"labels": {"millrace.pod": "p"}}, "names that begin with millrace. or millrace/ are services'"),
-        ({"labels": {"millrace/group": "g"}}, "names that begin with millrace. or millrace/ are services'"),
+        ({"owner": "ada"}, "the server sets the owner of a new resource"),
+        ({"part_of": "g"}, "the server sets the group that a pod follows"),
+        ({"labels": {"millrace.pod": "p"}}, "names that begin with millrace. or millrace/ are reserved for services"),
+        ({"labels": {"millrace/group": "g"}}, "names that begin with millrace. or millrace/ are reserved for services"),
     ],
 )
 def test_nobody_passes_for_another(play: Play, metadata: dict[str, object], problem: str) -> None:
@@ -206,12 +206,12 @@ def test_secrets_are_of_projects(play: Play) -> None:
         program = Program(kind=ProgramKind.SCRIPT, text="true", secrets={"KEY": "api-key"})
         async with await served.client_of(Role.USER, name="eve") as eve:
             for one in (named, PodGroup(metadata=named.metadata, spec=PodGroupSpec(size=1, template=named.spec))):
-                with pytest.raises(InvalidError, match="p names secrets, and is of no project"):
+                with pytest.raises(InvalidError, match="p names secrets, but belongs to no project"):
                     await eve.of(type(one)).create(one)
-            with pytest.raises(InvalidError, match="Task t names secrets, and is of no project"):
+            with pytest.raises(InvalidError, match="Task t names secrets, but belongs to no project"):
                 await eve.of(Task).create(Task(metadata=Metadata(name="t"), spec=TaskSpec(program=program)))
             await eve.of(Pod).create(pod("p"))
-            with pytest.raises(InvalidError, match="p names secrets, and is of no project"):
+            with pytest.raises(InvalidError, match="p names secrets, but belongs to no project"):
                 await eve.of(Pod).replace(named)
         async with await served.client_of(Role.USER, name="ada", projects=("vision",)) as ada:
             made = await ada.of(Task).create(Task(metadata=Metadata(name="t"), spec=TaskSpec(program=program)))

@@ -55,7 +55,7 @@ def test_bind_each_equals_binding_one_after_the_other(seed: int) -> None:
     for request, made in zip(requests, found, strict=True):
         try:
             if request.decision is not None and request.decision.name == "d3":
-                raise StaleError("Decision d3 is there already")
+                raise StaleError("Decision d3 already exists")
             expected: State | ApiError = bind(alone, request, 5)
         except ApiError as error:
             expected = error
@@ -82,7 +82,7 @@ def test_versions_are_those_before_the_batch() -> None:
     found = bind_each(state(*pods), requests, set(), 5, moved)
     assert [isinstance(made, State) for made in found] == [True, False, True, False, False]
     assert str(found[3]) == "shares of Node h1 are of version 0, not 1"
-    assert str(found[4]) == "Node h1 is written by an earlier request of the batch"
+    assert str(found[4]) == "an earlier request of the batch writes Node h1"
     assert moved == {"h1": 2}
 
 

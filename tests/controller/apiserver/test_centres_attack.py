@@ -135,7 +135,7 @@ def test_results_come_only_with_completions_and_are_immutable(play: Play) -> Non
             )
             # Once more, and for an epoch that is yet to come.
             await refused(StaleError, "holds nothing", mine.complete(done("p1", result=RESULT)))
-            await refused(StaleError, "epoch 1, not 2", mine.complete(done("p1", 2, result=RESULT)))
+            await refused(StaleError, "epoch 1, no longer in 2", mine.complete(done("p1", 2, result=RESULT)))
 
     play(act)
 
@@ -151,8 +151,8 @@ def test_what_an_older_epoch_has_run_counts_no_more(play: Play) -> None:
             for request in (mine.complete(done("p1")), mine.of(Task).replace_status(late), mine.of(Task).get("p1")):
                 await refused(ForbiddenError, "may not", request)
             await served.client.dispatch(DispatchRequest(dispatches=(Dispatch(task="p1", centre="c1", unit="small"),)))
-            await refused(StaleError, "epoch 2, not 1", mine.complete(done("p1", 1)))
-            await refused(StaleError, "epoch 2, not 1", mine.of(Task).replace_status(late))
+            await refused(StaleError, "epoch 2, no longer in 1", mine.complete(done("p1", 1)))
+            await refused(StaleError, "epoch 2, no longer in 1", mine.of(Task).replace_status(late))
             assert (await mine.complete(done("p1", 2))).tasks == ("p1",)
             assert len((await other.of(Centre).get("c2")).shares) == 1
 
@@ -169,7 +169,7 @@ def test_shares_and_what_users_want_are_not_a_centres_to_write(play: Play) -> No
             assert (after.shares, after.shares_version) == (found.shares, found.shares_version)
             forever = replace(after, spec=CentreSpec(lease_s=1e9))
             await refused(ForbiddenError, "may not", mine.of(Centre).replace(forever), mine.of(Centre).delete("c1"))
-            held = "Centre c1 has shares that are held, by p1"
+            held = "Centre c1 has shares held by p1"
             await refused(StaleError, held, served.client.of(Centre).delete("c1"))
 
     play(act)
@@ -179,7 +179,7 @@ def test_two_agents_are_no_centre(play: Play) -> None:
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, _):
             await report(mine, "c1", agent="here")
-            problem = "Centre c1 has an agent, of state folder here, whose lease is not over"
+            problem = "Centre c1 has an agent, of state folder here, whose lease has not expired"
             await refused(StaleError, problem, report(mine, "c1", agent="there"))
             await report(mine, "c1", agent="here", signed_off=True)
             assert (await report(mine, "c1", agent="there", signed_off=False)).status.agent == "there"

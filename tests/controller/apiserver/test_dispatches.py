@@ -89,10 +89,10 @@ def test_what_is_left_to_a_centre_has_a_place_in_it() -> None:
         Dispatch(task="a", centre="c1", units=3),
         Dispatch(task="b", centre="c1", units=2),
     )
-    with pytest.raises(StaleError, match="Centre c1: c wants 2 units, no type has so many free"):
+    with pytest.raises(StaleError, match="Centre c1: c wants 2 units, but no type has that many free"):
         sent(before, Dispatch(task="c", centre="c1", units=2))
     # One that names its type must leave room for those that do not.
-    with pytest.raises(StaleError, match="Centre c1: d wants 2 units, no type"):
+    with pytest.raises(StaleError, match="Centre c1: d wants 2 units, but no type"):
         sent(before, Dispatch(task="d", centre="c1", unit="small", units=2))
     picked = pick(before, Pick(task="a", epoch=1, unit="small", could_run=("large", "small")))
     status = found(picked, "a").status
@@ -109,8 +109,8 @@ def test_a_pick_takes_only_what_is_free_and_only_once() -> None:
     for item, problem in (
         (Pick(task="b", epoch=1, unit="large"), "b wants 1 units of type large, 0 are free"),
         (Pick(task="b", epoch=1, unit="huge"), "Centre c1 has no units of type huge"),
-        (Pick(task="a", epoch=1, unit="small"), "Task a has units of type large, there is nothing to pick"),
-        (Pick(task="b", epoch=2, unit="small"), "Task b is in epoch 1, not 2 any more"),
+        (Pick(task="a", epoch=1, unit="small"), "Task a has units of type large, there is no unit to pick"),
+        (Pick(task="b", epoch=2, unit="small"), "Task b is in epoch 1, no longer in 2"),
     ):
         with pytest.raises(StaleError, match=problem):
             pick(before, item)
@@ -122,17 +122,17 @@ def test_a_pick_takes_only_what_is_free_and_only_once() -> None:
         (Dispatch(task="x", centre="c1", unit="small"), NotFoundError, "there is no Task x"),
         (Dispatch(task="a", centre="c9", unit="small"), NotFoundError, "there is no Centre c9"),
         (Dispatch(task="a", centre="c1", unit="huge"), StaleError, "Centre c1 has no units of type huge"),
-        (Dispatch(task="a", centre="c1", unit="small", units=0), InvalidError, "Task a wants at least one unit"),
-        (Dispatch(task="a", centre="c1", task_revision=2), StaleError, "Task a is of revision 3, not of 2 any more"),
+        (Dispatch(task="a", centre="c1", unit="small", units=0), InvalidError, "Task a must request at least one unit"),
+        (Dispatch(task="a", centre="c1", task_revision=2), StaleError, "Task a is at revision 3, no longer at 2"),
         (Dispatch(task="a", centre="c1", shares_version=5), StaleError, "shares of Centre c1 are of version 0, not 5"),
-        (Dispatch(task="asks", centre="c1", units=1), InvalidError, "Task asks only asks: it gets no units"),
+        (Dispatch(task="asks", centre="c1", units=1), InvalidError, "Task asks is only a query: it gets no units"),
         (Dispatch(task="mine", centre="c1", unit="small"), StaleError, "Task mine is for centre c2, not c1"),
         (Dispatch(task="mine", centre="c2", unit="small"), StaleError, "Task mine is for unit large, not small"),
         (Dispatch(task="going", centre="c1"), StaleError, "Task going is being deleted"),
         (Dispatch(task="done", centre="c1"), StaleError, "Task done has succeeded"),
         (Dispatch(task="a", centre="silent"), StaleError, "silent has been silent for longer than its lease of 60 s"),
         (Dispatch(task="a", centre="unready"), StaleError, "Centre unready is not ready: it has not reported"),
-        (Dispatch(task="a", centre="closed"), StaleError, "Centre closed takes no tasks"),
+        (Dispatch(task="a", centre="closed"), StaleError, "Centre closed does not accept tasks"),
     ],
 )
 def test_what_cannot_be_dispatched_is_refused(item: Dispatch, error: type[ApiError], problem: str) -> None:
@@ -179,21 +179,21 @@ def test_dispatch_keeps_operator_devices_until_the_task_returns() -> None:
             "gpu",
             (OperatorDevice(operator="sum", device=DeviceKind.GPU),),
             InvalidError,
-            "Task a: no operator is called 'sum'",
+            "Task a: operator 'sum' does not exist",
         ),
         (
             "gpu",
             (OperatorDevice(operator="product", device=DeviceKind.NPU),),
             StaleError,
-            "'product' is to run on a npu, and there is none",
+            "'product' should run on a npu, but there is none",
         ),
         (
             "small",
             ON_GPU,
             StaleError,
-            "Task a on small of c1: operator 'product' is to run on a gpu, and there is none",
+            "Task a on small of c1: operator 'product' should run on a gpu, but there is none",
         ),
-        ("gpu", ON_GPU * 2, InvalidError, "no operator is called 'product', or it has a device already"),
+        ("gpu", ON_GPU * 2, InvalidError, "operator 'product' does not exist, or already has a device"),
         (None, ON_GPU, InvalidError, "Task a: its centre picks its units"),
     ],
 )
@@ -209,7 +209,7 @@ def test_operator_names_too_long_for_an_environment_are_refused() -> None:
     many = tuple(OperatorCount(name=f"{number}{'é' * 1000}", operator="gemm") for number in range(4))
     devices = tuple(OperatorDevice(operator=one.name, device=DeviceKind.CPU) for one in many)
     before = state(task("a", operators=many))
-    with pytest.raises(InvalidError, match=r"names of operators take \d+ letters, more than 16384"):
+    with pytest.raises(InvalidError, match=r"names of operators take \d+ characters, more than 16384"):
         sent(before, Dispatch(task="a", centre="c1", unit="small", operator_devices=devices))
     assert len(text_of(devices[:2])) < MOST_LETTERS
 
@@ -260,7 +260,7 @@ def test_a_task_that_ended_before_it_was_said_to_run_has_a_start() -> None:
 def test_a_result_is_of_a_probe() -> None:
     before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
     new = NewResult(status=ProbeResultStatus())
-    with pytest.raises(InvalidError, match="Task a is no probe: it leaves no result"):
+    with pytest.raises(InvalidError, match="Task a is not a probe: it has no result"):
         completed(before, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED, result=new))
 
 
@@ -272,7 +272,7 @@ def test_returned_task_is_dispatched_again_in_a_new_epoch() -> None:
     assert status.reasons == ("its units went",)
     again = sent(TaskState(before.tasks | made.tasks, before.centres | made.centres), Dispatch(task="a", centre="c2"))
     assert found(again, "a").status.epoch == 2
-    with pytest.raises(StaleError, match="Task a is in epoch 2, not 1 any more"):
+    with pytest.raises(StaleError, match="Task a is in epoch 2, no longer in 1"):
         completed(again, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED))
 
 
@@ -297,13 +297,13 @@ def test_a_task_that_is_being_deleted_goes_with_its_completion() -> None:
 def test_a_centre_that_has_reported_since_is_not_silent() -> None:
     before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
     late = Completion(task="a", epoch=1, phase=TaskPhase.PENDING, heartbeat_ns=5)
-    with pytest.raises(StaleError, match="Centre c1 has reported since: Task a stays"):
+    with pytest.raises(StaleError, match="Centre c1 has reported since: Task a is kept"):
         completed(before, late)
     assert completed(before, replace(late, heartbeat_ns=NOW_NS)).centres["c1"].shares == ()
 
 
 def test_a_completion_ends_a_task_or_gives_it_back() -> None:
-    with pytest.raises(ValueError, match="has succeeded or failed, or is pending, not running"):
+    with pytest.raises(ValueError, match="must be succeeded, failed or pending, not running"):
         Completion(task="a", epoch=1, phase=TaskPhase.RUNNING)
 
 
@@ -326,11 +326,11 @@ def test_reports_move_no_units_and_begin_and_end_nothing() -> None:
     assert by_scheduler.operator_devices == ()
     ended = replace(dispatched, status=replace(dispatched.status, phase=TaskPhase.SUCCEEDED))
     for before, phase, epoch, problem in (
-        (dispatched, TaskPhase.SUCCEEDED, 1, "Task a holds units: it ends by a completion"),
-        (dispatched, TaskPhase.RUNNING, 0, "Task a is in epoch 1, not 0 any more"),
-        (task("a"), TaskPhase.RUNNING, 0, "Task a is pending: it gets units by a dispatch"),
+        (dispatched, TaskPhase.SUCCEEDED, 1, "Task a holds units: it must end by a completion"),
+        (dispatched, TaskPhase.RUNNING, 0, "Task a is in epoch 1, no longer in 0"),
+        (task("a"), TaskPhase.RUNNING, 0, "Task a is pending: it must get units by a dispatch"),
         (task("a"), TaskPhase.SUCCEEDED, 0, "Task a has not run"),
-        (ended, TaskPhase.SUCCEEDED, 1, "Task a has succeeded: that stays"),
+        (ended, TaskPhase.SUCCEEDED, 1, "Task a has succeeded: this is final"),
     ):
         forged = replace(before, status=replace(before.status, phase=phase, epoch=epoch))
         with pytest.raises(StaleError, match=problem):

@@ -52,7 +52,7 @@ def test_an_evicted_pod_stops_and_another_is_promised_the_room() -> None:
     assert made.pods["b"] is not None
     assert made.pods["a"].status == replace(RUNNING, phase=Phase.STOPPING, then=Phase.FAILED, reasons=("for b",))
     assert made.pods["b"].status == PodStatus(nominated="h1")
-    assert not made.nodes, "what it holds is its own until the release"
+    assert not made.nodes, "it keeps its shares until the release"
     gone = released(State(made.pods, before.nodes), ReleaseRequest(releases=(Release(pod="a", epoch=2),)), 5)
     assert gone.pods["a"] is not None
     assert (gone.pods["a"].status.phase, gone.pods["a"].status.then) == (Phase.PENDING, None)
@@ -62,13 +62,13 @@ def test_an_evicted_pod_stops_and_another_is_promised_the_room() -> None:
     ("evictions", "nominations", "error", "problem"),
     [
         ("x@2", "", NotFoundError, "there is no Pod x"),
-        ("a@2,a@2", "", InvalidError, "Pod a is there twice"),
-        ("a@1", "", StaleError, "Pod a is in epoch 2, not 1 any more"),
+        ("a@2,a@2", "", InvalidError, "Pod a is given twice"),
+        ("a@1", "", StaleError, "Pod a is in epoch 2, no longer in 1"),
         ("b@0", "", StaleError, "Pod b is on no node"),
-        ("c@2", "", StaleError, "Pod c is being evicted already"),
-        ("d@2", "", StaleError, "Pod d is being deleted already"),
-        ("a@2", "a@h1", InvalidError, "Pod a is there twice"),
-        ("a@2", "c@h1", StaleError, "Pod c does not wait any more: it is stopping"),
+        ("c@2", "", StaleError, "Pod c is already being evicted"),
+        ("d@2", "", StaleError, "Pod d is already being deleted"),
+        ("a@2", "a@h1", InvalidError, "Pod a is given twice"),
+        ("a@2", "c@h1", StaleError, "Pod c no longer waits: it is stopping"),
         ("a@2", "b@h9", NotFoundError, "there is no Node h9"),
     ],
 )
@@ -90,7 +90,7 @@ def test_what_cannot_be_evicted_is_refused_in_one_line(
 
 
 def test_afterwards_a_pod_is_pending_or_failed() -> None:
-    with pytest.raises(msgspec.ValidationError, match="pending or failed afterwards, not running"):
+    with pytest.raises(msgspec.ValidationError, match="must become pending or failed, not running"):
         msgspec.json.decode(b'{"pod": "a", "epoch": 1, "then": "running"}', type=Eviction)
 
 
@@ -118,7 +118,7 @@ def test_over_http_a_late_report_does_not_undo_an_eviction(play: Play) -> None:
             "h1",
             ("room for b",),
         )
-        with pytest.raises(StaleError, match="being evicted already"):
+        with pytest.raises(StaleError, match="already being evicted"):
             await client.evict(EvictionRequest(evictions=(Eviction(pod="a", epoch=1),)))
         await client.release(ReleaseRequest(releases=(Release(pod="a", epoch=1),)))
         await client.bind(BindingRequest(bindings=(Binding(pod="b", node="h1"),)))

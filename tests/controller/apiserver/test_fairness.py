@@ -65,9 +65,9 @@ def test_queue_is_bounded_in_length_and_time() -> None:
         found = await asyncio.gather(*(queue.take("ann") for _ in range(3)), return_exceptions=True)
         said = [str(one) for one in found if isinstance(one, TooManyError)]
         assert said == [
-            "it was not the turn of ann within 0.05 s",
-            "it was not the turn of ann within 0.05 s",
-            "2 requests of ann wait already, there can be no more",
+            "no request slot was free for ann within 0.05 s",
+            "no request slot was free for ann within 0.05 s",
+            "ann has reached the limit of 2 waiting requests",
         ]
         seat.release()
         waiting = asyncio.create_task(queue.take("bob"))

@@ -100,7 +100,7 @@ def test_new_kind_has_rights_owners_and_quotas(play: Play) -> None:
             with pytest.raises(ForbiddenError, match="the quota of project p is exhausted: units: 6, at most 5"):
                 await ann.of(Widget).create(widget("b", size=2))
             assert (await bob.of(Widget).list()).items == ()
-            with pytest.raises(ForbiddenError, match=r"may not read Widget a: it is another user's"):
+            with pytest.raises(ForbiddenError, match=r"may not read Widget a: it belongs to another user"):
                 await bob.of(Widget).get("a")
             with pytest.raises(ForbiddenError, match="may not write the status of a Widget"):
                 await ann.of(Widget).replace_status(made)

@@ -92,8 +92,8 @@ def test_binding_places_operators_on_the_pods_devices() -> None:
     told = bound("product", DeviceKind.GPU)
     assert told.status.operator_devices == (OperatorDevice(operator="product", device=DeviceKind.GPU),)
     for operator, device, problem in (
-        ("sum", DeviceKind.GPU, "Pod a: no operator is called 'sum'"),
-        ("product", DeviceKind.NPU, "Pod a: operator 'product' is to run on a npu, and there is none"),
+        ("sum", DeviceKind.GPU, "Pod a: operator 'sum' does not exist"),
+        ("product", DeviceKind.NPU, "Pod a: operator 'product' should run on a npu, but there is none"),
     ):
         with pytest.raises(InvalidError, match=problem):
             bound(operator, device)
@@ -118,13 +118,13 @@ WHOLE_NEED = Request(devices=(DeviceNeed(kind=DeviceKind.GPU, models=("B",)),))
     [
         (None, Binding(pod="x", node="h1"), NotFoundError, "there is no Pod x"),
         (None, Binding(pod="a", node="x"), NotFoundError, "there is no Node x"),
-        (None, Binding(pod="a", node="full"), StaleError, "full takes no pods: mended"),
-        (None, Binding(pod="a", node="bare"), StaleError, "bare has not said what it has"),
-        (None, Binding(pod="a", node="h1", pod_revision=2), StaleError, "Pod a is of revision 3, not of 2 any more"),
-        (None, Binding(pod="a", node="h1", node_revision=6), StaleError, "Node h1 is of revision 7, not of 6"),
+        (None, Binding(pod="a", node="full"), StaleError, "full does not accept pods: mended"),
+        (None, Binding(pod="a", node="bare"), StaleError, "bare has not reported its devices"),
+        (None, Binding(pod="a", node="h1", pod_revision=2), StaleError, "Pod a is at revision 3, no longer at 2"),
+        (None, Binding(pod="a", node="h1", node_revision=6), StaleError, "Node h1 is at revision 7, no longer at 6"),
         (None, Binding(pod="a", node="h1", shares_version=1), StaleError, "shares of Node h1 are of version 0, not 1"),
-        (None, Binding(pod="a", node="h1", devices=(DeviceShare(number=0),)), StaleError, "does not ask for device 0"),
-        (WHOLE_NEED, Binding(pod="a", node="h1"), StaleError, r"asks for 1 gpu B, which its binding lacks"),
+        (None, Binding(pod="a", node="h1", devices=(DeviceShare(number=0),)), StaleError, "does not request device 0"),
+        (WHOLE_NEED, Binding(pod="a", node="h1"), StaleError, r"requests 1 gpu B, which its binding lacks"),
         (WHOLE_NEED, Binding(pod="a", node="h1", devices=(DeviceShare(number=0),)), StaleError, "lacks"),
         (WHOLE_NEED, Binding(pod="a", node="h1", devices=(DeviceShare(number=9),)), StaleError, "no device 9"),
         (Request(memory_bytes=1001), Binding(pod="a", node="h1"), StaleError, "1001 bytes of memory of 1000"),
@@ -141,10 +141,10 @@ def test_what_cannot_be_bound_is_refused_in_one_line(
 def test_a_pod_is_bound_once() -> None:
     before = state(pod("a"))
     binding = Binding(pod="a", node="h1")
-    with pytest.raises(InvalidError, match="Pod a is there twice"):
+    with pytest.raises(InvalidError, match="Pod a is given twice"):
         bind(before, request(binding, binding), now_ns=1)
     made = after(before, bind(before, request(binding), now_ns=1))
-    with pytest.raises(StaleError, match="Pod a is on node h1 already"):
+    with pytest.raises(StaleError, match="Pod a is already on node h1"):
         bind(made, request(Binding(pod="a", node="h2")), now_ns=1)
 
 
@@ -158,7 +158,7 @@ def test_a_device_holds_a_thousand_thousandths() -> None:
 def test_a_group_is_placed_whole() -> None:
     group = PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=2))
     pods = [pod(name, group="g") for name in "ab"]
-    with pytest.raises(StaleError, match="PodGroup g is placed whole: 1 of 2"):
+    with pytest.raises(StaleError, match="PodGroup g is placed as a whole: the request has 1 of 2"):
         bind(state(*pods, groups=(group,)), request(Binding(pod="a", node="h1")), now_ns=1)
     with pytest.raises(NotFoundError, match="no PodGroup g"):
         bind(state(*pods), request(Binding(pod="a", node="h1"), Binding(pod="b", node="h1")), now_ns=1)
@@ -190,7 +190,7 @@ def test_a_node_that_has_reported_since_keeps_its_pods() -> None:
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
     reported = replace(bound.nodes["h1"], status=NodeStatus(heartbeat_ns=7))
     silent = ReleaseRequest(releases=(Release(pod="a", epoch=1, heartbeat_ns=0),))
-    with pytest.raises(StaleError, match="Node h1 has reported since: Pod a stays"):
+    with pytest.raises(StaleError, match="Node h1 has reported since: Pod a is kept"):
         release(State(bound.pods, {"h1": reported}), silent, now_ns=2)
     for nodes in (bound.nodes, {}):  # never a report; the node is gone
         assert release(State(bound.pods, nodes), silent, now_ns=2).pods["a"] is not None
@@ -199,7 +199,7 @@ def test_a_node_that_has_reported_since_keeps_its_pods() -> None:
 def test_a_release_gives_back_what_a_binding_took() -> None:
     before = state(pod("a"))
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
-    with pytest.raises(StaleError, match="Pod a is in epoch 1, not 2 any more"):
+    with pytest.raises(StaleError, match="Pod a is in epoch 1, no longer in 2"):
         release(bound, ReleaseRequest(releases=(Release(pod="a", epoch=2),)), now_ns=2)
     made = release(bound, ReleaseRequest(releases=(Release(pod="a", epoch=1, phase=Phase.SUCCEEDED),)), now_ns=2)
     ended = made.pods["a"]
@@ -226,5 +226,5 @@ def test_what_is_held_for_a_pod_elsewhere_is_released_alone() -> None:
     bound.nodes["h2"] = replace(bound.nodes["h2"], shares=bound.nodes["h1"].shares)
     made = release(bound, ReleaseRequest(releases=(Release(pod="a", node="h2"),)), now_ns=2)
     assert (made.pods, made.nodes["h2"].shares) == ({}, ())
-    with pytest.raises(StaleError, match="Pod a is on node h1: what it holds is its own"):
+    with pytest.raises(StaleError, match="Pod a is on node h1: it keeps its shares"):
         release(bound, ReleaseRequest(releases=(Release(pod="a", node="h1"),)), now_ns=2)

@@ -216,14 +216,14 @@ def test_certificates_are_read_again_when_asked(tmp_path: Path, caplog: pytest.L
             late, late_key = fresh.sign("late", -DAY)
             late.replace(certificate)
             late_key.replace(key)
-            await hang_up(served, "what was in use stays: certificate")
+            await hang_up(served, "reload failed; keeping the previous certificates: certificate")
             await ask(old)
             good, good_key = fresh.sign("good", 30 * DAY)
             good.replace(certificate)
             good_key.replace(key)
-            await hang_up(served, f"certificate {certificate} is in use")
+            await hang_up(served, f"certificate {certificate} loaded")
             await ask(fresh)
-            with pytest.raises(UnavailableError, match="its certificate is refused"):
+            with pytest.raises(UnavailableError, match="certificate rejected"):
                 await ask(old)
             assert (tmp_path / "audit").is_file()  # opened again after it was renamed
             assert '"path":"/v1/tokens"' in (tmp_path / "kept").read_text()

@@ -100,9 +100,9 @@ def test_a_pod_that_has_moved_is_not_answered_for(play: Play) -> None:
         request = await told(served.client, "h1")
         await served.client.release(ReleaseRequest(releases=(Release(pod="a"),)))
         await served.client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
-        with pytest.raises(StaleError, match="Pod a is not on node h1 any more"):
+        with pytest.raises(StaleError, match="Pod a is no longer on node h1"):
             await served.client.answer_session("h1", request.number, one(request))
-        with pytest.raises(StaleError, match="Pod a is not on node h1 any more"):
+        with pytest.raises(StaleError, match="Pod a is no longer on node h1"):
             await reading
 
     play(act)
@@ -116,7 +116,9 @@ def test_rights(play: Play) -> None:
         third = await served.client_of(Role.USER, name="third", rights=(Right.EXEC,))
         async with user, other, service, node, third:
             for client in (user, service, node):
-                with pytest.raises(ForbiddenError, match="may not run commands in pods: that takes the right exec"):
+                with pytest.raises(
+                    ForbiddenError, match="may not run commands in pods: this needs the permission exec"
+                ):
                     await client.exec("a", RUN)
             with pytest.raises(ForbiddenError, match="may not read logs of pods"):
                 await said(node.logs("a"))
@@ -138,7 +140,7 @@ def test_rights(play: Play) -> None:
 def test_missing_or_silent_node_is_reported_in_time(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
-        with pytest.raises(UnavailableError, match="node h1 is not connected: its manager does not run"):
+        with pytest.raises(UnavailableError, match="node h1 is not connected: its manager is not running"):
             await said(served.client.logs("a"))
         async with aclosing(served.client.node_sessions("h1")) as requests:
             listening = asyncio.ensure_future(anext(requests))
@@ -163,13 +165,13 @@ def test_a_flood_of_sessions_is_refused_and_others_are_served(play: Play) -> Non
         async with flooding, user, node:
             for _ in range(4):
                 await flooding.exec("a", RUN)
-            with pytest.raises(TooManyError, match="flood has 4 sessions open, there can be no more"):
+            with pytest.raises(TooManyError, match="flood has reached the limit of 4 open sessions"):
                 await flooding.exec("a", RUN)
             async with answering(node, "h1", one):
                 assert (await said(user.logs("a")))[0].payload == b"a"
             for _ in range(2):
                 await served.client.exec("a", RUN)
-            with pytest.raises(UnavailableError, match="6 sessions are open, there can be no more"):
+            with pytest.raises(UnavailableError, match="the limit of 6 open sessions is reached"):
                 await said(user.logs("a"))
         metrics = (await _get(served, "/metrics")).text
         assert "millrace_api_sessions 6.0" in metrics
@@ -183,7 +185,7 @@ def test_a_node_has_its_limit(play: Play) -> None:
         await bound_pod(served.client)
         for _ in range(MOST_OF_NODE):
             await served.client.exec("a", RUN)
-        with pytest.raises(TooManyError, match="node h1 has 64 sessions open"):
+        with pytest.raises(TooManyError, match="node h1 has reached the limit of 64 open sessions"):
             await served.client.exec("a", RUN)
 
     play(act, sessions_of_one=100)
@@ -243,11 +245,11 @@ def test_who_goes_is_noticed_by_a_node_that_has_nothing_to_say(play: Play) -> No
 @pytest.mark.parametrize(
     ("sent", "to_node", "to_user"),
     [
-        (b"\xff\x00\x00\x00\x00", "this is no frame: stream 255, 0 bytes", "this is no frame"),
-        (b"\x02\x7f\xff\xff\xff", "this is no frame: stream 2, 2147483647 bytes", "this is no frame"),
-        (b"\x01\x00\x00\x00\x01a", "frames of stream STDIN are not taken here", "frames of stream STDIN"),
+        (b"\xff\x00\x00\x00\x00", "not a frame: stream 255, 0 bytes", "not a frame"),
+        (b"\x02\x7f\xff\xff\xff", "not a frame: stream 2, 2147483647 bytes", "not a frame"),
+        (b"\x01\x00\x00\x00\x01a", "frames of stream STDIN are not accepted here", "frames of stream STDIN"),
         (b"\x02\x00\x00\x00\x05ab", "the body ends within a frame", "the body ends within a frame"),
-        (b"", "node h1 has ended the session before its end", "node h1 has ended the session before its end"),
+        (b"", "node h1 ended the session prematurely", "node h1 ended the session prematurely"),
     ],
 )
 def test_a_node_that_says_what_is_no_frame_is_refused(play: Play, sent: bytes, to_node: str, to_user: str) -> None:
@@ -271,7 +273,7 @@ def test_a_user_that_says_what_is_no_input_is_refused(play: Play) -> None:
         assert (await _post(served, path, frames.exit_frame(0).encode())).status_code == 400
         assert (await _post(served, path, Frame(Stream.STDIN, b"a").encode())).status_code == 204
         without = await served.client.exec("a", RUN)
-        with pytest.raises(StaleError, match="it takes no input"):
+        with pytest.raises(StaleError, match="it does not accept input"):
             await served.client.write_input(without, one(_any(without)))
 
     play(act)
@@ -292,7 +294,7 @@ def test_an_end_that_goes_silent_is_left(play: Play) -> None:
         transport = httpx.AsyncHTTPTransport(uds=served.client.place.socket)
         async with httpx.AsyncClient(transport=transport, base_url="http://api") as http:
             answer = asyncio.create_task(http.post(f"/v1/nodes/h1/sessions/{request.number}/output", content=silent()))
-            assert await reading == [CHUNK, frames.error_frame("nothing has come for 0.3 s")]
+            assert await reading == [CHUNK, frames.error_frame("no data for 0.3 s")]
             left.set()
             assert (await answer).status_code == 503
 
@@ -304,7 +306,7 @@ def test_a_session_in_which_nothing_is_said_ends(play: Play) -> None:
         await bound_pod(served.client)
         async with answering(served.client, "h1", nothing):
             found = await said(served.client.logs("a", follow=True))
-        assert found == [frames.error_frame("nothing was said in this session for 0.4 s")]
+        assert found == [frames.error_frame("this session was idle for 0.4 s")]
 
     play(act, session_idle_s=0.4, heartbeat_s=0.2)
 
@@ -342,7 +344,7 @@ def test_a_server_that_stops_says_so(play: Play) -> None:
             log = served.client.logs("a", follow=True)
             assert await anext(log) == CHUNK
             served.stop.set()
-            assert await said(log) == [frames.error_frame("the server stops")]
+            assert await said(log) == [frames.error_frame("the server is stopping")]
 
     play(act)
 
@@ -360,7 +362,7 @@ def test_frames_are_read_however_they_are_cut() -> None:
         decoder = frames.FrameDecoder()
         list(decoder.feed(data[:cut]))
         assert decoder.is_whole == (cut in {8, 13, 24})
-    with pytest.raises(InvalidError, match="a frame has at most 65536 bytes"):
+    with pytest.raises(InvalidError, match="a frame may have at most 65536 bytes"):
         Frame(Stream.STDOUT, bytes(MOST_BYTES + 1))
     with pytest.raises(InvalidError, match="a frame EXIT has 4 bytes, not 0"):
         frames.exit_code_of(Frame(Stream.EXIT))

@@ -50,7 +50,7 @@ def test_an_address_of_the_network_wants_a_token_that_counts(play: Play) -> None
     async def act(served: Served) -> None:
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
         for header, problem in (
-            (None, "a bearer token is needed"),
+            (None, "a bearer token or a certificate"),
             ("Basic x", "none of a bearer token"),
             ("Bearer x", "unknown, or was revoked"),
             (f"Bearer {made.token[:-1]}{'A' if made.token[-1] != 'A' else 'B'}", "unknown, or was revoked"),
@@ -112,7 +112,7 @@ def test_who_may_not_write_hears_nothing_of_revisions(play: Play) -> None:
                 await client.of(Node).replace(replace(made, metadata=replace(made.metadata, revision=revision)))
             with pytest.raises(ForbiddenError, match="may not write the status of a Node"):
                 await client.of(Node).replace_status(replace(made, metadata=replace(made.metadata, revision=revision)))
-        with pytest.raises(StaleError, match="not of"):
+        with pytest.raises(StaleError, match="no longer at"):
             await served.client.of(Node).replace(replace(made, metadata=replace(made.metadata, revision=revision)))
 
     play(act)
@@ -277,7 +277,7 @@ def test_a_pod_of_an_older_epoch_is_fenced(play: Play) -> None:
         before = await pods.get("a")
         await served.client.release(ReleaseRequest(releases=(Release(pod="a"),)))
         await served.client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
-        with pytest.raises(StaleError, match="Pod a is in epoch 2, not 1 any more"):
+        with pytest.raises(StaleError, match="Pod a is in epoch 2, no longer in 1"):
             await pods.replace_status(replace(before, metadata=Metadata(name="a")))
 
     play(act)
@@ -289,7 +289,7 @@ BODIES = [
      "spec.containers[0]: unknown key `colour`"),
     ('{"metadata":{"name":"A b"},"spec":{"containers":[{"name":"m","image":"x"}]}}', 400, "metadata.name: Expected"),
     ('{"metadata":{"name":"a\\n"},"spec":{"containers":[{"name":"m","image":"x"}]}}', 400, "metadata.name: Expected"),
-    ('{"metadata":{"name":"a","revision":4},"spec":{"containers":[{"name":"m","image":"x"}]}}', 400, "server's to say"),
+    ('{"metadata":{"name":"a","revision":4},"spec":{"containers":[{"name":"m","image":"x"}]}}', 400, "server sets uid"),
     ('{"metadata":{"name":"a"},"spec":{"containers":[{"name":"m"}]}}', 400, "either an image or a bundle"),
     ('{"metadata":{"name":"a"},"spec":{"containers":[]}}', 400, "spec.containers: Expected"),
     ('{"metadata":{"name":"a"},"spec":{"containers":[{"name":"m","image":"x"}],"request":{"cpu_milli":-1}}}', 400,
@@ -324,7 +324,10 @@ def test_too_large_a_body_is_not_read(play: Play) -> None:
         made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
         headers = {"Authorization": f"Bearer {made.token}"}
         announced = await answer_of(served, method="POST", content=b" " * 4001, headers=headers)
-        assert (announced.status_code, detail_of(announced)) == (413, "the body has 4001 bytes, at most 4000 are taken")
+        assert (announced.status_code, detail_of(announced)) == (
+            413,
+            "the body has 4001 bytes; at most 4000 are accepted",
+        )
 
         async def chunks() -> object:
             for _ in range(5):
@@ -375,7 +378,7 @@ def test_who_never_ends_a_request_is_left(play: Play) -> None:
         )
         assert (nothing, half) == (b"", b"")
         assert b"400 Bad Request" in body
-        assert b"the body did not come within 0.2 s" in body
+        assert b"the body did not arrive within 0.2 s" in body
         assert await said_after_an_answer(served, head.replace(b"POST", b"GET"), b"GET /v1/po") == b""
         assert b"millrace_api_slow_requests_total 4" in await metrics_of(served)
 
@@ -402,7 +405,7 @@ def test_a_principal_has_its_rate_and_wrong_tokens_have_less(play: Play) -> None
             found = await asyncio.gather(*(mine.of(Pod).list() for _ in range(60)), return_exceptions=True)
             refusals = [one for one in found if isinstance(one, TooManyError)]
             assert len(refusals) >= 20
-            assert str(refusals[0]) == "user asks more than 20 times a second"
+            assert str(refusals[0]) == "user exceeds 20 requests per second"
             assert refusals[0].wait_s >= 1
         assert (await served.client.of(Pod).list()).items == ()  # others have theirs
         answers = await asyncio.gather(*(answer_of(served) for _ in range(20)))

@@ -24,7 +24,7 @@ from tests.controller.apiserver.test_resources_over_http import node
 
 
 def test_no_address_but_loopback_without_tls() -> None:
-    with pytest.raises(ConfigError, match=r"0\.0\.0\.0:1 is neither loopback nor a UNIX socket: it needs tls"):
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0:1 is neither loopback nor a UNIX socket: set tls"):
         loads("{storage: {sqlite: x}, listen: ['0.0.0.0:1']}", ApiSettings)
     with pytest.raises(ConfigError, match="name:1 is neither loopback"):
         loads("{storage: {sqlite: x}, listen: ['name:1']}", ApiSettings)
@@ -37,7 +37,7 @@ def test_no_address_but_loopback_without_tls() -> None:
         loads("{storage: {}}", ApiSettings)
     with pytest.raises(ConfigError, match="unknown key"):
         loads("{storage: {sqlite: x}, port: 1}", ApiSettings)
-    with pytest.raises(InvalidError, match="by https only"):
+    with pytest.raises(InvalidError, match="over https only"):
         Place("http://192.0.2.1:1", "token")
 
 
@@ -77,7 +77,7 @@ def test_tls_serves_and_its_client_knows_whom(tmp_path: Path, caplog: pytest.Log
             async with ApiClient(Place(served.url, made.token, authority.file), tries=1) as client:
                 assert (await client.of(Pod).list()).items == ()
             async with ApiClient(Place(served.url, made.token), tries=3) as stranger:
-                with pytest.raises(UnavailableError, match="its certificate is refused: unable to get local issuer"):
+                with pytest.raises(UnavailableError, match="certificate rejected: unable to get local issuer"):
                     await stranger.of(Pod).list()
 
     asyncio.run(main())
@@ -111,7 +111,7 @@ def test_a_certificate_with_a_role_is_as_good_as_a_token(tmp_path: Path) -> None
                 assert (await h1.of(Node).create(node("h1"))).metadata.name == "h1"
                 with pytest.raises(ForbiddenError, match="may not create"):
                     await h1.of(Node).create(node("h2"))
-                with pytest.raises(UnauthorizedError, match="a bearer token is needed, or a certificate with a role"):
+                with pytest.raises(UnauthorizedError, match="a bearer token or a certificate with a role is required"):
                     await unmarked.of(Pod).list()
             made = await served.client.create_token(TokenRequest(name="root", role=Role.ADMIN))
             async with client("unmarked", made.token) as both:
@@ -134,7 +134,7 @@ def test_a_client_refuses_an_expired_certificate(tmp_path: Path) -> None:
         async with server:
             place = Place(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "token", authority.file)
             async with ApiClient(place, tries=3) as client:
-                with pytest.raises(UnavailableError, match="its certificate is refused: certificate has expired"):
+                with pytest.raises(UnavailableError, match="certificate rejected: certificate has expired"):
                     await client.of(Pod).list()
 
     asyncio.run(main())

@@ -485,7 +485,7 @@ def test_settings_must_name_every_switch_and_no_other(diamond: Topology) -> None
     addresses = {name: f"unix:/run/{name}" for name in "abcd"}
     targets = DaemonSettings(topology="x", switches=addresses).targets(diamond)
     assert (targets["b"].device_id, targets["b"].address) == (2, "unix:/run/b")
-    with pytest.raises(ControllerError, match="there is no address for switch a"):
+    with pytest.raises(ControllerError, match="switch a of diamond has no address"):
         DaemonSettings(topology="x", switches={}).targets(diamond)
     with pytest.raises(ControllerError, match=r"switches\.z: topology diamond has no such switch"):
         DaemonSettings(topology="x", switches={**addresses, "z": "unix:/run/z"}).targets(diamond)

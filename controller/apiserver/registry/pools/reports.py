@@ -50,7 +50,7 @@ class PoolReports:
         """Return a pool with a holder's report; raise if `check` refuses it or it promises too much."""
         line = self._lines.setdefault(pool, _Line())
         if len(line.waiting) >= MOST_WAITING:
-            raise TooManyError(f"UnitPool {pool}: {MOST_WAITING} reports wait", _AGAIN_S)
+            raise TooManyError(f"UnitPool {pool}: {MOST_WAITING} reports are waiting", _AGAIN_S)
         one = _Waiting(status, check, asyncio.get_running_loop().create_future())
         line.waiting.append(one)
         if line.task is None:

@@ -77,7 +77,7 @@ def room_of(pool: UnitPool, node: Node) -> Room:
     """Return the pool's capacity on each device of its node; raise StaleError if the node's hardware is unknown."""
     value = node.value
     if value is None:
-        raise StaleError(f"Node {node.metadata.name} has not said what it has")
+        raise StaleError(f"Node {node.metadata.name} has not reported its devices")
     own = replace(node, pools=tuple(one for one in node.pools if one.pool != pool.metadata.name))
     try:
         others = own.held
@@ -97,7 +97,7 @@ def _check_names(shares: Iterable[UnitHolding]) -> None:
     counts = Counter(one.holder for one in shares)
     twice = next((holder for holder, count in counts.items() if count > 1), None)
     if twice is not None:
-        raise InvalidError(f"holder {twice} is there twice")
+        raise InvalidError(f"holder {twice} is given twice")
     wrong = next((one for one in shares if one.leaving > one.units), None)
     if wrong is not None:
         raise InvalidError(f"holder {wrong.holder}: {wrong.leaving} of {wrong.units} units cannot leave")
@@ -115,7 +115,7 @@ def _check_claims(pool: UnitPool, shares: Iterable[UnitHolding]) -> None:
             raise StaleError(f"UnitPool {pool.metadata.name}: {one.holder} has no claim")
         if claim.most is not None and one.units > claim.most:
             raise StaleError(
-                f"UnitPool {pool.metadata.name}: {one.holder} may have {claim.most} units, not {one.units}"
+                f"UnitPool {pool.metadata.name}: {one.holder} may have at most {claim.most} units, not {one.units}"
             )
 
 

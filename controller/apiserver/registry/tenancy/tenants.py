@@ -42,11 +42,11 @@ def owned(principal: Principal, metadata: Metadata) -> Metadata:
     if principal.role in _FOR_OTHERS:
         return replace(metadata, owner=metadata.owner or owner_of(principal))
     if metadata.owner not in ("", owner_of(principal)):
-        raise InvalidError("metadata.owner: who owns a new resource is the server's to say")
+        raise InvalidError("metadata.owner: the server sets the owner of a new resource")
     if metadata.part_of is not None:
-        raise InvalidError("metadata.part_of: which group a pod follows is the server's to say")
+        raise InvalidError("metadata.part_of: the server sets the group that a pod follows")
     if metadata.project and metadata.project not in principal.projects:
-        raise ForbiddenError(f"{principal} is not of project {metadata.project}")
+        raise ForbiddenError(f"{principal} is not a member of project {metadata.project}")
     project = metadata.project or next(iter(principal.projects), "")
     return replace(metadata, owner=owner_of(principal), project=project)
 
@@ -59,12 +59,14 @@ def check_labels(principal: Principal, before: Metadata | None, wanted: Metadata
     changed = {name for name in had.keys() | wanted.labels.keys() if had.get(name) != wanted.labels.get(name)}
     for name in sorted(changed):
         if name.startswith(_RESERVED):
-            raise InvalidError(f"metadata.labels: {name}: names that begin with millrace. or millrace/ are services'")
+            raise InvalidError(
+                f"metadata.labels: {name}: names that begin with millrace. or millrace/ are reserved for services"
+            )
 
 
 def check_group(pod: Pod, group: PodGroup) -> None:
     """Raise StaleError for a pod that names a group of another project or owner."""
     if pod.metadata.account != group.metadata.account:
         raise StaleError(
-            f"Pod {pod.metadata.name} is of {pod.metadata.account}, its PodGroup {group.metadata.name} is not"
+            f"Pod {pod.metadata.name} belongs to {pod.metadata.account}, its PodGroup {group.metadata.name} does not"
         )

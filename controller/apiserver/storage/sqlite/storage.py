@@ -100,7 +100,7 @@ class SqliteStorage(Storage):
     async def grant(self, ttl_s: float) -> Lease:
         """Return a new lease."""
         if not ttl_s >= SHORTEST_LEASE_S:
-            raise StorageError(f"a lease lasts at least {SHORTEST_LEASE_S:g} s, not {ttl_s:g}")
+            raise StorageError(f"a lease must last at least {SHORTEST_LEASE_S:g} s, not {ttl_s:g}")
         lease: Lease = await self._worker.write(lambda tables: (tables.grant(ttl_s), None))
         self._leases[lease.number] = lease
         self._start(lease)

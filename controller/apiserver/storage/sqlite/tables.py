@@ -171,7 +171,7 @@ class Tables:
         if revision < self.compacted:
             raise CompactedError(revision, self.compacted)
         if revision > self.newest:
-            raise StorageError(f"revision {revision} is yet to come, the newest is {self.newest}")
+            raise StorageError(f"revision {revision} is in the future, the newest is {self.newest}")
 
     def _change(self, change: Change, revision: int) -> Event | None:
         before = self.get(change.key, None)

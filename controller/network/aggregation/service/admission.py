@@ -21,17 +21,17 @@ def problem_of(
     if hello.host not in hosts:
         return f"the topology has no host {hello.host!r}"
     if not (1 <= len(hello.job) <= _LONGEST_NAME and hello.job.isprintable()):
-        return f"a job's name has 1 to {_LONGEST_NAME} printable characters"
+        return f"a job name must have 1 to {_LONGEST_NAME} printable characters"
     if not 1 <= hello.workers <= (hello.capacity or hello.workers) <= MOST_WORKERS:
-        return f"{hello.workers} workers with a capacity of {hello.capacity or hello.workers} cannot be"
+        return f"{hello.workers} workers do not fit a capacity of {hello.capacity or hello.workers}"
     host, server_port = hello.server or (hello.host, hello.udp_port)
     if host not in hosts:
         return f"the topology has no host {host!r}"
     if not (1 <= hello.udp_port <= _PORTS and 1 <= server_port <= _PORTS):
-        return f"UDP port {hello.udp_port} or {server_port} cannot be"
+        return f"UDP port {hello.udp_port} or {server_port} is invalid"
     window = hello.window
     if window is not None and (window < 1 or window & (window - 1)):
-        return f"a window of {window} items is no power of two"
+        return f"a window of {window} items is not a power of two"
     return _excess(hello, settings, jobs) if job is None else _misfit(job, hello)
 
 
@@ -39,10 +39,12 @@ def _excess(hello: Hello, settings: JobSettings, jobs: int) -> str | None:
     """Return what a new job would have too much of."""
     window, workers = hello.window or settings.window, hello.capacity or hello.workers
     if cells_for(window) > settings.most_cells:
-        return f"a window of {window} items takes {cells_for(window)} cells, a job has {settings.most_cells} at most"
+        return (
+            f"a window of {window} items takes {cells_for(window)} cells, more than the {settings.most_cells} of a job"
+        )
     if workers > settings.most_workers:
-        return f"{workers} workers are more than the {settings.most_workers} that a job may have"
-    return f"there are {jobs} jobs, the most at a time" if jobs >= settings.most_jobs else None
+        return f"{workers} workers exceed the limit of {settings.most_workers} per job"
+    return f"the limit of {jobs} concurrent jobs is reached" if jobs >= settings.most_jobs else None
 
 
 def _misfit(job: JobState, hello: Hello) -> str | None:
@@ -58,7 +60,7 @@ def _misfit(job: JobState, hello: Hello) -> str | None:
             return f"{hello.host} asks for {what} {its}, the others for {theirs}"
     there = job.members.get(hello.host) or job.joiners.get(hello.host)
     if there is not None and there.disconnected_ns is None:
-        return f"{hello.host} has a worker in it already"
+        return f"{hello.host} already has a worker in it"
     others = len((job.remaining.keys() | job.joiners.keys()) - {hello.host})
     most = asked.workers if job.phase is Phase.GATHERING else job.capacity
-    return f"it has its {most} workers" if others >= most else None
+    return f"it already has all {most} workers" if others >= most else None

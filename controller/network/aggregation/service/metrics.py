@@ -13,10 +13,12 @@ from controller.network.aggregation.service.messages import JobRow
 def families(rows: Iterable[JobRow]) -> Iterator[Metric]:
     """Yield what Prometheus scrapes of a job service, of jobs that have not ended."""
     jobs = GaugeMetricFamily("millrace_jobs", "Jobs.", labels=["state"])
-    wanted = GaugeMetricFamily("millrace_job_workers_wanted", "Workers that a job is for.", labels=["name"])
+    wanted = GaugeMetricFamily("millrace_job_workers_wanted", "Workers that a job expects.", labels=["name"])
     workers = GaugeMetricFamily("millrace_job_workers", "Workers of a job.", labels=["name", "state"])
     heard = GaugeMetricFamily(
-        "millrace_job_silent_seconds", "Since the job's most silent worker was heard.", labels=["name"]
+        "millrace_job_silent_seconds",
+        "Seconds since the last message of the job's most silent worker.",
+        labels=["name"],
     )
     living = [row for row in rows if row.ended_ns is None]
     for state, count in sorted(Counter(row.state for row in living).items()):

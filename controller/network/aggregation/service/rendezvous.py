@@ -195,14 +195,14 @@ class Rendezvous:
         for job in reversed(self.ended):
             if job.name == hello.job:
                 return Ended(f"job {job.name} has ended: {job.reason}")
-        return Ended(f"job {hello.job} has ended: the controller knows no number {number}, it has restarted")
+        return Ended(f"job {hello.job} has ended: the controller has restarted and does not know number {number}")
 
     def _seat_worker(self, hello: Hello, now_ns: int) -> None:
         job = self._named(hello.job)
         if job is None:
             job = self._new_job(hello)
         elif hello.host in job.members or hello.host in job.joiners:
-            self._expel(job, hello.host, "another worker has come from its host")
+            self._expel(job, hello.host, "another worker of the same host has joined")
             if job.phase is Phase.ENDED:
                 self._notify(hello.token, Refused(f"job {hello.job} has just ended: {job.reason}"))
                 return
@@ -298,18 +298,18 @@ class Rendezvous:
         for host, worker in (*job.remaining.items(), *job.joiners.items()):
             if self._lease_end_ns(worker) <= now_ns:
                 silent_s = (now_ns - worker.heard_ns) / NS_PER_S
-                gone = ", its connection is gone" if worker.disconnected_ns is not None else ""
-                self._expel(job, host, f"it was not heard for {silent_s:.1f} s{gone}")
+                gone = ", and its connection is closed" if worker.disconnected_ns is not None else ""
+                self._expel(job, host, f"it has been silent for {silent_s:.1f} s{gone}")
         self._release_leavers(job)
         if job.phase is Phase.GATHERING:
             late = min((worker.admit_until_ns for worker in job.members.values()), default=now_ns + 1)
             if len(job.members) < job.hello.workers and late <= now_ns:
                 present = f"{len(job.members)} of {job.hello.workers} workers ({' '.join(sorted(job.members))})"
-                self._end(job, f"only {present} came in time", now_ns)
+                self._end(job, f"only {present} joined in time", now_ns)
             return
         for host, worker in tuple(job.joiners.items()):
             if worker.admit_until_ns <= now_ns and not job.is_joining(worker):
-                self._refuse(job, [host], "the others did not come to a point where it could join in time")
+                self._refuse(job, [host], "the others did not reach a point where it could join in time")
         if (
             job.barrier is not None
             and job.barrier.deadline_ns <= now_ns
@@ -339,7 +339,7 @@ class Rendezvous:
 
     def _gather(self, job: JobState, now_ns: int) -> bool:
         if not job.members:
-            self._end(job, "all workers have gone before it began", now_ns)
+            self._end(job, "all workers left before it started", now_ns)
             return True
         if len(job.members) < job.hello.workers:
             return False
@@ -373,7 +373,7 @@ class Rendezvous:
         if None in items:
             return False
         if len(items) > 1:
-            self._refuse(job, tuple(job.joiners), "its workers do not reduce the same sizes in the same order")
+            self._refuse(job, tuple(job.joiners), "its workers do not reduce items of the same sizes in the same order")
             self._release(job, now_ns)
         elif job.joiners:
             barrier.item = items.pop() or 0
@@ -394,7 +394,7 @@ class Rendezvous:
                 for worker in job.members.values():
                     self._admit(job, worker)
             case Remove() if problem is not None:
-                self._end(job, f"{change.host} cannot be taken out: {problem}", now_ns)
+                self._end(job, f"{change.host} cannot be removed: {problem}", now_ns)
             case Remove():
                 self._send_views(job, now_ns)
             case Join():
@@ -439,9 +439,7 @@ class Rendezvous:
             for host, one in job.remaining.items()
             if (one.count if barrier.count is None else one.next_item) is None
         ]
-        what = (
-            "say what it had begun" if barrier.count is None else f"come to the end of {job.item_name} {barrier.count}"
-        )
+        what = "report what it had started" if barrier.count is None else f"finish {job.item_name} {barrier.count}"
         reason = f"{' '.join(sorted(late)) or 'nobody'} did not {what} within {self._settings.hold_ns / NS_PER_S:g} s"
         self._refuse(job, tuple(job.joiners), reason)
         job.move_reason = None

@@ -163,7 +163,7 @@ class JobService:
         self._server = RpcServer(
             settings.listen,
             [self._service()],
-            purpose="cannot serve jobs",
+            purpose="cannot serve aggregation jobs",
             error=JobError,
             limits=settings.limits,
             keepalive_ms=keepalive_ms,
@@ -319,7 +319,7 @@ class JobService:
         first = await anext(requests, None)
         hello = None if first is None else upward_of(first)
         if not isinstance(hello, Hello):
-            raise MessageError("a worker begins with Hello")
+            raise MessageError("the first message of a worker must be Hello")
         try:
             check_host(CALLER.get(), hello.host)
         except AccessError as error:
@@ -378,7 +378,7 @@ class JobService:
     async def _serve_remove(self, request: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
         check_removal(request)
         actions = self._rendezvous.remove(request.job, request.host, request.reason, self._clock.now_ns())
-        self._take(actions, f"there is no worker {request.host!r} in a job {request.job!r}")
+        self._take(actions, f"there is no worker {request.host!r} in job {request.job!r}")
         return pb.RemoveWorkerResponse()
 
     def _take(self, actions: list[Action] | None, otherwise: str) -> None:

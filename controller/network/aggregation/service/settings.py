@@ -47,7 +47,7 @@ class JobSettings(Settings, frozen=True):
     def check(self) -> None:
         """Raise ControllerError for what no job can have."""
         if self.window & (self.window - 1):
-            raise ControllerError(f"jobs.window: {self.window} is no power of two")
+            raise ControllerError(f"jobs.window: {self.window} is not a power of two")
         if cells_for(self.window) > self.most_cells:
             cells = f"takes {cells_for(self.window)} cells, most_cells is {self.most_cells}"
             raise ControllerError(f"jobs.window: {self.window} {cells}")

@@ -133,7 +133,7 @@ class Balancer:
         history.is_back_at_equal = False
         link = self.network.table.links[change.row]
         after = f"from {change.before:.0%} to {change.after:.0%} of it"
-        reason = f"{link} cannot carry what is sent over it; other weights take it {after}"
+        reason = f"{link} is overloaded; other weights reduce its load {after}"
         return self._set_weights(change.group, change.new, now_ns, reason, link, change.before, change.after)
 
     def _return_to_equal(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
@@ -152,7 +152,7 @@ class Balancer:
                 history.roomy_since_ns = now_ns
             wait_ns = history.patience * settings.hold_down_ns
             if now_ns - history.roomy_since_ns >= wait_ns and now_ns - history.changed_ns >= wait_ns:
-                reason = f"equal weights have room again: {utilisation:.0%} of the fullest link"
+                reason = f"equal weights suffice again: the fullest link would be at {utilisation:.0%}"
                 history.is_back_at_equal, history.roomy_since_ns = True, None
                 return [self._set_weights(group, None, now_ns, reason, None, 0.0, utilisation)]
         return []
@@ -183,7 +183,7 @@ class Balancer:
     def _drop(self, group: GroupKey, lost: int, dead: Set[LinkKey], now_ns: int) -> Rebalance:
         link = self.network.table.links[lost]
         reason = f"link {link} is dead" if link in dead else f"base routes no longer lead over {link}"
-        return self._set_weights(group, None, now_ns, f"{reason}; equal weights over what is left", link, 0.0, 0.0)
+        return self._set_weights(group, None, now_ns, f"{reason}; equal weights over the other links", link, 0.0, 0.0)
 
     def _set_weights(  # noqa: PLR0917 - what a change consists of
         self,

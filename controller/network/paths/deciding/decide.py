@@ -148,8 +148,8 @@ def _choose(
     if present.bottleneck_bps < floor_bps * (1 - settings.min_gain) and roomy:
         best = min(roomy, key=_less_delay)
         if best.bottleneck_bps - present.bottleneck_bps >= settings.min_gain_bps:
-            reason = f"{_show(present)} is narrower than {format_rate(floor_bps)}, the bound of mode both"
-            return best, 1 - present.bottleneck_bps / best.bottleneck_bps, f"{reason}; {_show(best)} is not"
+            reason = f"{_show(present)} has less free bandwidth than {format_rate(floor_bps)}, the bound of mode both"
+            return best, 1 - present.bottleneck_bps / best.bottleneck_bps, f"{reason}; {_show(best)} has enough"
     return _by_delay(present, roomy, settings)
 
 
@@ -171,7 +171,7 @@ def _by_delay(present: PathFigures, roomy: list[PathFigures], settings: DecideSe
     if gain_ns < margin_ns(present.cost_ns, settings):
         return present, 0.0, f"{_show(best)} is better than {_show(present)} by less than the margin"
     if present.crowded_link is not None and best.crowded_link is None:
-        reason = f"{present.crowded_link} of {_show(present)} cannot carry what is sent over it; {_show(best)} has room"
+        reason = f"{present.crowded_link} of {_show(present)} is overloaded; {_show(best)} has room"
         return best, gain_ns / present.cost_ns, reason
     return best, gain_ns / present.cost_ns, f"{_show(best)} has less delay than {_show(present)}"
 
@@ -182,10 +182,12 @@ def _by_bandwidth(present: PathFigures, others: list[PathFigures], settings: Dec
     best = min(others, key=_more_bandwidth)
     gain_bps = best.bottleneck_bps - present.bottleneck_bps
     if gain_bps > 0 and gain_bps >= max(settings.min_gain * present.bottleneck_bps, settings.min_gain_bps):
-        return best, gain_bps / best.bottleneck_bps, f"{_show(best)} is wider than {_show(present)}"
+        return best, gain_bps / best.bottleneck_bps, f"{_show(best)} has more free bandwidth than {_show(present)}"
     as_good = [o for o in others if o.bottleneck_bps >= present.bottleneck_bps and o.hops <= present.hops]
     choice = _by_delay(present, as_good, settings)
-    return choice if choice[1] else (present, 0.0, f"no path is wider than {_show(present)} by more than the margin")
+    if choice[1]:
+        return choice
+    return present, 0.0, f"no path has more free bandwidth than {_show(present)} by more than the margin"
 
 
 def _less_delay(figures: PathFigures) -> tuple[int, int, Path]:

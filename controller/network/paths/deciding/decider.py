@@ -239,7 +239,7 @@ class Decider:
         settling, held = self._settling(now_ns), self._held(np.array([row]), now_ns)[0]
         if not settling and not held:
             return verdict
-        why = "the network settles after a move" if settling else "held down since it last moved"
+        why = "the network is settling after a move" if settling else "in hold-down since its last move"
         return replace(verdict, best=verdict.present, gain=0.0, reason=f"{why}, although {verdict.reason}")
 
     def _take(self, changed: Ids) -> None:

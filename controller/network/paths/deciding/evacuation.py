@@ -120,7 +120,7 @@ class Evacuation:
             elif self.is_usable(left.old_path):
                 del self._left[flow]
                 names = "-".join(left.new_path), "-".join(left.old_path)
-                reason = f"link {left.link} is back: from {names[0]} to {names[1]}, as before"
+                reason = f"link {left.link} is alive again: from {names[0]} back to {names[1]}"
                 decisions.append((Decision(now_ns, flow, left.new_path, left.old_path, (), reason), left.explicit))
         return decisions
 

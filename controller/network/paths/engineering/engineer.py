@@ -121,9 +121,9 @@ class TrafficEngineer:
             for name in path
             if name in at
         )
-        spread = "; ".join(ways) or "by base routes all the way"
+        spread = "; ".join(ways) or "by base routes only"
         last = f"; last round: {self.rounds[-1].reason}" if self.rounds else ""
-        return f"traffic is engineered: to {path[-1]} {spread}{last}"
+        return f"managed by traffic engineering: to {path[-1]} {spread}{last}"
 
     def _smooth(self, demands: Demands) -> None:
         # The first demands have no earlier ones to be smoothed with.
@@ -150,7 +150,7 @@ class TrafficEngineer:
         splits = self._present()
         most = self._problem(pinned_bps).max_utilisation(splits)
         names = ", ".join(sorted(map(str, dead)))
-        reason = f"dead: {names}; by shortest paths around, the busiest link is at {most:.1%}"
+        reason = f"dead: {names}; rerouted by shortest paths, the busiest link is at {most:.1%}"
         return self._put_in_force(splits, now_ns, most, most, reason)
 
     def _present(self) -> Splits:
@@ -208,7 +208,7 @@ class TrafficEngineer:
 
     def _reason(self, before: float, after: float) -> str:
         gain = f"the busiest link goes from {before:.1%} to {after:.1%}"
-        return gain if self._unfinished is None else f"{gain}, and the next round goes on"
+        return gain if self._unfinished is None else f"{gain}; continued in the next round"
 
     def _put_in_force(
         self, splits: Splits, now_ns: int, before: float, after: float, reason: str

@@ -85,9 +85,9 @@ class SwitchGraph:
         matrix = np.zeros((len(self.switches), len(self.switches)))
         for (src, dst), rate_bps in demands.items():
             if src not in self.number or dst not in self.number:
-                raise PathError(f"demand {src}->{dst}: one of the two is no switch of the topology")
+                raise PathError(f"demand {src}->{dst}: one of the two is not a switch of the topology")
             if not 0 <= rate_bps < np.inf:
-                raise PathError(f"demand {src}->{dst}: {rate_bps} bit/s is not a demand")
+                raise PathError(f"demand {src}->{dst}: {rate_bps} bit/s is not a valid rate")
             if src != dst:
                 matrix[self.number[src], self.number[dst]] += rate_bps
         return matrix
@@ -141,7 +141,7 @@ class Splits:
             ready = reached[waiting[reached] == 0]
         if done != len(flat):
             stuck = int(np.flatnonzero(waiting > 0)[0]) // size
-            raise PathError(f"the splits towards {graph.switches[destinations[stuck]]} make a cycle")
+            raise PathError(f"the splits towards {graph.switches[destinations[stuck]]} form a cycle")
         self._check_arrival(destinations, passing, starts)
         return loads
 
@@ -188,7 +188,7 @@ class Splits:
                     if waiting[head] == 0:
                         ready.append(head)
         if len(found) != len(graph.switches):
-            raise PathError(f"the splits towards {graph.switches[destination]} make a cycle")
+            raise PathError(f"the splits towards {graph.switches[destination]} form a cycle")
         return found
 
 

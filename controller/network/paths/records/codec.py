@@ -20,8 +20,8 @@ def freeze(value: object) -> bytes:
 def thaw(data: object, schema: type[T]) -> T:
     """Return a stored value; raise PathError if it is not what it should be."""
     if not isinstance(data, bytes):
-        raise PathError(f"a stored {schema.__name__} is a {type(data).__name__}, not bytes")
+        raise PathError(f"stored {schema.__name__} is a {type(data).__name__}, not bytes")
     try:
         return msgspec.msgpack.decode(data, type=schema)
     except MALFORMED as error:
-        raise PathError(f"a stored {schema.__name__} does not decode: {error}") from error
+        raise PathError(f"cannot decode a stored {schema.__name__}: {error}") from error

@@ -48,16 +48,16 @@ def answer(recorder: Recorder, topology: Topology, query: RecordQuery) -> list[H
     """Return what a query selects, newest first, everything if it names nothing; raise PathError if it names two."""
     chosen = [part for part in (query.src or query.dst, query.link, query.start_ns) if part is not None]
     if len(chosen) > 1:
-        raise PathError("a query names two addresses, a link or a span of time, and only one of them")
+        raise PathError("a query takes exactly one of two addresses, a link or a time span")
     if not chosen:
         return recorder.newest(query.limit)
     if query.link is not None:
         return recorder.of_link(topology, query.link, query.limit)
     if query.start_ns is not None:
         if query.end_ns is None:
-            raise PathError("a span of time has a start and an end")
+            raise PathError("a time span needs a start and an end")
         if not 0 <= query.start_ns <= query.end_ns < 1 << 63:
-            raise PathError(f"{query.start_ns} to {query.end_ns} ns is no span of time")
+            raise PathError(f"{query.start_ns} to {query.end_ns} ns is not a valid time span")
         return recorder.in_time(query.start_ns, query.end_ns, query.limit)
     return _by_addresses(recorder, query)
 
@@ -66,7 +66,7 @@ def _by_addresses(recorder: Recorder, query: RecordQuery) -> list[HopRecord]:
     src, dst = _address(query.src), _address(query.dst)
     if query.protocol is None:
         if query.src_port is not None or query.dst_port is not None:
-            raise PathError("a query by ports names the protocol, too")
+            raise PathError("a query by ports needs the protocol")
         return recorder.between(src, dst, query.limit)
     for name, number, most in (
         ("protocol", query.protocol, 0xFF),
@@ -74,7 +74,7 @@ def _by_addresses(recorder: Recorder, query: RecordQuery) -> list[HopRecord]:
         ("dst_port", query.dst_port or 0, 0xFFFF),
     ):
         if not 0 <= number <= most:
-            raise PathError(f"a query by addresses: {name} {number} is not 0 to {most}")
+            raise PathError(f"a query by addresses: {name} {number} is not between 0 and {most}")
     key = FlowKey(src, dst, query.protocol, query.src_port or 0, query.dst_port or 0)
     return recorder.of_flow(key, query.limit)
 

@@ -70,7 +70,7 @@ class Recorder:
         """Return the newest records of hops that sent onto a link, newest first; PathError for an unknown link."""
         directed = topology.directed_links.get(link)
         if directed is None or directed.tail.node not in topology.switch:
-            raise PathError(f"topology {topology.name} has no link {link} that a switch sends onto")
+            raise PathError(f"topology {topology.name} has no link {link} that starts at a switch")
         node = topology.switch[directed.tail.node]
         return self._select("WHERE node_id = ? AND egress_port = ?", (node.node_id, directed.tail.port), limit)
 

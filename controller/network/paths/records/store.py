@@ -102,7 +102,7 @@ def _span(query: HistoryQuery) -> tuple[int, int]:
     start_ns = 0 if query.start_ns is None else query.start_ns
     end_ns = _NO_END if query.end_ns is None else query.end_ns
     if not 0 <= start_ns <= end_ns <= _NO_END:
-        raise PathError(f"{start_ns} to {end_ns} ns is no span of time")
+        raise PathError(f"{start_ns} to {end_ns} ns is not a valid time span")
     return start_ns, end_ns
 
 

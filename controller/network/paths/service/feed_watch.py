@@ -44,8 +44,8 @@ class FeedWatch:
             return None
         if not self._is_silent:
             seconds = (now_ns - self._silent_from_ns) / NS_PER_S
-            return f"the collector's feed speaks again, after {seconds:.1f} s; decisions go on"
+            return f"the collector's feed recovered after {seconds:.1f} s; decisions resume"
         age_ns = self.age_ns(now_ns)
-        newest = "nothing has come" if age_ns is None else f"its newest state is {age_ns / NS_PER_S:.1f} s old"
+        newest = "no state received" if age_ns is None else f"its newest state is {age_ns / NS_PER_S:.1f} s old"
         self._silent_from_ns = self._spoke_ns
-        return f"the collector's feed is silent: {newest}; nothing is decided until it speaks again"
+        return f"the collector's feed is silent: {newest}; decisions are suspended until it recovers"

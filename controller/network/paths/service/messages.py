@@ -178,7 +178,7 @@ def _named(names: Sequence[str], places: Sequence[int], field: str) -> list[str]
     try:
         return list(map(names.__getitem__, places))
     except IndexError:
-        raise MessageError(f"{field}: the place {max(places)} among {len(names)} names") from None
+        raise MessageError(f"{field}: index {max(places)} out of range of {len(names)} names") from None
 
 
 def _sized(column: list[T], count: int, field: str) -> list[T]:

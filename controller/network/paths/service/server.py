@@ -84,10 +84,10 @@ _NEEDS: Final = {
     "GetStatus": Permission.READ,
 }
 
-_RELIEF: Final = "lower max_flows, raise interval, or give the path server a core of its own"
+_RELIEF: Final = "lower max_flows, raise interval, or give the path server a dedicated core"
 _SHED: Final = {
     "flows_over_limit": "raise max_flows: these flows follow the base routes",
-    "record_batches_dropped": "set records: the record table takes fewer than come",
+    "record_batches_dropped": "records arrive faster than the record table takes them: set records",
     "decisions_dropped": "a subscriber of decisions reads too slowly",
     "stale_snapshots": "the collector or this machine is overloaded: look at the collector's status",
 }
@@ -175,8 +175,8 @@ class PathServer:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch(feed), name="watch")
-                group.create_task(self._listen_for_silence(), name="listen for silence")
-                group.create_task(self._look_at_once(feed), name="look at once")
+                group.create_task(self._listen_for_silence(), name="watch for feed silence")
+                group.create_task(self._look_at_once(feed), name="decide on link changes")
                 group.create_task(self._decide(), name="decide")
                 group.create_task(self._follow_signals(feed), name="follow signals")
                 if self._settings.records.reports_per_s:
@@ -431,7 +431,7 @@ class PathServer:
         if self._round_ns <= interval_ns:
             return None
         round_s, interval_s = self._round_ns / NS_PER_S, interval_ns / NS_PER_S
-        text = f"a round of decisions takes {round_s:.2f} s, of an interval of {interval_s:.2f} s"
+        text = f"a round of decisions takes {round_s:.2f} s, longer than the interval of {interval_s:.2f} s"
         return Cause("rounds", text, "lower max_flows, or raise interval")
 
     async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:

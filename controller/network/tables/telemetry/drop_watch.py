@@ -46,7 +46,7 @@ def drop_watch_entities(topology: Topology, watches: Sequence[DropWatch]) -> Ite
     if not rules:
         return
     if len(rules) * 3 > WATCH_IDS:
-        raise ControllerError(f"{DropWatch.section}: {len(rules)} rules, a switch has room for {WATCH_IDS // 3}")
+        raise ControllerError(f"{DropWatch.section}: {len(rules)} rules, but a switch has room for {WATCH_IDS // 3}")
     yield P4TableEntry("drop_reports", action=P4TableAction("report_drops"), is_default_action=True)
     for place, (watch, reason) in enumerate(rules):
         for offset, (table, match) in enumerate(_matches(topology, watch)):
@@ -67,5 +67,5 @@ def _reason_match(reason: str) -> P4TableMatch:
     if reason == _ALL:
         return P4TableMatch()
     if reason not in NAMES:
-        raise ControllerError(f"{DropWatch.section}: there is no drop reason {reason!r}; there are {', '.join(NAMES)}")
+        raise ControllerError(f"{DropWatch.section}: unknown drop reason {reason!r}; known: {', '.join(NAMES)}")
     return P4TableMatch(reason=(DropReason[reason.upper()], 0xFF))

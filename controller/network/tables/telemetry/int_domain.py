@@ -104,15 +104,15 @@ def check_domain(topology: Topology, domain: IntDomain) -> None:
     if domain.always_new_udp and domain.udp_port is None:
         raise ControllerError("INT domain: always_new_udp needs a udp_port")
     if domain.dscp & ~domain.dscp_mask:
-        raise ControllerError(f"INT domain: DSCP {domain.dscp:#x} has bits outside of its mask {domain.dscp_mask:#x}")
+        raise ControllerError(f"INT domain: DSCP {domain.dscp:#x} has bits outside its mask {domain.dscp_mask:#x}")
     if domain.tunnels and domain.gre_protocol in _CARRIED_BY_GRE:
         raise ControllerError(f"INT domain: GRE protocol {domain.gre_protocol:#06x} is that of packets without INT")
     if domain.probe_marker is not None and not 0 <= domain.probe_marker < 1 << 64:
-        raise ControllerError("INT domain: a probe marker has 64 bits")
+        raise ControllerError("INT domain: a probe marker must fit 64 bits")
     if domain.probe_marker is not None and domain.probe_marker >> 60 in _SHIM_TYPES:
-        raise ControllerError(f"INT domain: probe marker {domain.probe_marker:#018x} looks like a shim: it begins so")
+        raise ControllerError(f"INT domain: probe marker {domain.probe_marker:#018x} begins like a shim")
     if domain.probe_marker is not None and domain.probe_marker >> 56 in _VXLAN_FLAGS:
-        raise ControllerError(f"INT domain: probe marker {domain.probe_marker:#018x} looks like VXLAN: it begins so")
+        raise ControllerError(f"INT domain: probe marker {domain.probe_marker:#018x} begins like VXLAN")
     if domain.udp_port in _PORTS_OF_PROGRAMS:
         raise ControllerError(
             f"INT domain: UDP port {domain.udp_port} is that of {_PORTS_OF_PROGRAMS[domain.udp_port]}"

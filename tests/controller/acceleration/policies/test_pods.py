@@ -117,7 +117,7 @@ def test_a_policy_that_names_no_device_of_the_pods_is_one_line(policy: PodDevice
 
     scores = (WeightedScore("wild", 1, Wild(PodDevices.Settings())),)
     profile = dataclasses.replace(PodProfile.of(PodProfileSettings()), scores=scores)
-    with pytest.raises(SchedulerError, match="policy wild: pod p: operator 'product' is to run on a tpu"):
+    with pytest.raises(SchedulerError, match="policy wild: pod p: operator 'product' should run on a tpu"):
         profile.operator_devices(pod("product"), STATE, 1)
 
 

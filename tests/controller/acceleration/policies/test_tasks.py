@@ -236,7 +236,7 @@ def test_policy_with_a_wrong_device_fails_its_own_task_alone(policy: PolicySetti
     profile = dataclasses.replace(TaskProfile.of(MEASURED), scores=scores)
     question = asked(PendingTask("t", "any", operators=counts(GEMM)), WITH_GPU)
     verdict = Plan(question.timed.view).decide(profile, question.task, question.timed.options)
-    with pytest.raises(SchedulerError, match="policy wild: task t: operator 'product' is to run on a tpu"):
+    with pytest.raises(SchedulerError, match="policy wild: task t: operator 'product' should run on a tpu"):
         devices_of(profile, verdict)
 
 

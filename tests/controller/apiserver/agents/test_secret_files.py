@@ -71,12 +71,12 @@ def put_folder(path: Path) -> None:
     [
         (put_nothing, "no such file or directory"),
         (put_link, "too many levels of symbolic links"),
-        (put_pipe, "it is no regular file"),
-        (put_readable, "another user's to read or write"),
-        (put_large, "it has more than 65536 bytes"),
-        (put_binary, "it is no text"),
-        (put_nul, "it has a NUL"),
-        (put_folder, "it is no regular file"),
+        (put_pipe, "it is not a regular file"),
+        (put_readable, "other users can access it"),
+        (put_large, "it is larger than 65536 bytes"),
+        (put_binary, "it is not text"),
+        (put_nul, "it contains a NUL"),
+        (put_folder, "it is not a regular file"),
     ],
     ids=lambda one: getattr(one, "__name__", "").removeprefix("put_"),
 )
@@ -88,7 +88,7 @@ def test_what_is_no_secret_is_one_line(folder: Path, put: object, problem: str) 
 
 def test_folders_of_others_are_not_believed(folder: Path, tmp_path: Path) -> None:
     folder.chmod(0o755)
-    with pytest.raises(SecretError, match="another user's to read or write"):
+    with pytest.raises(SecretError, match="other users can access it"):
         secrets_of(folder, "vision", {"KEY": "key"})
     folder.chmod(0o700)
     (folder / "linked").symlink_to(folder / "audio")

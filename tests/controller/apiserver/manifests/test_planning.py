@@ -64,6 +64,6 @@ def test_all_of_a_pod_that_waits_may_change() -> None:
 def test_pods_that_go_or_are_of_a_template_are_left_alone() -> None:
     assert isinstance(FOUND, Pod)
     going = replace(FOUND, metadata=replace(FOUND.metadata, deleting_ns=1))
-    assert step_of(WANTED, going).reason == "it is being deleted: apply again when it has gone"
+    assert step_of(WANTED, going).reason == "it is being deleted: apply again once it is gone"
     made = replace(FOUND, metadata=replace(FOUND.metadata, labels={"millrace/group": "g"}))
-    assert step_of(WANTED, made).reason == "it is made from the template of group g: change that"
+    assert step_of(WANTED, made).reason == "it is created from the template of group g: change that"

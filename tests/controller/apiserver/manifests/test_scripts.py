@@ -140,11 +140,11 @@ def test_a_pod_says_what_it_computes() -> None:
         ('"3600"', "3600", "s.yaml:5: pod.command[1]: expected `str`, got `int`: write it in quotes"),
         ("{A: b}", "{A: 5}", "s.yaml:6: pod.environment[...]: expected `str`, got `int`: write it in quotes"),
         ("gpu, share", "gpuu, share", "s.yaml:10: pod.devices[0].kind: 'gpuu' is none of cpu, gpu, tpu,"),
-        ("kind: npu", "kind: cpu", "s.yaml:11: pod.devices[1].kind: cores are asked for by `cpu`"),
+        ("kind: npu", "kind: cpu", "s.yaml:11: pod.devices[1].kind: request cores by `cpu`"),
         ("share: 500m", "share: 2", "s.yaml:10: pod.devices[0].share: 2 is not part of one device"),
-        ("share: 500m", "count: 1, share: 500m", "s.yaml:10: pod.devices[0].share: is of one device: give either"),
-        ("name: web", "name: Web", "s.yaml:2: pod.name: is no name: lower case letters, digits, dots and hyphens"),
-        ("app: web", "app: a b", "s.yaml:3: pod.labels[...]: is no label: letters, digits and ._/-"),
+        ("share: 500m", "count: 1, share: 500m", "s.yaml:10: pod.devices[0].share: applies to one device: give either"),
+        ("name: web", "name: Web", "s.yaml:2: pod.name: is not a name: use lower-case letters, digits, dots and"),
+        ("app: web", "app: a b", "s.yaml:3: pod.labels[...]: is not a label: use letters, digits and ._/-"),
         ("5Mbit/s", "5", "s.yaml:15: pod.peers[0].min_bandwidth: 5 is not a rate such as '5 Mbit/s'"),
         ("2ms", "2", "s.yaml:15: pod.peers[0].max_delay: 2 is not a delay such as '2 ms'"),
         ("{pod: db}", "{pod: db, host: h1}", "s.yaml:16: pod.peers[1]: a peer is either a `pod` or a `host`"),
@@ -152,17 +152,17 @@ def test_a_pod_says_what_it_computes() -> None:
         ("on-failure", "on-fail", ("s.yaml:19: pod.restart: 'on-fail' is none of always, on-failure, never; did you "
                                   "mean `on-failure`?")),
         ("image: busybox", "bundle: /x\n  image: b", "s.yaml:1: pod: has either `image` or `bundle`, not both"),
-        ("image: busybox", "containers: [{name: a, image: x}]", ("s.yaml:5: pod.command: stands below a container where"
-                                                                " `containers` is given")),
+        ("image: busybox", "containers: [{name: a, image: x}]", ("s.yaml:5: pod.command: belongs below a container"
+                                                                " where `containers` is given")),
         ("{name: b, bundle: /bundles/b}", "{name: a, image: x}", ("s.yaml:33: group.template.containers[1].name: there"
-                                                                 " is a container a already")),
+                                                                 " is already a container a")),
         ("{name: b, bundle: /bundles/b}", "{name: b}", "s.yaml:33: group.template.containers[1]: needs `image` or"),
         ("size: 4", "size: 400", "s.yaml:27: group.size: expected `int` <= 50"),
         ("    cpu: 2", "    group: x", "s.yaml:34: group.template.group: unknown key"),
-        ("{node: h3, device: 0, device_kind: gpu}", "{}", "s.yaml:12: pod.location: says nothing: give node, device"),
+        ("{node: h3, device: 0, device_kind: gpu}", "{}", "s.yaml:12: pod.location: is empty: give node, device"),
         ("group:\n  name: g", "groups:\n  name: g", "s.yaml:25: groups: unknown key; did you mean `group`?"),
         ("group:\n  name: g", "pod:\n  name: web\n  image: x\n---\ngroup:\n  name: g",
-         "s.yaml:25: pod web: stands in line 1 already"),
+         "s.yaml:25: pod web: is already in line 1"),
         ("  name: web\n", "", "s.yaml:1: pod: missing required field `name`"),
         ("  name: web\n", "  name: web\n  name: web\n", "s.yaml:3: name: appears twice"),
         ("pod:\n", "pod: [\n", "s.yaml:3: expected ',' or ']', but got ':'"),
@@ -178,9 +178,9 @@ def test_a_mistake_is_a_line_with_its_place(before: str, after: str, said: str) 
 
 def test_texts_that_are_no_scripts_are_refused(tmp_path: Path) -> None:
     for text, said in (
-        ("", "<text>: there is neither a pod nor a group in it"),
+        ("", "<text>: it contains neither a pod nor a group"),
         ("--- 5\n", "<text>:1: expected `object`, got `int`"),
-        ("{}", "<text>:1: either `pod` or `group` stands in a document"),
+        ("{}", "<text>:1: a document contains either `pod` or `group`"),
         ("a: &a [*a, *a]", "<text>:1: a: unknown key; known: pod, group"),
         ("pod: \x00", "<text>: is not YAML"),
     ):

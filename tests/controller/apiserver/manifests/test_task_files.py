@@ -58,7 +58,7 @@ def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
         ("millrace: 1\nprogram: {kind: sql, entry: x}\n", r"t:2: program: a program of kind sql has a `text`"),
         ("millrace: 1\nprogram: {kind: container, text: x}\n", r"t:2: program.entry: .*an image"),
         ("millrace: 1\nprogram: {kind: script, text: x}\nunits: [0]\n", r"t:3: units\[0\]: .*>= 1"),
-        ("millrace: 1\nprogram: {kind: script, text: x}\nunit: cpu\n", r"t:3: unit: units are of a centre"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\nunit: cpu\n", r"t:3: unit: a unit belongs to a centre"),
         ("millrace: 1\nprogram: {kind: script, text: x}\nchoice: user\n", r"t:3: choice: the user chooses"),
         (
             "millrace: 1\nprogram: {kind: script, text: x}\ncentr: c\n",
@@ -66,8 +66,11 @@ def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
         ),
         ("millrace: 1\nprogram: {kind: script, text: x}\ntrace: true\n", r"t:3: trace: only programs of kind python"),
         ("millrace: 1\nprogram: {kind: script, file: gone.sh}\n", r"t:2: program.file: gone.sh: No such file"),
-        ("millrace: 1\nprogram: {kind: script, text: x}\ndeadline: 1999-01-01T00:00:00Z\n", r"t:3: deadline: is over"),
-        ("millrace: 1\nprogram: {kind: script, text: x}\ndeadline: 2099-01-01 00:00:00\n", r"without its zone"),
+        (
+            "millrace: 1\nprogram: {kind: script, text: x}\ndeadline: 1999-01-01T00:00:00Z\n",
+            r"t:3: deadline: ends before",
+        ),
+        ("millrace: 1\nprogram: {kind: script, text: x}\ndeadline: 2099-01-01 00:00:00\n", r"without a zone"),
         ("millrace: 1\nprogram: {kind: script, text: x}\ndeadline: soon\n", r"neither a time such as"),
         (
             "millrace: 1\nprogram: {kind: script, text: x}\noperators:\n  - {name: a, kind: gemm, shape: {m: 2}}\n",
@@ -77,7 +80,7 @@ def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
             "program: {kind: sql, text: x}\nmillrace: 1\noperators: [{name: a, kind: o}]\nflows: [{src: a, dst: b}]\n",
             r"t:4: flows\[0\].dst: operators: there is no operator b",
         ),
-        ("", r"there is no task in it"),
+        ("", r"it contains no task"),
     ],
 )
 def test_what_cannot_be_is_one_line_with_its_place(text: str, problem: str) -> None:
@@ -88,7 +91,7 @@ def test_what_cannot_be_is_one_line_with_its_place(text: str, problem: str) -> N
 
 def test_a_name_twice_is_refused_and_none_is_made_of_the_time() -> None:
     one = "millrace: 1\nname: a\nprogram: {kind: script, text: x}\n"
-    with pytest.raises(ConfigError, match="task a stands in it twice"):
+    with pytest.raises(ConfigError, match="it contains task a twice"):
         loads_tasks(f"{one}---\n{one}", NOW_NS)
     assert numbered("My Script!", NOW_NS) == "my-script-20300317-174640-000000"
 

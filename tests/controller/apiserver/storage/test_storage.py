@@ -219,12 +219,12 @@ def test_what_is_compacted_is_forgotten_and_what_is_there_stays(run: Run[None]) 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ((Put("", b""),), "a key has 1 to 512 bytes"),
-        ((Put("a\0b", b""),), "a key has 1 to 512 bytes"),
-        ((Put("x" * 513, b""),), "a key has 1 to 512 bytes"),
-        ((Put("\ud800", b""),), "a key has 1 to 512 bytes"),
-        ((Put("/a", bytes((1 << 20) + 1)),), "/a: a value has at most"),
-        ((Put("/a", b""), Delete("/a")), "changes a key at most once"),
+        ((Put("", b""),), "a key must have 1 to 512 bytes"),
+        ((Put("a\0b", b""),), "a key must have 1 to 512 bytes"),
+        ((Put("x" * 513, b""),), "a key must have 1 to 512 bytes"),
+        ((Put("\ud800", b""),), "a key must have 1 to 512 bytes"),
+        ((Put("/a", bytes((1 << 20) + 1)),), "/a: a value may have at most"),
+        ((Put("/a", b""), Delete("/a")), "may change a key at most once"),
         (tuple(Put(f"/{number}", b"") for number in range(129)), "at most 128 changes"),
     ],
 )

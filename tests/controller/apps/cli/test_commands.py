@@ -200,11 +200,11 @@ def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> N
     ("arguments", "problem"),
     [
         (("explain", "ha", "hx"), "topology diamond has no host 'hx'"),
-        (("explain", "ha", "hd", "--protocol", "6"), "ha->hd is not managed: telemetry has not shown it"),
+        (("explain", "ha", "hd", "--protocol", "6"), "ha->hd is not managed: telemetry has not seen it"),
         (("records", "--src", "x", "--dst", "y"), "'x' is neither an IPv4 nor an IPv6 address"),
         (("records", "--link", "a->x"), "has no link a->x"),
         (("link", "a->x", "down"), "has no link a->x between switches"),
-        (("history", "--since", "2026-01-02", "--until", "2026-01-01"), "is no span of time"),
+        (("history", "--since", "2026-01-02", "--until", "2026-01-01"), "is not a valid time span"),
     ],
 )
 def test_questions_without_an_answer(server: str, arguments: tuple[str, ...], problem: str) -> None:

@@ -110,7 +110,7 @@ def test_settings_files_that_are_wrong(folder: Path, refused: Callable[..., str]
         ("paths serve", "unix:feed", "feed", "collector at 'feed': is neither"),
         ("paths serve", "listen", "flows: [{src: x, dst: y}]\nlisten", "flows: topology abilene has no host 'x'"),
         ("paths serve", "listen", "records: {database: no/x.db}\nlisten", "no/x.db: cannot open"),
-        ("controller serve", "  wash: unix:none\n", "", "there is no address for switch wash"),
+        ("controller serve", "  wash: unix:none\n", "", "switch wash of abilene has no address"),
         ("controller serve", "wash: unix:none", "wash: none", "switches.wash: 'none' is neither"),
         ("controller serve", "switches:", "watches: [{src: x}]\nswitches:", "watches: there is no host 'x'"),
         (
@@ -123,7 +123,7 @@ def test_settings_files_that_are_wrong(folder: Path, refused: Callable[..., str]
             "controller serve",
             "switches:",
             "jobs: {listen: x}\nswitches:",
-            "cannot serve jobs at x: is neither unix:PATH nor",
+            "cannot serve aggregation jobs at x: is neither unix:PATH nor",
         ),
         ("controller serve", "switches:", "p4info: none\nswitches:", "none: there is no such file"),
         (

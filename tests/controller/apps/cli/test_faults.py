@@ -90,7 +90,7 @@ def test_content_of_a_switch_that_runs_another_program_says_so(fails: Fails, tmp
         await session.close()
 
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
-        said = f"millrace: switch {address}: read: it runs no program with tables"
+        said = f"millrace: switch {address}: read: it has no program with tables"
         assert fails("store", "names", address) == (1, said)
         asyncio.run(fill())
         said = f"millrace: switch {address}: read: it runs another program, which has no table "

@@ -99,4 +99,4 @@ def test_what_cannot_be_asked_is_said_in_one_line(served: Served, tmp_path: Path
     assert "neither unix:PATH nor HOST:PORT" in problem("show", "nowhere")
     bare = f"unix:{tmp_path / 'bare.sock'}"
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], MonotonicClock())), [bare]):
-        assert problem("show", bare) == f"switch at {bare}: it serves no gNMI"
+        assert problem("show", bare) == f"switch at {bare}: it does not serve gNMI"

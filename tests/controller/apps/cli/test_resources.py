@@ -35,11 +35,11 @@ def test_resources_are_shown_and_deleted(served: Place, run: Run) -> None:
     assert described["spec"] == {"containers": [{"name": "main", "image": "busybox"}], "priority": 3}
     assert "status" not in described
     assert json.loads(run("describe pod a --format json")[0]) == described
-    assert run("delete pod a --revision 9") == ("", "millrace: Pod a is of revision 1, not of 9 any more\n")
+    assert run("delete pod a --revision 9") == ("", "millrace: Pod a is at revision 1, no longer at 9\n")
     assert run("delete pod a") == ("Pod a is deleted\n", "")
     assert run("get pod a") == ("", "millrace: there is no Pod a\n")
     assert run("get things")[1].startswith("millrace: there is no kind things; known: nodes, pods")
-    assert run("get pods -l a=b=c") == ("", "millrace: labels: 'a=b=c' is none of a=b, a!=b, a, !a\n")
+    assert run("get pods -l a=b=c") == ("", "millrace: labels: 'a=b=c' must be one of a=b, a!=b, a, !a\n")
 
 
 @pytest.mark.usefixtures("widgets_known")

@@ -92,7 +92,7 @@ def test_another_device_id_is_answered_with_the_right_one(switch: str) -> None:
 def test_second_controller_reads_and_is_told_how_to_write(switch: str) -> None:
     with connect(switch, 1):
         assert rows("counter", "read", switch, "drop_bad_ipv4_checksum") == []
-        said = r"become primary: another controller is there, with election id 1: --election-id 2 takes over"
+        said = r"become primary: another controller is primary, with election id 1: --election-id 2 takes over"
         with pytest.raises(SessionError, match=said):
             run("counter", "write", switch, "drop_no_route", "0")
         run("counter", "write", switch, "drop_no_route", "0", "--election-id", "2")
@@ -133,7 +133,7 @@ def test_show_has_the_controller_and_says_so_without_gnmi(tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert (found["primary"], found["ports"]) == (None, None)
-    assert done.stderr == f"millrace: ports are unknown: switch at {address}: it serves no gNMI\n"
+    assert done.stderr == f"millrace: ports are unknown: switch at {address}: it does not serve gNMI\n"
     assert runner.invoke(app, ["switch", "show"]).exit_code == 2
 
 
@@ -141,7 +141,7 @@ def test_a_switch_without_a_program_and_wrong_usage(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/s2.sock"
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
         done = runner.invoke(app, ["table", "list", address])
-        assert str(done.exception) == f"switch {address}: read: it runs no program"
+        assert str(done.exception) == f"switch {address}: read: it has no program"
     for words in (
         ("table", "write", address, "t", "key"),
         ("table", "write", address, "t", "a=1"),

@@ -118,7 +118,7 @@ def test_idle_units_are_freed_if_the_pool_frees_to_a_load() -> None:
 
 def test_frees_to_load_must_be_below_asks_from_load() -> None:
     for asks in (0.0, 0.8):
-        with pytest.raises(ValueError, match="frees_to_load is not below asks_from_load"):
+        with pytest.raises(ValueError, match="frees_to_load must be below asks_from_load"):
             PoolControl(asks_from_load=asks, frees_to_load=0.8)
 
 

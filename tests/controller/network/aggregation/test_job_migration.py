@@ -52,7 +52,7 @@ def test_a_tree_is_better_off_where_links_are_free(jobs: Jobs) -> None:
     found = better(jobs, job, nominal(TOPOLOGY, spine1=0.9))
     assert found is not None
     assert found.tree.root == "spine2"
-    assert str(found) == "spine2 costs 25% of its present tree"
+    assert str(found) == "a tree rooted at spine2 costs 25% of the current one"
 
 
 def test_former_member_does_not_count_for_migration(jobs: Jobs) -> None:
@@ -77,7 +77,7 @@ def test_a_tree_without_a_way_is_left_at_any_price(jobs: Jobs) -> None:
     found = better_tree(TOPOLOGY, hops_without(TOPOLOGY, cut), QUIET, job, taken=jobs.taken())
     assert found is not None
     assert (found.cost, found.tree.root) == (None, "spine2")
-    assert str(found) == "its tree has no way; spine2 has"
+    assert str(found) == "its current tree is broken; a tree rooted at spine2 works"
 
 
 def test_job_migrates_after_confirmed_gain_then_is_held_down() -> None:

@@ -138,7 +138,7 @@ def test_daemon_copies_hot_names_and_recovers_restarted_switches(
         await until(lambda: Segment(digest("/more")) not in store.held().placed)
         switch.stop()
         await until(lambda: keeper.problem("s1") != "")
-        with pytest.raises(ControllerError, match=r"/more: s1 does not have it after 0\.05 s: "):
+        with pytest.raises(ControllerError, match=r"/more: s1 not written within 0\.05 s: "):
             await keeper.record(more, deadline_s=0.05)
         stop.set()
         await running
@@ -164,7 +164,7 @@ def test_daemon_copies_hot_names_and_recovers_restarted_switches(
         ),
         (
             StoreSettings(recorded=(RecordedSettings(name="/a", bytes=4095 * 1024, writers=("h1",), server="h1"),)),
-            "/a: s1: 0 cells of 4095 are taken, 4096 more are wanted",
+            "/a: s1: 0 of 4095 cells are in use, 4096 more are needed",
         ),
     ],
 )

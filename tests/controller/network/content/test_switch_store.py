@@ -181,9 +181,9 @@ def test_recorded_names_get_cells_and_writers_before_copies() -> None:
     assert {one.group for one in recorded} == {1}
     assert held.writers == {(1, Writer(7)), (1, Writer(8))}
     assert len(store.copies) == 2
-    with pytest.raises(ControllerError, match="4093 cells of 4095 are taken, 3 more are wanted"):
+    with pytest.raises(ControllerError, match="4093 of 4095 cells are in use, 3 more are needed"):
         store.record(RecordedName(51, 3, frozenset({Writer(7)}), forward=True))
-    with pytest.raises(ControllerError, match="2 writers of 4096 are known, 4095 more are wanted"):
+    with pytest.raises(ControllerError, match="2 of 4096 writers are known, 4095 more are needed"):
         store.record(RecordedName(51, 1, frozenset(map(Writer, range(MAX_WRITERS - 1))), forward=True))
     store.forget(50)
     removed = [update.key.table for batch in store.batches() for update in batch]
@@ -213,7 +213,7 @@ def test_generations_that_are_used_up_are_told() -> None:
     tell(store, {1: 16}, S)
     store.interval({}, S)
     generations.begin_at(2**32 - 1024)
-    with pytest.raises(ControllerError, match="store: all generations of cells have been given"):
+    with pytest.raises(ControllerError, match="store: all cell generations are used up"):
         generations.take()
 
 

@@ -156,7 +156,7 @@ def test_a_switch_without_gnmi_is_told_of_once(address: str, caplog: pytest.LogC
     with caplog.at_level(logging.INFO, "millrace.controller"), serving(address, Board(), gnmi=False):
         run(watch, work)
     assert [record.getMessage() for record in caplog.records if record.name == "millrace.controller"] == [
-        "switch s1: it serves no gNMI: its ports and hellos are not watched"
+        "switch s1: it does not serve gNMI: its ports and hellos are not monitored"
     ]
 
 
@@ -176,7 +176,7 @@ def test_ports_that_are_missing_are_named(address: str, caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.WARNING, "millrace.controller"), serving(address, Board()):
         run(lambda notes: watcher(address, notes, port1=QUICK, port8=QUICK, port7=QUICK, port6=None), work)
-    assert "switch s1: no hellos on ports that do not exist: 7, 8" in caplog.text
+    assert "switch s1: skipping hellos on ports that do not exist: 7, 8" in caplog.text
 
 
 def test_in_one_process_changes_are_told_as_they_happen() -> None:

@@ -105,8 +105,8 @@ def test_a_port_out_of_service_is_down(watched: Watched) -> None:
     ("hello", "cause"),
     [
         (LOST, "a no longer hears b"),
-        (TOLD, "b says that it does not hear a"),
-        (LEFT, "b says that it stops, or takes its port out of service"),
+        (TOLD, "b reports that it does not hear a"),
+        (LEFT, "b announces that it is stopping or taking its port out of service"),
         (LEAVES, "a stops"),
     ],
 )
@@ -137,7 +137,7 @@ def test_link_returns_after_both_ends_hold_it_up(watched: Watched) -> None:
     assert watched.watch.due_ns() is None  # b has not said so yet
     watched.says("b", 11 * S)
     assert watched.watch.due_ns() == 11 * S + HOLD_NS
-    assert "it is back, and used again in 4.0 s" in watched.cause(12 * S)
+    assert "it is alive again, and back in use in 4.0 s" in watched.cause(12 * S)
     assert not watched.watch.tick(11 * S + HOLD_NS - 1)
     assert watched.watch.down == {AB, BA}
     assert watched.watch.tick(11 * S + HOLD_NS)

@@ -144,7 +144,7 @@ def test_equal_election_id_is_refused_with_advice(address: str) -> None:
     async def run() -> None:
         one, two = session(address, election_id=7), session(address, election_id=7)
         await one.connect()
-        said = r"switch a: become primary: INVALID_ARGUMENT: .* already exists: .* election id 7, too; set another"
+        said = r"switch a: become primary: INVALID_ARGUMENT: .* already exists: .* also have election id 7; set another"
         with pytest.raises(SessionError, match=said):
             await two.connect()
         await two.close()
@@ -158,7 +158,7 @@ def test_a_higher_bid_takes_over_and_the_loser_returns_as_backup(address: str) -
         low, high = session(address, election_id=1), session(address, election_id=2)
         await low.connect()
         await high.connect()
-        assert str(await low.wait_lost()) == "switch a: listen: another controller has become the primary"
+        assert str(await low.wait_lost()) == "switch a: listen: another controller became primary"
         await low.close()
         backup = session(address, election_id=1)
         waiting = asyncio.create_task(backup.connect())

@@ -149,7 +149,7 @@ def test_a_refused_update_is_named_and_the_others_take_effect(schema: P4Schema) 
 def test_a_second_controller_with_a_lower_bid_is_refused(schema: P4Schema) -> None:
     core = P4RuntimeCore(make_switch())
     InProcessSession("a", 1, core, schema, election_id=5).become_primary()
-    with pytest.raises(SessionError, match="switch a: become primary: another controller is the primary"):
+    with pytest.raises(SessionError, match="switch a: become primary: another controller is primary"):
         InProcessSession("a", 1, core, schema, election_id=4).become_primary()
     with pytest.raises(SessionError, match="switch a: become primary: INVALID_ARGUMENT: Election id already exists"):
         InProcessSession("a", 1, core, schema, election_id=5).become_primary()

@@ -98,19 +98,19 @@ def test_pinned_flow_leaves_a_dead_link_and_returns(topology: Topology) -> None:
     assert left is not None
     assert (left.routes.routes, left.routes.pins) == ((), (Route(AD, ACD),))
     assert left.moves[0].reason == (
-        "link c->d of a-c-d is dead; a-b-d is its backup; pinned to a-c-d, it returns when that is alive"
+        "link c->d of a-c-d is dead; a-b-d is its backup; pinned to a-c-d, it returns when that path is alive"
     )
     assert core.step(snapshot(topology), 3 * MS) is None
     told = core.why(AD, 3 * MS)
     assert (told.present.switches, told.pinned) == (ABD, ACD)
-    assert told.reason.endswith("; pinned to a-c-d, it returns when that is alive")
+    assert told.reason.endswith("; pinned to a-c-d, it returns when that path is alive")
     core.link_changed(LinkKey("c", "d"), 10 * MS, up=True)
     assert core.step(snapshot(topology), 11 * MS) is None  # alive, but not for the hold time yet
     assert core.step(snapshot(topology), 110 * MS) is None
     back = core.step(snapshot(topology), 112 * MS)
     assert back is not None
     assert back.routes.routes == (Route(AD, ACD),)
-    assert back.moves[0].reason == "a-c-d, which the flow is pinned to, is alive again"
+    assert back.moves[0].reason == "a-c-d, the pinned path, is alive again"
 
 
 def test_waiting_flow_returns_only_to_its_pinned_path(topology: Topology) -> None:
@@ -131,11 +131,11 @@ def test_impossible_pin_is_refused_in_one_line(topology: Topology) -> None:
     refused: tuple[tuple[FlowSpec, tuple[str, ...], type[PathError], str], ...] = (
         (FlowSpec("ha", "hx"), ABD, PathError, "topology diamond has no host 'hx'"),
         (FlowSpec("ha", "ha"), ("a",), PathError, "flow ha->ha stays within switch a: there is no path to choose"),
-        (BD, ("b", "d"), PathError, "flow hb->hd is not managed: it is not among the flows of the settings"),
+        (BD, ("b", "d"), PathError, "flow hb->hd is not managed: it is not listed in the settings"),
         (AD, ("a", "d"), NoSuchPathError, "route ha->hd via a-d: there is no link a->d"),
         (AD, ("a", "x", "d"), NoSuchPathError, "route ha->hd via a-x-d: there is no link a->x"),
-        (AD, ("a", "b"), NoSuchPathError, "route ha->hd via a-b: the hosts' switches are a and d"),
-        (AD, (), NoSuchPathError, "route ha->hd via nothing: the hosts' switches are a and d"),
+        (AD, ("a", "b"), NoSuchPathError, "route ha->hd via a-b: the path must run from a to d, the hosts' switches"),
+        (AD, (), NoSuchPathError, "route ha->hd via nothing: the path must run from a to d, the hosts' switches"),
         (AD, ("a", "b", "a", "b", "d"), NoSuchPathError, "route ha->hd via a-b-a-b-d: the path crosses a switch twice"),
         (AD, ACD, DeadPathError, "flow ha->hd cannot be pinned to a-c-d: link c->d is dead"),
     )
@@ -147,7 +147,7 @@ def test_impossible_pin_is_refused_in_one_line(topology: Topology) -> None:
         core.release(AD, MS)
     assert (core.routes.version, len(core.decisions)) == (0, 0)
     full = PathServerCore(topology, SETTINGS, max_flows=0)
-    with pytest.raises(PathError, match=r"^0 flows are looked after, the most at a time$"):
+    with pytest.raises(PathError, match=r"^the limit of 0 managed flows is reached$"):
         full.pin(AD, ACD, 0)
 
 
@@ -245,4 +245,4 @@ def test_a_pinned_flow_is_explained_where_traffic_is_engineered(topology: Topolo
     core.step(snapshot(topology), MS)
     assert core.why(AD, MS).reason.startswith("pinned, although a-b-d")
     core.release(AD, 2 * MS)
-    assert core.why(AD, 2 * MS).reason.startswith("traffic is engineered: to d by base routes all the way")
+    assert core.why(AD, 2 * MS).reason.startswith("managed by traffic engineering: to d by base routes only")

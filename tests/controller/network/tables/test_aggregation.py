@@ -160,16 +160,16 @@ def test_switch_routes_cover_all_others_and_match_host_routes(topology: Topology
 @pytest.mark.parametrize(
     ("job", "tree", "members", "text"),
     [
-        (replace(JOB, number=0), TREE, ALL, "numbers of jobs are 1 to 65535"),
-        (replace(JOB, capacity=4), TREE, ALL, "5 members are more than its capacity, 4"),
-        (replace(JOB, capacity=65536), TREE, ALL, "capacities are 1 to 65535, not 65536"),
-        (replace(JOB, server=Worker("h1", 1)), TREE, ALL, "a host has two parts"),
+        (replace(JOB, number=0), TREE, ALL, "job numbers must be 1 to 65535"),
+        (replace(JOB, capacity=4), TREE, ALL, "5 members exceed its capacity of 4"),
+        (replace(JOB, capacity=65536), TREE, ALL, "a capacity must be 1 to 65535, not 65536"),
+        (replace(JOB, server=Worker("h1", 1)), TREE, ALL, "a host appears twice"),
         (replace(JOB, server=Worker("h99", 1)), TREE, ALL, "there is no host 'h99'"),
-        (JOB, replace(TREE, children=TREE.children[:2]), ALL, "the tree's places are not its workers"),
-        (JOB, replace(TREE, root="leaf1"), ALL, "a switch has two places in its tree"),
+        (JOB, replace(TREE, children=TREE.children[:2]), ALL, "the tree must hold each of its workers exactly once"),
+        (JOB, replace(TREE, root="leaf1"), ALL, "a switch appears twice in its tree"),
         (JOB, replace(TREE, root="leaf9"), ALL, "there is no switch 'leaf9'"),
-        (JOB, TREE, Members(1, frozenset()), "members are to be some of its workers"),
-        (JOB, TREE, Members(1, frozenset(("h6",))), "members are to be some of its workers"),
+        (JOB, TREE, Members(1, frozenset()), "members must be among its workers"),
+        (JOB, TREE, Members(1, frozenset(("h6",))), "members must be among its workers"),
         (JOB, replace(TREE, root="spine2"), ALL, "it has no cells at spine2"),
     ],
 )
@@ -186,5 +186,5 @@ def test_a_switch_has_a_bit_for_64_children(topology: Topology, hops: NextHops) 
     job = AggregationJob(1, workers, 65, 1)
     tree = AggregationTree("leaf1", tuple(worker.host for worker in workers))
     members = Members(0, frozenset(worker.host for worker in workers))
-    with pytest.raises(ControllerError, match="65 children of leaf1 are more than 64"):
+    with pytest.raises(ControllerError, match="leaf1 has 65 children, more than 64"):
         job_entities(many, next_hops(many), PlacedJob(job, tree, {"leaf1": Block(0, 2)}), members)

@@ -180,9 +180,9 @@ def test_rules_beyond_the_table_size_are_refused(diamond: Topology) -> None:
     """Else the switch refuses them, and is never right."""
     few = Reporting(drops=(DropWatch(),) * 32)
     base_entities(diamond, reporting=few)
-    with pytest.raises(ControllerError, match="other_drop_watch: 33 entries are wanted, a switch has room for 32"):
+    with pytest.raises(ControllerError, match="other_drop_watch: 33 entries needed, but a switch has room for 32"):
         base_entities(diamond, reporting=Reporting(drops=(DropWatch(),) * 33))
-    with pytest.raises(ControllerError, match="ipv4_watchlist: 1026 entries are wanted, a switch has room for 1024"):
+    with pytest.raises(ControllerError, match="ipv4_watchlist: 1026 entries needed, but a switch has room for 1024"):
         base_entities(diamond, (Watch(),) * 513)
 
 

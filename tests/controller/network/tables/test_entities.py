@@ -62,7 +62,7 @@ def test_index_refuses_two_meanings_of_one_entry() -> None:
     entries = [
         P4TableEntry("t", match=P4TableMatch(x=1), action=P4TableAction("forward", egress_port=port)) for port in (1, 2)
     ]
-    with pytest.raises(ControllerError, match=r"entry t x=0x1: wanted twice"):
+    with pytest.raises(ControllerError, match=r"entry t x=0x1: requested twice"):
         index(entries)
     assert len(index([entries[0], entries[0]])) == 1
 

@@ -52,7 +52,7 @@ def test_more_specific_flow_wins(diamond: Topology) -> None:
     ("route", "problem"),
     [
         (Route(AD, ("a", "d")), "there is no link a->d"),
-        (Route(AD, ("a", "b")), "the hosts' switches are a and d"),
+        (Route(AD, ("a", "b")), "the path must run from a to d, the hosts' switches"),
         (Route(AD, ()), "via nothing"),
         (Route(AD, ("a", "b", "a", "c", "d")), "crosses a switch twice"),
         (Route(FlowSpec("ha", "nobody"), ("a",)), "there is no host 'nobody'"),

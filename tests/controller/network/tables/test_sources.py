@@ -81,7 +81,7 @@ REFUSED = [
     (RoutedNetworks("ha", ("everything",)), "routed_networks: ha: 'everything' does not appear to be"),
     (
         RoutedNetworks("ha", tuple(f"172.16.{n >> 8}.{n & 255}/32" for n in range(MAX_NETWORKS + 1))),
-        f"routed_networks: {MAX_NETWORKS + 1} are wanted in ipv4_sources of a, there is room for {MAX_NETWORKS}",
+        f"routed_networks: {MAX_NETWORKS + 1} needed in ipv4_sources of a, but there is room for {MAX_NETWORKS}",
     ),
 ]
 

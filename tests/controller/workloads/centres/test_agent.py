@@ -443,7 +443,7 @@ def test_a_second_agent_of_the_same_folder_or_name_is_refused(tmp_path: Path) ->
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             await world.centre()
-            with pytest.raises(CentreError, match=r"state: folder .*: an agent runs there already \(process \d+\)"):
+            with pytest.raises(CentreError, match=r"state: folder .*: an agent already runs there \(process \d+\)"):
                 await serve(world.settings, asyncio.Event())
             other = replace(world.settings, state=str(tmp_path / "other"))
             async with ApiClient(Place(world.served.socket), tries=1) as client, world.agent(other):

@@ -264,7 +264,7 @@ def test_containers_of_another_manager_are_left_alone(tmp_path: Path) -> None:
 def test_second_manager_or_foreign_state_folder_is_refused(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         async with world.managing(MemoryRuntime()):
-            with pytest.raises(NodeError, match=r"state: folder .*: a manager runs there already \(process \d+\)"):
+            with pytest.raises(NodeError, match=r"state: folder .*: a manager already runs there \(process \d+\)"):
                 # Not until the node is ready: the first manager's next report would make it so.
                 async with world.managing(MemoryRuntime(), ready=False) as second:
                     await second

@@ -61,7 +61,7 @@ class Server:
     def create(self, kind: Known, resource: Any) -> None:
         name = resource.metadata.name
         if name in self.known[kind]:
-            raise StaleError(f"{name} is there already")
+            raise StaleError(f"{name} already exists")
         metadata = replace(resource.metadata, uid=f"{name}@{self.revision}", created_ns=1)
         self.write([(kind, name, replace(resource, metadata=metadata))])
 

@@ -41,7 +41,7 @@ def test_what_cannot_be_is_refused_in_one_line(served: Place, run: Run) -> None:
     make = "balance set new --create --units 100 --claim"
     assert "'lest=3' is none of least=N, most=N" in run(f"{make} i:lest=3")[1]
     assert "least: 'x' is no number" in run(f"{make} i:least=x")[1]
-    assert "at least 5, and at most 2" in run(f"{make} i:least=5,most=2")[1]
+    assert "least 5 exceeds most 2" in run(f"{make} i:least=5,most=2")[1]
     assert "Invalid enum value 'PIP'" in run(f"{make} i --form PIP")[1]
     refused = run(f"{make} i --form PI --kp 60 --ki 5")[1]
     assert refused.startswith("millrace: kp 60, ki 5, kd 0 are unstable on a plant of gain ")

@@ -91,12 +91,12 @@ def test_what_cannot_change_is_said_and_nothing_is_written(served: Place, run: R
     assert out == ""
     assert err.splitlines() == [
         (
-            "millrace: <stdin>:2: pod a: its request cannot change while it is on node h1, where it was placed by "
-            "that: delete it first (millrace pod delete a)"
+            "millrace: <stdin>:2: pod a: its request cannot change while it is on node h1, which was chosen on "
+            "that basis: delete it first (millrace pod delete a)"
         ),
         (
-            "millrace: <stdin>:4: pod b: its containers cannot change while it is on node h1, where it was placed by "
-            "that: delete it first (millrace pod delete b); nothing was written"
+            "millrace: <stdin>:4: pod b: its containers cannot change while it is on node h1, which was chosen on "
+            "that basis: delete it first (millrace pod delete b); nothing was written"
         ),
     ]
     assert run("pod show c")[1] == "millrace: there is no Pod c\n"
@@ -178,7 +178,7 @@ def test_loads_of_nodes_devices_and_pods_are_shown(run: Run, bound: None) -> Non
 def test_logs_are_shown_on_both_streams(run: Run, bound: None) -> None:
     assert run("pod logs a") == ("line 0\nline 1\nline 2\n", "line 3\n")
     assert run("pod logs a --tail 2 -f") == ("line 2\n", "line 3\n")
-    assert run("pod logs b") == ("", "millrace: Pod b has containers one, broken: say which\n")
+    assert run("pod logs b") == ("", "millrace: Pod b has several containers, name one: one, broken\n")
     assert run("pod logs b -c broken") == ("", "millrace: container broken has no log\n")
     assert run("pod logs b -c x") == ("", "millrace: Pod b has no container x; it has one, broken\n")
     run("pod apply -f -", "pod: {name: c, image: x}")

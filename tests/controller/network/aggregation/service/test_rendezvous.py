@@ -78,14 +78,16 @@ def asked(machine: Rendezvous, token: str, **change: Any) -> str:
 def test_job_beyond_a_limit_is_refused_and_others_go_on() -> None:
     limits = structs.replace(SETTINGS, window=16, most_jobs=2, most_workers=3, most_cells=64)
     machine = Rendezvous(limits, ("h1", "h2"), S)
-    cells = "job job: a window of 64 items takes 128 cells, a job has 64 at most"
+    cells = "job job: a window of 64 items takes 128 cells, more than the 64 of a job"
     assert asked(machine, "a", window=64) == cells
-    assert asked(machine, "b", workers=4) == "job job: 4 workers are more than the 3 that a job may have"
-    assert asked(machine, "c", capacity=4) == "job job: 4 workers are more than the 3 that a job may have"
+    assert asked(machine, "b", workers=4) == "job job: 4 workers exceed the limit of 3 per job"
+    assert asked(machine, "c", capacity=4) == "job job: 4 workers exceed the limit of 3 per job"
     assert asked(machine, "d", window=32, capacity=3) == ""
     assert asked(machine, "e", job="other") == ""
     for number in range(100):
-        assert asked(machine, f"f{number}", job=f"{number}") == f"job {number}: there are 2 jobs, the most at a time"
+        assert (
+            asked(machine, f"f{number}", job=f"{number}") == f"job {number}: the limit of 2 concurrent jobs is reached"
+        )
     assert len(machine.jobs) == 2
     assert asked(machine, "g", job="other", host="h2") == ""  # the second worker of one that is there
     assert machine.end("other", "enough", 0) is not None
@@ -112,7 +114,7 @@ def test_worker_of_a_short_job_is_told_who_came() -> None:
     players = [crowd.come("h1"), crowd.come("h2")]
     crowd.calm_down(70)
     reasons = {player.over.reason for player in players if player.over}
-    assert reasons == {"job job: only 2 of 3 workers (h1 h2) came in time"}
+    assert reasons == {"job job: only 2 of 3 workers (h1 h2) joined in time"}
 
 
 def test_dead_worker_is_removed_after_the_reconnect_time() -> None:
@@ -139,7 +141,7 @@ def test_a_silent_worker_is_removed_and_told_when_it_wakes() -> None:
     crowd.settle()
     assert paused.over is not None
     assert paused.over.removed
-    assert paused.over.reason == "h1 was removed from job job: it was not heard for 4.0 s"
+    assert paused.over.reason == "h1 was removed from job job: it has been silent for 4.0 s"
 
 
 def test_removed_worker_is_told_why_after_reconnecting() -> None:
@@ -154,7 +156,7 @@ def test_removed_worker_is_told_why_after_reconnecting() -> None:
     crowd.settle()
     assert paused.over is not None
     assert paused.over.removed
-    assert paused.over.reason == "h1 was removed from job job: it was not heard for 4.0 s"
+    assert paused.over.reason == "h1 was removed from job job: it has been silent for 4.0 s"
 
 
 def test_a_connection_that_breaks_and_comes_back_changes_nothing() -> None:
@@ -232,7 +234,7 @@ def test_a_host_has_one_worker() -> None:
     second = crowd.come("h1")
     crowd.settle()
     assert second.over is not None
-    assert second.over.reason == "job job: h1 has a worker in it already"
+    assert second.over.reason == "job job: h1 already has a worker in it"
 
 
 def test_a_hold_that_somebody_does_not_come_to_is_given_up() -> None:
@@ -247,7 +249,7 @@ def test_a_hold_that_somebody_does_not_come_to_is_given_up() -> None:
         stuck.inbox.clear()
     crowd.settle()
     assert joiner.over is not None
-    assert joiner.over.reason == "job job: h1 did not say what it had begun within 20 s"
+    assert joiner.over.reason == "job job: h1 did not report what it had started within 20 s"
     assert phase_of(crowd) is Phase.RUNNING
     assert other.limit is None
 
@@ -388,24 +390,24 @@ def test_a_worker_of_an_earlier_controller_is_told() -> None:
     crowd.reconnect(first)
     crowd.settle()
     assert first.over is not None
-    assert first.over.reason == "job job has ended: the controller knows no number 1, it has restarted"
+    assert first.over.reason == "job job has ended: the controller has restarted and does not know number 1"
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"host": "h9"}, "the topology has no host 'h9'"),
-        ({"job": ""}, "a job's name has 1 to 200 printable characters"),
+        ({"job": ""}, "a job name must have 1 to 200 printable characters"),
         ({"workers": 3}, "h3 asks for workers 3, the others for 2"),
         ({"window": 8}, "h3 asks for window 8, the others for 256"),
-        ({"window": 9}, "a window of 9 items is no power of two"),
-        ({"capacity": 1}, "2 workers with a capacity of 1 cannot be"),
-        ({"capacity": 65_536}, "2 workers with a capacity of 65536 cannot be"),
-        ({"udp_port": 0}, "UDP port 0 or 0 cannot be"),
+        ({"window": 9}, "a window of 9 items is not a power of two"),
+        ({"capacity": 1}, "2 workers do not fit a capacity of 1"),
+        ({"capacity": 65_536}, "2 workers do not fit a capacity of 65536"),
+        ({"udp_port": 0}, "UDP port 0 or 0 is invalid"),
         ({"server": ("h9", 1)}, "the topology has no host 'h9'"),
         ({"server": ("h5", 1)}, "h3 asks for main server ('h5', 1), the others for None"),
         ({"boundaries": True}, "h3 asks for boundaries True, the others for False"),
-        ({}, "it has its 2 workers"),
+        ({}, "it already has all 2 workers"),
     ],
 )
 def test_misfitting_worker_is_told_why(change: dict[str, object], reason: str) -> None:

@@ -199,7 +199,7 @@ def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:
 
 
 def test_worker_of_a_short_job_is_told_who_came(folder: Path) -> None:
-    with place(folder) as here, pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) came in time"):
+    with place(folder) as here, pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) joined in time"):
         here.join("h1", 3, deadline_s=1.0).result(BOUND_S)
 
 
@@ -233,8 +233,8 @@ def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> No
     with place(folder) as here:
         members = here.together("h1", "h2")
         waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
-        on_loop(here, "failed", members[0].number, "switch s1 has been away for 5 s")
-        with pytest.raises(AllReduceError, match=r"^job job has ended: switch s1 has been away for 5 s$"):
+        on_loop(here, "failed", members[0].number, "switch s1 has been unreachable for 5 s")
+        with pytest.raises(AllReduceError, match=r"^job job has ended: switch s1 has been unreachable for 5 s$"):
             waiting.result(BOUND_S)
 
 
@@ -245,14 +245,16 @@ def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
         assert sums(members) == [2.0] * 2
         here.start()
         waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
-        with pytest.raises(AllReduceError, match="job job has ended: the controller knows no number 1"):
+        with pytest.raises(
+            AllReduceError, match="job job has ended: the controller has restarted and does not know number 1"
+        ):
             waiting.result(BOUND_S)
 
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ("{window: 100}", "jobs.window: 100 is no power of two"),
+        ("{window: 100}", "jobs.window: 100 is not a power of two"),
         ("{lease: 1ns}", r"jobs.lease: expected a time >= 100ms"),
         ("{leases: 1}", "jobs.leases: unknown key"),
     ],
@@ -293,7 +295,7 @@ def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixtu
         assert re.search(r"ended \d+ s ago: requested by an operator", millrace(capsys, "show", here, "resnet"))
         with pytest.raises(JobError, match="there is no job 'resnet'"):
             ask(here, lambda client: client.end("resnet", "again"))
-        with pytest.raises(JobError, match="there is no worker 'h1' in a job 'resnet'"):
+        with pytest.raises(JobError, match="there is no worker 'h1' in job 'resnet'"):
             ask(here, lambda client: client.remove("resnet", "h1", "again"))
 
 

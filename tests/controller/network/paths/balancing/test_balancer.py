@@ -86,7 +86,7 @@ def test_rebalance_needs_a_confirmed_crowded_link() -> None:
     assert (change.switch, change.destination) == ("leaf1", "leaf2")
     assert change.link in (LinkKey(*UPLINK), LinkKey("spine1", "leaf2"))
     assert change.old_weights == (("spine1", 1), ("spine2", 1))
-    assert "cannot carry what is sent over it" in change.reason
+    assert "is overloaded" in change.reason
     [route] = rounds.balancer.weighted
     assert (route.switch, route.destination, route.next_hops) == ("leaf1", "leaf2", change.new_weights)
     assert "at leaf1 by spine1" in weights_on(("leaf1", "spine1", "leaf2"), {("leaf1", "leaf2"): route.next_hops})
@@ -141,7 +141,7 @@ def test_equal_weights_return_after_room_for_the_hold_down() -> None:
     [home] = rounds.until(40 * S)
     assert home.link is None
     assert home.new_weights == (("spine1", 1), ("spine2", 1))
-    assert "equal weights have room again" in home.reason
+    assert "equal weights suffice again" in home.reason
     assert SETTINGS.hold_down_ns <= home.time_ns - since_ns <= SETTINGS.hold_down_ns + 2 * S
     assert rounds.balancer.weighted == ()
 

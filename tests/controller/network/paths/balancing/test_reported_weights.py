@@ -77,7 +77,7 @@ def test_weights_are_reported_recorded_and_restored(tmp_path: Path, open_databas
     assert routes.routes == ()
     assert (route.switch, route.destination) == ("leaf1", "leaf2")
     told = core.why(FlowSpec("h1", "h3"), 200 * MS).reason
-    assert f"weights on its way: at leaf1 by spine1 ({dict(route.next_hops)['spine1']})" in told
+    assert f"weights along its path: at leaf1 by spine1 ({dict(route.next_hops)['spine1']})" in told
     [change] = core.history(HistoryQuery(dst="h4")).rebalances
     assert change.new_weights == route.next_hops
     assert core.history(HistoryQuery(dst="h1")).rebalances == ()
@@ -88,7 +88,7 @@ def test_weights_are_reported_recorded_and_restored(tmp_path: Path, open_databas
     assert again.counters["saved_routes_dropped"] == 0
     cells = _history_cells(change)
     assert cells[1] == "all to leaf2 at leaf1"
-    assert "leaf1->spine1 cannot carry what is sent over it" in str(cells[3])
+    assert "leaf1->spine1 is overloaded" in str(cells[3])
 
 
 def test_without_the_setting_nothing_changes() -> None:

@@ -97,8 +97,7 @@ def test_congested_link_is_left_and_the_reason_names_both_paths(network: Network
     assert (decision.time_ns, decision.flow) == (7, AD)
     assert (decision.old_path, decision.new_path) == (("a", "b", "d"), ("a", "c", "d"))
     assert decision.reason == (
-        "a->b of a-b-d (40.000 ms, 2.5 Mbit/s free) cannot carry what is sent over it; "
-        "a-c-d (14.000 ms, 10.0 Mbit/s free) has room"
+        "a->b of a-b-d (40.000 ms, 2.5 Mbit/s free) is overloaded; a-c-d (14.000 ms, 10.0 Mbit/s free) has room"
     )
     assert {figures.switches: figures.delay_ns for figures in decision.candidates} == {
         ("a", "b", "d"): 40 * MS,
@@ -141,7 +140,7 @@ def test_a_flow_that_moved_is_held_down(network: Network) -> None:
     assert moves(network, taken, on("abd", since_ns=4000 * MS)) == ["acd"]
     verdict = explain(taken, network, on("abd", since_ns=4001 * MS), SETTINGS, now_ns=5000 * MS, flow=AD)
     assert not verdict.moves
-    assert verdict.reason.startswith("held down since it last moved, although a-c-d")
+    assert verdict.reason.startswith("in hold-down since its last move, although a-c-d")
 
 
 def test_after_a_move_the_others_wait_until_the_network_settles(network: Network) -> None:
@@ -375,7 +374,7 @@ def test_overload_is_foreseen_before_a_queue_grows(network: Network) -> None:
     decider.observe(taken)
     decider.locate(flows)
     [decision] = decider.step(0)  # one of three is enough
-    assert decision.reason.startswith("a->b of a-b-d (10.000 ms, 2.6 Mbit/s free) cannot carry what is sent over it")
+    assert decision.reason.startswith("a->b of a-b-d (10.000 ms, 2.6 Mbit/s free) is overloaded")
 
 
 def test_rates_of_few_packets_foresee_nothing(network: Network) -> None:

@@ -58,7 +58,7 @@ def test_evacuated_flow_returns_after_the_hold_time(flow: Flow) -> None:
     assert flow.round(set(), 10 * S + HOLD_NS - 1) == []
     [back] = flow.round(set(), 10 * S + HOLD_NS)
     assert (back.new_path, back.dead_link) == (ABD, None)
-    assert back.reason == "link b->d is back: from a-c-d to a-b-d, as before"
+    assert back.reason == "link b->d is alive again: from a-c-d back to a-b-d"
     assert flow.explicit == set()  # it follows the base routes, as it did
     assert not flow.evacuation.is_waiting
 

@@ -171,7 +171,7 @@ def test_engineer_smooths_demands(unequal: Topology) -> None:
 
 def test_engineer_keeps_weights_when_a_round_fails(unequal: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: Search) -> Iterator[None]:
-        raise PathError("the splits towards d make a cycle")
+        raise PathError("the splits towards d form a cycle")
 
     engineer = TrafficEngineer(unequal, SETTINGS)
     engineer.step(LOADED, frozenset(), 0)
@@ -181,7 +181,7 @@ def test_engineer_keeps_weights_when_a_round_fails(unequal: Topology, monkeypatc
         patched.setattr(Search, "__iter__", fails)
         assert engineer.step(more, frozenset(), S) is None
         assert (engineer.weighted, engineer.failed_rounds) == (in_force, 1)
-        assert engineer.last_problem == "the splits towards d make a cycle"
+        assert engineer.last_problem == "the splits towards d form a cycle"
         assert engineer.step(more, frozenset({LinkKey("a", "b")}), S + 1) is not None
         assert WeightedRoute("a", "d", (("c", 1),)) in engineer.weighted
     engineer.step(more, frozenset(), 3 * S)

@@ -173,7 +173,7 @@ def test_a_cycle_in_splits_is_an_error() -> None:
     graph = graph_of(("a", "b", 10, 0), ("b", "a", 10, 0), ("b", "d", 10, 0))
     shares = np.zeros((3, 3))
     shares[2] = [1.0, 0.5, 0.5]
-    with pytest.raises(PathError, match="towards d make a cycle"):
+    with pytest.raises(PathError, match="towards d form a cycle"):
         Splits(graph, shares).loads_bps(graph.demand_matrix({("a", "d"): 1}))
 
 

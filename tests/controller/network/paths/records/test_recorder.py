@@ -96,12 +96,12 @@ def test_a_query_names_at_most_one_thing(recorder: Recorder, diamond: Topology) 
     assert len(answer(recorder, diamond, RecordQuery(start_ns=0, end_ns=9))) == 1
     assert len(answer(recorder, diamond, RecordQuery())) == 1
     wrong = (
-        (replace(between, src_port=5000), "names the protocol"),
-        (replace(between, protocol=1 << 70), "is not 0 to 255"),
+        (replace(between, src_port=5000), "needs the protocol"),
+        (replace(between, protocol=1 << 70), "is not between 0 and 255"),
         (RecordQuery(dst="10.0.4.1"), "'' is neither an IPv4"),
-        (RecordQuery(start_ns=0, end_ns=1 << 63), "no span of time"),
-        (RecordQuery(start_ns=-1, end_ns=5), "no span of time"),
-        (replace(between, link=LinkKey("a", "b")), "only one of them"),
+        (RecordQuery(start_ns=0, end_ns=1 << 63), "not a valid time span"),
+        (RecordQuery(start_ns=-1, end_ns=5), "not a valid time span"),
+        (replace(between, link=LinkKey("a", "b")), "takes exactly one of"),
         (RecordQuery(start_ns=1), "a start and an end"),
         (RecordQuery(src="ha", dst="hb"), "'ha' is neither an IPv4 nor an IPv6 address"),
     )

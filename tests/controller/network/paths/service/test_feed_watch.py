@@ -34,21 +34,21 @@ def test_silence_and_its_end_are_told_once_each() -> None:
         False,
     )
     assert watch.transition(2200 * MS) == (
-        "the collector's feed is silent: its newest state is 1.2 s old; nothing is decided until it speaks again"
+        "the collector's feed is silent: its newest state is 1.2 s old; decisions are suspended until it recovers"
     )
     assert watch.transition(9000 * MS) is None
     assert (watch.age_ns(9000 * MS), watch.is_silent(9000 * MS)) == (8000 * MS, True)
     watch.observe(900 * MS)  # what was on its way all the while
     assert watch.transition(9000 * MS) is None
     watch.observe(13_000 * MS)
-    assert watch.transition(13_000 * MS) == "the collector's feed speaks again, after 12.0 s; decisions go on"
+    assert watch.transition(13_000 * MS) == "the collector's feed recovered after 12.0 s; decisions resume"
     assert watch.transition(13_500 * MS) is None
 
 
 def test_a_feed_that_never_spoke_is_silent_too() -> None:
     watch = FeedWatch(1000 * MS, now_ns=500 * MS)
     assert watch.transition(1600 * MS) == (
-        "the collector's feed is silent: nothing has come; nothing is decided until it speaks again"
+        "the collector's feed is silent: no state received; decisions are suspended until it recovers"
     )
 
 

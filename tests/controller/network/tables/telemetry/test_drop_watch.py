@@ -58,12 +58,12 @@ def test_the_first_rule_that_matches_wins(diamond: Topology) -> None:
 
 
 def test_an_unknown_reason_is_refused_with_those_there_are(diamond: Topology) -> None:
-    with pytest.raises(ControllerError, match=r"no drop reason 'bad_luck'; there are unknown, .*mtu_exceeded"):
+    with pytest.raises(ControllerError, match=r"unknown drop reason 'bad_luck'; known: unknown, .*mtu_exceeded"):
         base_entities(diamond, reporting=Reporting(drops=(DropWatch(reasons=("bad_luck",)),)))
 
 
 def test_more_rules_than_quotas_are_refused(diamond: Topology) -> None:
-    with pytest.raises(ControllerError, match="342 rules, a switch has room for 341"):
+    with pytest.raises(ControllerError, match="342 rules, but a switch has room for 341"):
         base_entities(diamond, reporting=Reporting(drops=(DropWatch(),) * 342))
 
 

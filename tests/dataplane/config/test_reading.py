@@ -112,7 +112,7 @@ class Versioned(Strict, frozen=True):
     millrace: Literal[1, 2]
 
 
-@pytest.mark.parametrize(("version", "told"), [("3", "3 is none of 1, 2"), ("'1'", "expected `int`, got `str`")])
+@pytest.mark.parametrize(("version", "told"), [("3", "3 is not one of 1, 2"), ("'1'", "expected `int`, got `str`")])
 def test_another_version_of_a_file_is_told_beside_those_that_there_are(version: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loads(f"millrace: {version}\n", Versioned, file="f.yaml")

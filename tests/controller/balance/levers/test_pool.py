@@ -85,7 +85,7 @@ def test_where_the_pool_cannot_be_asked_its_local_quota_is_no_lever_of_its_own(u
     settings = LeverSettings(
         cpu_quota=QuotaLever(group="/unit", set=True), pool=PoolLever(pool="p", holder="gpu0", set=True)
     )
-    host = Host(unit.machine.root, unit.machine.clock, "NVML: not asked")
+    host = Host(unit.machine.root, unit.machine.clock, "NVML: not queried")
     levers, absent = levers_of(settings, host, lambda _: unit.books)
     assert levers == []
     assert any("it is away" in line for line in absent)

@@ -63,11 +63,11 @@ def test_a_run_is_compared_with_what_the_paths_of_a_topology_take(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--topology", "racks.yaml"), "--topology goes with --compare"),
-        (("--rate", "1 Gbit/s"), "--rate goes with --compare"),
+        (("--topology", "racks.yaml"), "--topology requires --compare"),
+        (("--rate", "1 Gbit/s"), "--rate requires --compare"),
         (("--compare", "--topology", "racks.yaml", "--rate", "1 Gbit/s"), "--rate and --topology"),
-        (("--compare", "--feed", "unix:x"), "--feed goes with --topology"),
-        (("--compare", "--topology", "racks.yaml", "--server", "unix:x"), "--server goes with --feed"),
+        (("--compare", "--feed", "unix:x"), "--feed requires --topology"),
+        (("--compare", "--topology", "racks.yaml", "--server", "unix:x"), "--server requires --feed"),
         (("--compare", "--rate", "-1 Gbit/s"), "--rate: '-1 Gbit/s' is not a rate"),
         (("--compare", "--topology", "nowhere.yaml"), "nowhere.yaml"),
         (("--compare", "--topology", "racks.yaml", "--hardware", "three.yaml"), "3 are named, and there are 2 workers"),

@@ -129,7 +129,7 @@ def test_a_daemon_that_is_killed_comes_back(started: SystemdMachine) -> None:
 
 def test_a_reload_is_read_and_a_stop_ends_well(started: SystemdMachine) -> None:
     started.run("systemctl", "reload", "millrace-controller")
-    started.until("journalctl", "--no-pager", "-u", "millrace-controller", says="settings read again")
+    started.until("journalctl", "--no-pager", "-u", "millrace-controller", says="settings reloaded")
     for name in (*AS_THE_PAGE, *OTHERS):
         started.run("systemctl", "stop", f"millrace-{name}")
         shown = started.run("systemctl", "show", "--property=Result,ExecMainStatus", f"millrace-{name}")

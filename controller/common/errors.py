@@ -105,30 +105,30 @@ class StorageError(ControllerError):
 
 
 class ConflictError(StorageError):
-    """A key is not as the writer believed: nothing was done.
+    """A key has changed since the writer read it; nothing was written.
 
-    `expected` and `found` are the revisions at which it was modified last, 0 where it is not there; None for a `found`
+    `expected` and `found` are the revisions at which it was modified last, 0 if it does not exist; None for a `found`
     that the storage does not report.
     """
 
     def __init__(self, key: str, expected: int, found: int | None) -> None:
         self.key, self.expected, self.found = key, expected, found
-        wanted = "is not to be there" if expected == 0 else f"is not of revision {expected}"
-        now = "" if found is None else ", it is not there" if found == 0 else f", it is of revision {found}"
+        wanted = "exists already" if expected == 0 else f"is not at revision {expected}"
+        now = "" if found is None else ", it does not exist" if found == 0 else f", it is at revision {found}"
         super().__init__(f"{key}: {wanted}{now}" if expected == 0 else f"{key}: {wanted} any more{now}")
 
 
 class CompactedError(StorageError):
-    """A revision is forgotten; `oldest` is the oldest that can still be requested, None if unknown."""
+    """A revision has been compacted; `oldest` is the oldest that can still be requested, None if unknown."""
 
     def __init__(self, revision: int, oldest: int | None) -> None:
         self.revision, self.oldest = revision, oldest
         kept = "" if oldest is None else f", the oldest kept is {oldest}"
-        super().__init__(f"revision {revision} is forgotten{kept}")
+        super().__init__(f"revision {revision} has been compacted{kept}")
 
 
 class LeaseError(StorageError):
-    """A lease has ended, or never was."""
+    """A lease has ended or does not exist."""
 
     def __init__(self, lease: int) -> None:
         self.lease = lease

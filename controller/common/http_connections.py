@@ -48,9 +48,9 @@ class ConnectionBook:
 
     limits: ConnectionLimits
     refused: int = 0
-    """Known callers beyond a limit."""
+    """Identified callers refused at a limit."""
     displaced: int = 0
-    """Number of strangers that were evicted."""
+    """Number of unidentified connections evicted."""
     _strangers: dict[str, dict[Connection, None]] = field(default_factory=dict)
     """By address, the oldest first."""
     _of_owners: dict[str, int] = field(default_factory=dict)
@@ -79,18 +79,18 @@ class ConnectionBook:
         return found
 
     def admit(self, connection: Connection, owner: str, *, is_user: bool) -> str | None:
-        """Assign a connection to an owner; return why there is no room for it, else None."""
+        """Assign a connection to an owner; return why it is refused, else None."""
         if connection.owner == owner:
             return None
         limits, others = self.limits, self._known - (connection.owner is not None)
         users = self._users - connection.is_user
         problem = None
         if is_user and self._of_owners.get(owner, 0) >= limits.of_user:
-            problem = f"{limits.of_user} connections of one user are open, there can be no more"
+            problem = f"the limit of {limits.of_user} connections per user is reached"
         elif is_user and users >= max(1, int(limits.known * USERS_SHARE)):
-            problem = "users have too many connections open, there can be no more"
+            problem = "the limit of connections of all users is reached"
         elif others >= limits.known:
-            problem = f"{limits.known} connections are open, there can be no more"
+            problem = f"the limit of {limits.known} connections is reached"
         if problem is not None:
             self.refused += 1
             return problem

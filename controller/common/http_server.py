@@ -39,11 +39,11 @@ ABORT: Final = "millrace.abort"
 ADMIT: Final = "millrace.admit"
 """Key in a request's scope of the function that assigns its connection to an owner: `admit(owner, is_user=...)`.
 
-It returns why there is no room for it, else None.
+It returns why the connection is refused, else None.
 """
 GRACE_S: Final = 2.0
 _LEAST_STRANGERS: Final = 64
-"""Connections without a whole head that a small server takes, too: they come in bursts, and are read one turn later."""
+"""Connections with an incomplete request head that a small server accepts: they come in bursts, read one turn later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class HttpServer:
         self.book = ConnectionBook(known) if book is None else book
         self.limits, self.on_slow, self.on_full, self.knows_callers = limits, on_slow, on_full, book is not None
         self.arriving: set[asyncio.Task[None]] = set()
-        """Handshakes that are under way."""
+        """Handshakes in progress."""
         self._config = uvicorn.Config(
             application,
             http=type("_Served", (_Guarded,), {"server_of": self}),

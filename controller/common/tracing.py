@@ -35,7 +35,7 @@ Attributes = Mapping[str, Attribute]
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _EXPORT_S: Final = 3.0
 """Timeout of the receiver for a batch of spans; also the longest that a daemon waits for it at shutdown."""
-_NOT_TAKEN: Final = "traces are not taken at %s: they are dropped until they are"
+_NOT_TAKEN: Final = "the trace receiver at %s does not accept traces: dropping them"
 
 
 class TraceSettings(Strict, frozen=True):
@@ -46,7 +46,7 @@ class TraceSettings(Strict, frozen=True):
     'plain:host:port'.
     """
     ratio: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
-    """Share of the traces that are sent; the path server decides it, and the controller follows."""
+    """Share of traces sent; the path server decides it, and the controller follows."""
 
 
 class Span(Protocol):
@@ -216,7 +216,7 @@ def _watched(exporter: SpanExporter, address: str) -> SpanExporter:
             is_taken = result is SpanExportResult.SUCCESS
             if is_taken is not self.is_taken:
                 level = logging.INFO if is_taken else logging.WARNING
-                LOGGER.log(level, "traces are taken again at %s" if is_taken else _NOT_TAKEN, address)
+                LOGGER.log(level, "the trace receiver at %s accepts traces again" if is_taken else _NOT_TAKEN, address)
             self.is_taken = is_taken
             return result
 

@@ -22,7 +22,7 @@ def not_in_force(before: msgspec.Struct, after: msgspec.Struct, *, reloaded: Col
         for key in changed_keys(before, after)
         if not any(key == one or key.startswith(f"{one}.") for one in reloaded)
     ]
-    return f"not in force before the next start: {', '.join(waiting)}" if waiting else ""
+    return f"restart required for: {', '.join(waiting)}" if waiting else ""
 
 
 def _changed(before: msgspec.Struct, after: msgspec.Struct, prefix: str) -> Iterator[str]:

@@ -61,7 +61,7 @@ SIZE: Final = Kind(
 FREQUENCY: Final = Kind("a frequency", "100Hz", MappingProxyType(_decimal("Hz", "kMG")))
 
 _WRITTEN_TIMES: Final = ("d", "h", "m", "s", "ms", "us", "ns")
-"""Units of times that we write, the largest first."""
+"""Time units used in output, largest first."""
 _MOST_DIGITS: Final = 18
 
 _SUFFIXES: Final[Mapping[str, tuple[Kind, str]]] = MappingProxyType(

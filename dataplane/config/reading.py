@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"expected `(int|float)( \| null)?`")
 _QUOTED = re.compile(r"expected `str`(?P<null> \| null)?, got `(int|float|bool)`")
 
 DecodeHook = Callable[[type, Any], Any]
-"""Constructs values of types that msgspec does not know; raises ValueError."""
+"""Constructs values of types that msgspec does not support; raises ValueError."""
 
 
 class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -141,7 +141,7 @@ def _converted(
 
 
 def warn_of_renamed(file: str, renamed: Mapping[str, str]) -> None:
-    """Log once which keys of a file have new names: paths as `plain_numbers` tells them."""
+    """Log once which keys of a file have new names: paths as `plain_numbers` returns them."""
     if renamed:
         _warn(file, ", ".join(f"{old[2:]} (now {new[2:]})" for new, old in renamed.items()))
 
@@ -165,7 +165,7 @@ def _parse_json(text: str, file: str) -> Any:  # noqa: ANN401 - a JSON document 
         return found
 
     def refuse(word: str) -> None:
-        raise ConfigError(f"{word} is no number of JSON", file=file)
+        raise ConfigError(f"{word} is not a JSON number", file=file)
 
     try:
         # Python would accept NaN and Infinity, which JSON does not have.
@@ -320,10 +320,10 @@ def _wrong_choice(problem: str, kind: msgspec.inspect.Type | None) -> str:
     elif isinstance(kind, msgspec.inspect.LiteralType):
         choices = [str(value) for value in kind.values]
     if "'" not in problem:
-        return f"{problem.removeprefix('Invalid enum value').strip()} is none of {', '.join(choices)}"
+        return f"{problem.removeprefix('Invalid enum value').strip()} is not one of {', '.join(choices)}"
     word = problem.partition("'")[2].rstrip("'")
     near = nearest(word, choices)
-    return f"{word!r} is none of {', '.join(choices)}" + (f"; did you mean `{near}`?" if near else "")
+    return f"{word!r} is not one of {', '.join(choices)}" + (f"; did you mean `{near}`?" if near else "")
 
 
 def _known_keys(schema: Any, path: str) -> tuple[str, ...]:  # noqa: ANN401 - any type

@@ -25,7 +25,7 @@ from dataplane.running import ignore_hangup, stop_on_signals
 
 S = TypeVar("S", bound=msgspec.Struct)
 Say = Callable[[str], None]
-"""Tells a person one line."""
+"""Prints one line to the user."""
 
 
 def ready_line(say: Say) -> Say:
@@ -43,16 +43,16 @@ class Reload(Generic[S]):
     """Settings that SIGHUP applies, and the lines about them."""
 
     apply: Callable[[S], str | Awaitable[str]]
-    """Applies new settings and returns the line to tell, '' for none; raises MillraceError and changes nothing."""
+    """Applies new settings and returns the line to log, '' for none; raises MillraceError and changes nothing."""
 
     unchanged: str
-    """Beginning of the line about settings that were refused."""
+    """Beginning of the line about refused settings."""
 
     keys: Collection[str] | None = None
     """Keys that take effect at once; a line names the other changed ones. None: all do."""
 
     say: Say | None = None
-    """Gets the lines; by default they are logged."""
+    """Receives the lines; default: logs them."""
 
 
 class Lifecycle(Generic[S]):

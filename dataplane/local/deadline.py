@@ -57,7 +57,7 @@ class LocalDeadline:
         self.limit_s, self._doing = limit_s, doing
         self._monotonic, self._runnable, self._cpus = monotonic, runnable, cpus or os.cpu_count() or 1
         self.step_s = min(limit_s / _STEPS, _LONGEST_STEP_S)
-        """Maximum polling interval: a longer one counts as a standstill of our own."""
+        """Maximum polling interval: a longer one counts as a stall of this process."""
         self._began_s = self._seen_s = monotonic()
         self._left_s, self._has_said = limit_s, False
 

@@ -127,5 +127,5 @@ def test_sigterm_keeps_what_a_process_learned(train: list[str], tmp_path: Path) 
     kept = tmp_path / "kept.ckpt"
     status, _, said = interrupted([*train, "--episodes", "1000", "--where", "process"], kept, signal.SIGTERM)
     assert status == 143, said
-    assert f"interrupted: --resume {kept} --episodes " in said
-    assert "it was started again 0 times" in said
+    assert f"interrupted: continue with --resume {kept} --episodes " in said
+    assert "it was restarted 0 times" in said

@@ -6,12 +6,12 @@ import typer
 
 from controller.apps.cli.common import SettingsFile, run_daemon
 
-alto = typer.Typer(name="alto", help="The cost map for others: an ALTO server (RFC 7285, RFC 9439).")
+alto = typer.Typer(name="alto", help="Serve the cost map by ALTO (RFC 7285, RFC 9439).")
 
 
 @alto.callback(invoke_without_command=True, no_args_is_help=True)
 def commands() -> None:
-    """Serve the cost map to clients of ALTO."""
+    """Serve the cost map to ALTO clients."""
 
 
 @alto.command()

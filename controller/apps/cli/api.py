@@ -17,20 +17,22 @@ if TYPE_CHECKING:
     from controller.apiserver.tokens import NewToken, TokenRequest
 
 
-api = typer.Typer(name="api", help="The API server, and its tokens.", no_args_is_help=True)
-token = typer.Typer(name="token", help="Tokens of users, nodes, centres and services.", no_args_is_help=True)
+api = typer.Typer(name="api", help="Run the API server; manage its tokens.", no_args_is_help=True)
+token = typer.Typer(name="token", help="Manage tokens of users, nodes, centres and services.", no_args_is_help=True)
 api.add_typer(token)
 
 Address = Annotated[
     str | None,
-    typer.Option("--api", metavar="ADDRESS", help="unix:PATH, HOST:PORT, URL; else $MILLRACE_API, else the socket."),
+    typer.Option(
+        "--api", metavar="ADDRESS", help="unix:PATH, HOST:PORT or URL; default: $MILLRACE_API, else the socket."
+    ),
 ]
-_Node = Annotated[str | None, typer.Option("--node", help="The node whose token it is (role node).")]
-_Centre = Annotated[str | None, typer.Option("--centre", help="The centre whose token it is (role centre).")]
-_Holder = Annotated[str | None, typer.Option("--holder", help="The holder of units whose token it is (role holder).")]
+_Node = Annotated[str | None, typer.Option("--node", help="Node that the token is for (role node).")]
+_Centre = Annotated[str | None, typer.Option("--centre", help="Centre that the token is for (role centre).")]
+_Holder = Annotated[str | None, typer.Option("--holder", help="Holder of units that the token is for (role holder).")]
 _Settings = Annotated[
     Path | None,
-    typer.Option("--settings", "-s", metavar="FILE", help="Write to this file's storage, where no server runs."),
+    typer.Option("--settings", "-s", metavar="FILE", help="Write to this file's storage, while no server runs."),
 ]
 _HOUR_S: Final = 3600.0
 
@@ -46,27 +48,27 @@ def serve(settings: SettingsFile) -> None:
 @token.command("create")
 def create_token(  # noqa: PLR0917 - a command line's options
     role: Annotated[str, typer.Option(help="user, node, centre, holder, placement, balance, service or admin.")],
-    name: Annotated[str | None, typer.Option(help="Whose it is; by default the node, centre or holder.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of its owner; default: the node, centre or holder.")] = None,
     node: _Node = None,
     centre: _Centre = None,
     holder: _Holder = None,
     rights: Annotated[
-        list[str] | None, typer.Option("--right", help="Of a user, beyond his role: exec, kernels.")
+        list[str] | None, typer.Option("--right", help="A user's right beyond the role: exec, kernels.")
     ] = None,
     projects: Annotated[
         list[str] | None,
-        typer.Option("--project", help="Of a user: what is of them is his, too; the first is where he creates."),
+        typer.Option("--project", help="A user's project; repeatable; the first is the default for new resources."),
     ] = None,
     hours: Annotated[
-        float | None, typer.Option(parser=in_hours(0.001), help="How long it counts; else until revoked.")
+        float | None, typer.Option(parser=in_hours(0.001), help="Validity; default: until revoked.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-o", metavar="FILE", help="Write it to a new file, for its user alone.")
+        Path | None, typer.Option("--file", "-o", metavar="FILE", help="Write it to a new file that only you can read.")
     ] = None,
     address: Address = None,
     settings: _Settings = None,
 ) -> None:
-    """Make a token, and print it: it is shown this once, only a hash of it is kept."""
+    """Create a token and print it: it is shown only once, as the server keeps only its hash."""
     request = _request(role, name, node or centre or holder, hours, rights or [], projects or [])
     if settings is None:
         with client_of(address) as client:
@@ -96,10 +98,10 @@ def list_tokens(address: Address = None, form: FormatOption = Format.TABLE) -> N
 
 @token.command("revoke")
 def revoke_token(
-    number: Annotated[str, typer.Argument(metavar="ID", help="As `millrace api token list` says.")],
+    number: Annotated[str, typer.Argument(metavar="ID", help="ID as in `millrace api token list`.")],
     address: Address = None,
 ) -> None:
-    """Have a token count no more, from now on."""
+    """Revoke a token at once."""
     with client_of(address) as client:
         gone = client.revoke_token(number)
     typer.echo(f"token {gone.id} of {gone.name} is revoked")

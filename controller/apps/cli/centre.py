@@ -6,12 +6,12 @@ import typer
 
 from controller.apps.cli.common import SettingsFile, run_daemon
 
-centre = typer.Typer(name="centre", help="Run the tasks that are dispatched to a compute centre.", no_args_is_help=True)
+centre = typer.Typer(name="centre", help="Run the tasks dispatched to a compute centre.", no_args_is_help=True)
 
 
 @centre.callback()
 def _centre() -> None:
-    """Run the tasks that are dispatched to a compute centre."""
+    """Run the tasks dispatched to a compute centre."""
 
 
 @centre.command()

@@ -18,21 +18,23 @@ if TYPE_CHECKING:
     from dataplane.rpc.access import Principal
 
 certs = typer.Typer(
-    name="certs", help="An authority, certificates with roles, and tokens, for services over TLS.", no_args_is_help=True
+    name="certs", help="Make an authority, certificates with roles, and tokens for TLS.", no_args_is_help=True
 )
 
-Folder = Annotated[Path, typer.Option("--folder", "-d", metavar="FOLDER", help="Where certificates and keys are.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-Days = Annotated[float, typer.Option(parser=in_days(0.001, 36_500), help="How long it counts.")]
+Folder = Annotated[Path, typer.Option("--folder", "-d", metavar="FOLDER", help="Folder of certificates and keys.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+Days = Annotated[float, typer.Option(parser=in_days(0.001, 36_500), help="Validity.")]
 _Role = Annotated[
     str | None,
     typer.Option(help="user, worker, service, admin, ...; default: service with --address, worker with --host."),
 ]
-_Host = Annotated[
-    str | None, typer.Option(help="The host whose worker it is; of other roles the node, centre, holder.")
+_Host = Annotated[str | None, typer.Option(help="Host of a worker; for other roles the node, centre or holder.")]
+_Projects = Annotated[
+    list[str] | None, typer.Option("--project", help="A user's project; the first is the default for new resources.")
 ]
-_Projects = Annotated[list[str] | None, typer.Option("--project", help="Of a user; the first is where he creates.")]
-_Rights = Annotated[list[str] | None, typer.Option("--right", help="Of a user, beyond reading: change, operate, ...")]
+_Rights = Annotated[
+    list[str] | None, typer.Option("--right", help="A user's right beyond reading: change, operate, ...")
+]
 _FOLDER: Final = Path("certs")
 _COLUMNS: Final = ("file", "name", "role", "subject", "rights", "addresses", "ends", "days", "signed by")
 _DAY_S: Final = 86_400
@@ -41,11 +43,11 @@ _DAY_S: Final = 86_400
 @certs.command()
 def authority(
     folder: Folder = _FOLDER,
-    name: Annotated[str, typer.Option(help="What it calls itself.")] = "Millrace authority",
+    name: Annotated[str, typer.Option(help="Common name.")] = "Millrace authority",
     days: Days = 3650.0,
     force: Force = False,
 ) -> None:
-    """Make an authority: its certificate is everybody's, its key stays where certificates are signed."""
+    """Create an authority: distribute its certificate; keep its key where certificates are signed."""
     from dataplane.rpc.access.authority import new_authority  # noqa: PLC0415
     from dataplane.rpc.access.certificate_files import AUTHORITY, write_pair  # noqa: PLC0415
 
@@ -55,10 +57,10 @@ def authority(
 
 @certs.command()
 def issue(  # noqa: PLR0917 - a command line's options
-    name: Annotated[str, typer.Argument(help="Of its holder, for files and logs.")],
+    name: Annotated[str, typer.Argument(help="Name of the holder, for files and logs.")],
     folder: Folder = _FOLDER,
     addresses: Annotated[
-        list[str] | None, typer.Option("--address", help="A name or IP at which a service is called; repeat it.")
+        list[str] | None, typer.Option("--address", help="DNS name or IP of a service; repeatable.")
     ] = None,
     role: _Role = None,
     host: _Host = None,
@@ -80,16 +82,16 @@ def issue(  # noqa: PLR0917 - a command line's options
 
 @certs.command()
 def renew(
-    names: Annotated[list[str] | None, typer.Argument(help="Whose; default: all but the authority's.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names; default: all but the authority's.")] = None,
     folder: Folder = _FOLDER,
     within: Annotated[
-        float | None, typer.Option(parser=in_days(), help="Only those that end within so many days.")
+        float | None, typer.Option(parser=in_days(), help="Only those that expire within this time.")
     ] = None,
     days: Annotated[
-        float | None, typer.Option(parser=in_days(0.001, 36_500), help="How long they count; default: as before.")
+        float | None, typer.Option(parser=in_days(0.001, 36_500), help="Validity; default: as before.")
     ] = None,
 ) -> None:
-    """Sign certificates anew, with the names that they have and new keys; servers use them without a restart."""
+    """Renew certificates with the same names and new keys; servers use them without a restart."""
     from dataplane.rpc.access.authority import renewed  # noqa: PLC0415
     from dataplane.rpc.access.certificate_files import (  # noqa: PLC0415
         AUTHORITY,
@@ -116,11 +118,11 @@ def renew(
 
 @certs.command("show")
 def show_certificates(
-    files: Annotated[list[Path] | None, typer.Argument(help="PEM files; default: all of the folder.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="PEM files; default: all in the folder.")] = None,
     folder: Folder = _FOLDER,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List certificates: whose, which role, for which addresses, until when; times are UTC."""
+    """List certificates: subject, role, addresses and expiry; times are UTC."""
     from dataplane.rpc.access.certificate_files import certificates_in, read_certificate  # noqa: PLC0415
 
     rows = [_cells(file, read_certificate(file)) for file in files or certificates_in(folder)]
@@ -129,17 +131,17 @@ def show_certificates(
 
 @certs.command()
 def token(  # noqa: PLR0917 - a command line's options
-    name: Annotated[str, typer.Argument(help="Whose it is.")],
-    tokens: Annotated[Path, typer.Option(metavar="FILE", help="The service's `tls.tokens`: it keeps a hash there.")],
+    name: Annotated[str, typer.Argument(help="Name of the holder.")],
+    tokens: Annotated[Path, typer.Option(metavar="FILE", help="The service's `tls.tokens`, which stores the hash.")],
     role: _Role = None,
     host: _Host = None,
     rights: _Rights = None,
     projects: _Projects = None,
     hours: Annotated[
-        float | None, typer.Option(parser=in_hours(0.001), help="How long it counts; else until removed.")
+        float | None, typer.Option(parser=in_hours(0.001), help="Validity; default: until removed.")
     ] = None,
 ) -> None:
-    """Make a token for a service that asks for tokens, and print it: it is shown this once."""
+    """Create a token for a service that requires tokens, and print it: it is shown only once."""
     import time  # noqa: PLC0415
 
     from dataplane.errors import AccessError  # noqa: PLC0415
@@ -163,7 +165,7 @@ def token(  # noqa: PLR0917 - a command line's options
         raise AccessError(f"token: {error}") from None
     append_record(tokens, record)
     typer.echo(text)
-    typer.echo(f"token {record.id} of {who}; without its line in {tokens} it counts no more", err=True)
+    typer.echo(f"token {record.id} of {who}; remove its line from {tokens} to revoke it", err=True)
 
 
 def _principal(name: str, role: str | None, subject: str | None, rights: list[str], projects: list[str]) -> Principal:
@@ -172,7 +174,7 @@ def _principal(name: str, role: str | None, subject: str | None, rights: list[st
     from dataplane.rpc.access.values import problem_of  # noqa: PLC0415
 
     if role is None:
-        raise AccessError("a --role is needed, or the --address of a service, or the --host of a worker")
+        raise AccessError("a --role is required, or the --address of a service, or the --host of a worker")
     try:
         found = Principal(name, Role(role), subject, tuple(Right(right) for right in rights), tuple(projects))
     except ValueError as error:

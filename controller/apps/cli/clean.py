@@ -12,7 +12,7 @@ from dataplane.fabric.kernel.manifest import find_leftovers, remove_leftovers
 
 def clean(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Say what would be removed, and remove nothing.")
+        bool, typer.Option("--dry-run", "-n", help="Print what would be removed; remove nothing.")
     ] = False,
 ) -> None:
     """Remove namespaces and processes left behind by a killed kernel fabric or benchmark (root)."""
@@ -25,7 +25,7 @@ def clean(
     else:
         lines = remove_leftovers(on_problem=problems.append)
     if lines or not problems:
-        typer.echo("\n".join(lines) if lines else "nothing was left behind")
+        typer.echo("\n".join(lines) if lines else "nothing to remove")
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:

@@ -78,6 +78,6 @@ def check_outputs(picture: Path | None, *others: Path | None) -> None:
         raise typer.BadParameter(f"{picture}: a picture's name ends in .png or .svg")
     for path in (picture, *others):
         if path is not None and not path.parent.is_dir():
-            raise typer.BadParameter(f"{path}: {path.parent} is no folder")
+            raise typer.BadParameter(f"{path}: {path.parent} is not a folder")
         if path is not None and path.is_dir():
-            raise typer.BadParameter(f"{path}: it is a folder")
+            raise typer.BadParameter(f"{path}: is a folder")

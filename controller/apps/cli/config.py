@@ -16,7 +16,9 @@ from dataplane.errors import ConfigError
 if TYPE_CHECKING:
     import msgspec
 
-config = typer.Typer(name="config", help="Daemons' settings: show, check, JSON schema.", no_args_is_help=True)
+config = typer.Typer(
+    name="config", help="Show and check daemons' settings; print their JSON schema.", no_args_is_help=True
+)
 
 SETTINGS: Final = {
     "alto": ("controller.cluster.alto.settings", "AltoSettings"),
@@ -44,11 +46,11 @@ Daemon = Annotated[str, typer.Argument(metavar="DAEMON", help=f"One of {', '.joi
 def show(
     daemon: Daemon,
     settings: Annotated[
-        Path | None, typer.Option("--settings", "-s", metavar="FILE", help="Its file; default: defaults alone.")
+        Path | None, typer.Option("--settings", "-s", metavar="FILE", help="Settings file; default: only defaults.")
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show all settings: the value of each, the line that says so or that it is the default, and what it means."""
+    """Show all settings: the value of each, its line in the file or "default", and its meaning."""
     from dataplane.config.shown import defaults_of, settings_of  # noqa: PLC0415
 
     schema = _schema(daemon)
@@ -69,18 +71,18 @@ def schema(daemon: Daemon) -> None:
 
 @config.command()
 def check(daemon: Daemon, file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML, YAML or JSON.")]) -> None:
-    """Check a settings file; says the first error with file, line and key. What it names is not looked for."""
+    """Check a settings file; report the first error with file, line and key. Named files are not checked."""
     from dataplane.config import load  # noqa: PLC0415
 
     load(file, _schema(daemon))
-    typer.echo(f"{file}: right for {daemon}")
+    typer.echo(f"{file}: valid {daemon} settings")
 
 
 def _schema(daemon: str) -> type[msgspec.Struct]:
     from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
 
     if daemon not in SETTINGS:
-        raise ConfigError(f"is no daemon with settings{did_you_mean(daemon, SETTINGS)}", file=daemon)
+        raise ConfigError(f"is not a daemon with settings{did_you_mean(daemon, SETTINGS)}", file=daemon)
     module, name = SETTINGS[daemon]
     found: type[msgspec.Struct] = getattr(importlib.import_module(module), name)
     return found

@@ -28,7 +28,7 @@ def show_decision(decision: Decision, place: str = "node") -> None:
     if network:
         typer.echo(network)
     if spec.preempted:
-        typer.echo(f"asked to go for it: {', '.join(spec.preempted)}")
+        typer.echo(f"preempted for it: {', '.join(spec.preempted)}")
     if spec.scores:
         policies = tuple(dict.fromkeys(policy for score in spec.scores for policy in score.parts))
         show(
@@ -47,7 +47,7 @@ def show_history(decisions: Sequence[Decision]) -> None:
     """Show all decisions in a line each, where there are several."""
     if len(decisions) < 2:
         return
-    typer.echo("decisions, the newest first:")
+    typer.echo("decisions, newest first:")
     rows = ((_when(one), one.spec.outcome, one.spec.scheduler, one.spec.reason) for one in reversed(decisions))
     show(("at (UTC)", "outcome", "scheduler", "reason"), rows, Format.TABLE)
 
@@ -88,9 +88,9 @@ def _network(spec: DecisionSpec) -> str:
     if spec.measured is None:
         return ""
     if not spec.measured:
-        return "the network's figures were nominal: telemetry does not have all the ways to its peers"
+        return "network figures were nominal: telemetry does not cover all paths to its peers"
     age = "" if spec.network_age_ns is None else f", {spec.network_age_ns / NS_PER_S:.1f} s before"
-    return f"the network's figures were measured{age}"
+    return f"network figures were measured{age}"
 
 
 def _names(nodes: Sequence[str]) -> str:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 demo = typer.Typer(
     name="demo",
-    help="Run the whole control loop: congest a link, watch telemetry, decisions and traffic that is rerouted.",
+    help="Run the whole control loop: congest a link, watch telemetry, decisions and rerouted traffic.",
     invoke_without_command=True,
 )
 
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for picture and figures.")]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the picture and figures.")]
 Spec = Annotated[str, typer.Option("--topology", metavar="FILE", help="A file, a name, or a family: fat-tree:k=4.")]
 OUT = Path("demo-out")
 
@@ -25,9 +25,7 @@ OUT = Path("demo-out")
 def loop(  # noqa: PLR0917 - a command line's options
     context: typer.Context,
     topology_spec: Spec = "abilene",
-    time: Annotated[
-        str, typer.Option(metavar="virtual|kernel", help="In one process, or in namespaces (root).")
-    ] = "virtual",
+    time: Annotated[str, typer.Option(metavar="virtual|kernel", help="One process, or namespaces (root).")] = "virtual",
     demands: Annotated[
         Path | None,
         typer.Option(metavar="CSV", help="Demand matrix; default: the topology's own."),
@@ -38,7 +36,7 @@ def loop(  # noqa: PLR0917 - a command line's options
     out: Out = OUT,
     seed: Annotated[int, typer.Option(help="Seed of arrivals and of the P4 programs' random numbers.")] = 1,
 ) -> None:
-    """Run the whole control loop: congest a link, watch telemetry, decisions and traffic that is rerouted."""
+    """Run the whole control loop: congest a link, watch telemetry, decisions and rerouted traffic."""
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
@@ -53,23 +51,23 @@ def _refuse_options(context: typer.Context) -> None:
         source = context.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE":
             command = context.invoked_subcommand
-            raise typer.BadParameter(f"stands in front of {command}: write it behind", param_hint=parameter.opts[0])
+            raise typer.BadParameter(f"is before {command}: write it after", param_hint=parameter.opts[0])
 
 
 @demo.command("int")
 def packet(  # noqa: PLR0917 - a command line's options
     topology_spec: Spec = "abilene",
-    src: Annotated[str | None, typer.Option(metavar="HOST", help="Who sends; default: the first host.")] = None,
+    src: Annotated[str | None, typer.Option(metavar="HOST", help="Sender; default: the first host.")] = None,
     dst: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Who receives; default: the host that most switches lie before.")
+        str | None, typer.Option(metavar="HOST", help="Receiver; default: the host behind most switches.")
     ] = None,
     mode: Annotated[
-        str, typer.Option(metavar="md|hop-by-hop|mx|xd", help="What travels with the packet, and who reports.")
+        str, typer.Option(metavar="md|hop-by-hop|mx|xd", help="INT mode: contents of the packet, and reporters.")
     ] = "md",
     out: Out = OUT,
-    seed: Annotated[int, typer.Option(help="Seed of what other hosts send.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of other hosts' traffic.")] = 1,
 ) -> None:
-    """Show one packet with in-band telemetry: its headers on every cable and the reports of it, printed and drawn."""
+    """Show one packet with in-band telemetry: its headers on every cable and its reports, printed and drawn."""
     from controller.apps.demo.packet.command import PacketOptions, run  # noqa: PLC0415
 
     run(PacketOptions(topology_spec, src, dst, _mode(mode), out, seed))
@@ -78,11 +76,11 @@ def packet(  # noqa: PLR0917 - a command line's options
 @demo.command()
 def store(
     topology_spec: Spec = "leaf-spine",
-    producer: Annotated[str | None, typer.Option(metavar="HOST", help="Who serves; default: the last host.")] = None,
+    producer: Annotated[str | None, typer.Option(metavar="HOST", help="Producer; default: the last host.")] = None,
     out: Out = OUT,
-    seed: Annotated[int, typer.Option(help="Seed of what is read.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the reads.")] = 1,
 ) -> None:
-    """Show named content that a switch serves: hits, misses, a write, freshness, copies that follow the readers."""
+    """Show named content served by a switch: hits, misses, a write, freshness, copies that follow readers."""
     from controller.apps.demo.store.command import StoreOptions, run  # noqa: PLC0415
 
     run(StoreOptions(topology_spec, producer, out, seed))
@@ -90,8 +88,8 @@ def store(
 
 @demo.command()
 def training(
-    workers: Annotated[int, typer.Option(min=3, max=8, help="How many train; one of them is killed.")] = 4,
-    steps: Annotated[int, typer.Option(min=30, max=2000, help="Steps; a third with all, a third without one.")] = 150,
+    workers: Annotated[int, typer.Option(min=3, max=8, help="Number of workers; one is killed.")] = 4,
+    steps: Annotated[int, typer.Option(min=30, max=2000, help="Number of steps, in three equal phases.")] = 150,
     out: Out = OUT,
 ) -> None:
     """Train with PyTorch over a switch in a kernel fabric; a worker is killed, then the switch (root, torch)."""
@@ -107,4 +105,4 @@ def _mode(text: str) -> Mode:
         if text == known:
             found: Mode = known
             return found
-    raise typer.BadParameter(f"{text!r} is none of {', '.join(get_args(Mode))}", param_hint="--mode")
+    raise typer.BadParameter(f"{text!r} is not one of {', '.join(get_args(Mode))}", param_hint="--mode")

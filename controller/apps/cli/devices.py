@@ -35,22 +35,20 @@ class Output(StrEnum):
 def devices(
     output: Annotated[
         Output,
-        typer.Option(
-            "--output", "-o", "--format", "-f", help="For people; as part of a host in a topology file; for programs."
-        ),
+        typer.Option("--output", "-o", "--format", "-f", help="Text; part of a host in a topology file; JSON."),
     ] = Output.TABLE,
-    watch: Annotated[bool, typer.Option("--watch", help="Print how busy all is, again and again.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print utilisation repeatedly.")] = False,
     interval_s: Annotated[
         float, typer.Option("--interval", parser=in_seconds(0, 3600), help="Time between samples.")
     ] = 1.0,
     samples: Annotated[
-        int | None, typer.Option("--samples", min=1, metavar="N", help="Stop watching after so many.")
+        int | None, typer.Option("--samples", min=1, metavar="N", help="Number of samples to print.")
     ] = None,
     root: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Read proc/ and sys/ of this folder: a recorded machine.")
+        Path, typer.Option(metavar="FOLDER", help="Read proc/ and sys/ of this folder (a recorded machine).")
     ] = Path("/"),
 ) -> None:
-    """Show this machine's processors, memory and devices, and what control groups leave to this process."""
+    """Show this machine's processors, memory and devices, and the control-group limits of this process."""
     from collectors.devices.discovery import discover  # noqa: PLC0415
     from collectors.devices.nvml import open_nvml  # noqa: PLC0415
     from collectors.devices.root import Root  # noqa: PLC0415
@@ -58,8 +56,8 @@ def devices(
     from dataplane.clock import UtcClock  # noqa: PLC0415
 
     if not (root / "proc").is_dir():
-        raise ConfigError("is no machine's root: it has no folder proc", file=str(root))
-    recorded = nullcontext("NVML: not asked, as this is a recorded machine")
+        raise ConfigError("is not a machine's root: it has no folder proc", file=str(root))
+    recorded = nullcontext("NVML: not queried for a recorded machine")
     with open_nvml() if root == Path("/") else recorded as nvml:
         if watch:
             sampler = Sampler(Root(root), UtcClock(), None if isinstance(nvml, str) else nvml)
@@ -83,7 +81,7 @@ def _describe(machine: Machine, output: Output) -> None:
 def _print_table(machine: Machine) -> None:
     show(_COLUMNS, _rows(machine), Format.TABLE)
     limits = machine.limits
-    memory = "memory without limit" if limits.memory_bytes is None else f"{_size(limits.memory_bytes)} of memory"
+    memory = "unlimited memory" if limits.memory_bytes is None else f"{_size(limits.memory_bytes)} of memory"
     typer.echo(f"This process may use {machine.cpu_milli / 1000:g} CPUs and {memory}.")
     for note in machine.notes:
         typer.echo(f"Note: {note}")
@@ -109,7 +107,7 @@ def _print_yaml(machine: Machine) -> None:
     for note in machine.notes:
         typer.echo(f"# {note}")
     if machine.cores is None:
-        typer.echo(f"# no cores: {machine.cpu_milli} thousandths of a CPU are left to this process")
+        typer.echo(f"# no cores: {machine.cpu_milli} thousandths of a CPU are available to this process")
     typer.echo(dumps_hardware(machine.cores, machine.allowed_memory, machine.grouped_devices), nl=False)
 
 

@@ -21,7 +21,9 @@ from controller.apps.cli.output import show as show_rows
 if TYPE_CHECKING:
     from dataplane.fabric.kernel.manifest import Manifest
 
-fabric = typer.Typer(name="fabric", help="Topologies that stay up: switches, cables and hosts.", no_args_is_help=True)
+fabric = typer.Typer(
+    name="fabric", help="Bring up topologies in the kernel and keep them running.", no_args_is_help=True
+)
 
 _POLL_S: Final = 0.1
 
@@ -37,14 +39,14 @@ class SwitchOption(StrEnum):
 def up(
     topology: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="A file, a name, or a family.")],
     name: Annotated[
-        str | None, typer.Option(help="By which others know it, and namespaces are named; default: the topology's.")
+        str | None, typer.Option(help="Name of the fabric and its namespaces; default: the topology's.")
     ] = None,
-    switch: Annotated[SwitchOption, typer.Option(help="Ours, or simple_switch_grpc.")] = SwitchOption.MILLRACE,
+    switch: Annotated[SwitchOption, typer.Option(help="Millrace's, or simple_switch_grpc.")] = SwitchOption.MILLRACE,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when everything is ready.")] = False,
 ) -> None:
     """Run a topology in the kernel (root) until Ctrl-C, SIGTERM or `down`: namespaces, cables, switch processes.
 
-    Switches start without a program; a controller fills them.
+    Switches start without a program; a controller installs it.
     """
     from dataplane.fabric.kernel.fabric import KernelSettings, Target, require_root  # noqa: PLC0415
     from dataplane.fabric.live import standing  # noqa: PLC0415
@@ -65,7 +67,7 @@ def up(
 
 @fabric.command()
 def down(name: Annotated[str | None, typer.Argument(help="Default: the only one.")] = None) -> None:
-    """Take down a fabric that `up` has started, or what is left of it (root)."""
+    """Take down a fabric started by `up`, or its remains (root)."""
     from dataplane.fabric.live import standing  # noqa: PLC0415
 
     known = _fabrics()
@@ -74,7 +76,7 @@ def down(name: Annotated[str | None, typer.Argument(help="Default: the only one.
 
 @fabric.command("list")
 def list_fabrics(
-    name: Annotated[str | None, typer.Argument(help="Its nodes; default: all fabrics.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show this fabric's nodes; default: all fabrics.")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """List the kernel fabrics of this machine, or the nodes of one with namespaces and addresses (root)."""
@@ -94,7 +96,7 @@ def exec_(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...")],
     name: Annotated[str | None, typer.Option("--fabric", metavar="NAME", help="Default: the only one.")] = None,
 ) -> None:
-    """Run a command in a host's namespace (root); its exit status is ours. Options stand before the host's name."""
+    """Run a command in a host's namespace (root) and return its exit status. Put options before the host's name."""
     from dataplane.fabric.live import standing  # noqa: PLC0415
 
     known = [one for one in _fabrics() if one.owner.is_alive()]
@@ -142,7 +144,7 @@ def _started(words: Sequence[str], name: str) -> Manifest:
         while not standing.is_ready(name, process.pid):
             if process.poll() is not None:
                 lines = place.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                raise FabricError((lines[-1] if lines else "it said nothing").removeprefix("millrace: "))
+                raise FabricError((lines[-1] if lines else "no output").removeprefix("millrace: "))
             time.sleep(_POLL_S)
         place.replace(RUN_ROOT / name / "fabric.log")
     except BaseException:

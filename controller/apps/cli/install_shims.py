@@ -9,10 +9,10 @@ import typer
 
 
 def install_shims(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder, of your PATH as a rule.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace files of these names that are not ours.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder, usually on your PATH.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace other files of these names.")] = False,
 ) -> None:
-    """Write simple_switch_grpc and simple_switch, which start Millrace's switch with bmv2's options, into a folder."""
+    """Write simple_switch_grpc and simple_switch, which start Millrace's switch with bmv2's options."""
     from dataplane.switch.drop_in.shims import install  # noqa: PLC0415
 
     for line in install(folder, force=force):

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from controller.network.aggregation.service.client import JobClient
     from controller.network.aggregation.service.messages import JobRow
 
-job = typer.Typer(name="job", help="Jobs of in-network aggregation and their workers.", no_args_is_help=True)
+job = typer.Typer(name="job", help="Manage jobs of in-network aggregation and their workers.", no_args_is_help=True)
 
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
 SERVER: Final = ADDRESS
-Name = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
+Name = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
 Reason = Annotated[str, typer.Option(help="Reason given to the workers.")]
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def show_job(
     """Show a job and its workers, with the time since each was heard; of ended jobs the newest of that name."""
     found = next((one for one in _ask(server, lambda client: client.jobs()) if one.name == name), None)
     if found is None:
-        raise JobError(f"job service at {server}: there is no job {name!r}, and none of that name has ended recently")
+        raise JobError(f"job service at {server}: no job {name!r} is running or has ended recently")
     if as_json or form is Format.JSON:
         typer.echo(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
         return
@@ -74,7 +74,7 @@ def end(name: Name, server: Server = SERVER, reason: Reason = _ASKED) -> None:
 @job.command()
 def remove(
     name: Name,
-    host: Annotated[str, typer.Argument(metavar="HOST", help="The worker's host.")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Host of the worker.")],
     server: Server = SERVER,
     reason: Reason = _ASKED,
 ) -> None:

@@ -10,7 +10,7 @@ from dataplane.clock import NS_PER_S
 from dataplane.load.values import DaemonLoad
 
 _BUSIEST = 3
-"""Threads that are shown, those that run most."""
+"""Number of threads shown, the busiest first."""
 
 
 def load_rows(load: DaemonLoad) -> Iterator[tuple[str, object]]:

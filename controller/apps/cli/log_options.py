@@ -14,9 +14,9 @@ class LogFormat(StrEnum):
     TEXT = "text"
     """Time (UTC), level and name before the message."""
     JSON = "json"
-    """An object a line."""
+    """One JSON object per line."""
     PLAIN = "plain"
-    """The daemon before the message, and the level of warnings and worse: for `millrace up` and journals."""
+    """The daemon before the message, and the level from warning on: for `millrace up` and journals."""
 
 
 class LogLevel(StrEnum):

@@ -100,19 +100,19 @@ def _describe(device: EthernetDevice) -> Iterator[tuple[str, str]]:
 @nic.command()
 def watch(  # noqa: PLR0917 - a command line's options
     interface: Interface,
-    mode: Annotated[ModeName, typer.Option(help="What the driver thread does between frames.")] = ModeName.HYBRID,
+    mode: Annotated[ModeName, typer.Option(help="Polling mode of the driver thread.")] = ModeName.HYBRID,
     io: Annotated[
         IoName,
-        typer.Option(help="Kernel ring, kernel ring of blocks, AF_XDP (takes frames away from the kernel), or DPDK."),
+        typer.Option(help="Kernel ring, kernel ring of blocks, AF_XDP (takes frames from the kernel), or DPDK."),
     ] = IoName.RING,
-    queues: Annotated[int, typer.Option(help="Queues, with a thread each.")] = 1,
+    queues: Annotated[int, typer.Option(help="Number of queues, one thread each.")] = 1,
     seconds: Annotated[float | None, typer.Option(parser=in_seconds(), help="Duration; default: until Ctrl-C.")] = None,
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="TCP port for Prometheus, on this machine.")
     ] = None,
     form: LineFormat = Format.TABLE,
 ) -> None:
-    """Count the packets that a device receives, a line per second (root)."""
+    """Count the packets that a device receives, one line per second (root)."""
     from dataplane.nic import open_nic  # noqa: PLC0415
     from dataplane.nic.metrics import serve_metrics  # noqa: PLC0415
 

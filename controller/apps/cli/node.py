@@ -6,12 +6,12 @@ import typer
 
 from controller.apps.cli.common import SettingsFile, run_daemon
 
-node = typer.Typer(name="node", help="Run the pods that are bound to a node.", no_args_is_help=True)
+node = typer.Typer(name="node", help="Run the pods bound to a node.", no_args_is_help=True)
 
 
 @node.callback()
 def _node() -> None:
-    """Run the pods that are bound to a node."""
+    """Run the pods bound to a node."""
 
 
 @node.command()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Cells = Sequence[object]
 TABLE_ROWS: Final = 1000
-"""A table for people is no longer; it is laid out as a whole."""
+"""Maximum number of rows of a table, which is laid out as a whole."""
 _FRAME_WIDTH: Final = 3
 """Width of a column beyond its text."""
 
@@ -44,23 +44,23 @@ FormatOption = Annotated[Format, typer.Option("--format", "-f", help="A table, C
 
 def _table_or_json(form: Format) -> Format:
     if form is Format.CSV:
-        raise typer.BadParameter("this is no list of rows: table or json")
+        raise typer.BadParameter("not a list of rows: use table or json")
     return form
 
 
 OneFormat = Annotated[
-    Format, typer.Option("--format", "-f", callback=_table_or_json, help="For people, or one JSON object, times in ns.")
+    Format, typer.Option("--format", "-f", callback=_table_or_json, help="A table, or one JSON object, times in ns.")
 ]
 """Format option of commands that show a single object rather than rows."""
 LineFormat = Annotated[
-    Format, typer.Option("--format", "-f", help="Lines for people, CSV with a header, or a JSON object a line.")
+    Format, typer.Option("--format", "-f", help="Text lines, CSV with a header, or one JSON object per line.")
 ]
 """Format option of commands that keep writing."""
 AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 
 
 def show(columns: Sequence[str], rows: Iterable[Cells], form: Format) -> None:
-    """Print rows on stdout, as they come; a table ends after `TABLE_ROWS`, and says so on stderr.
+    """Print rows on stdout, as they come; a table ends after `TABLE_ROWS`, with a note on stderr.
 
     A table whose headings alone are too wide for where it is printed has a line for each column of each row instead.
     """
@@ -75,12 +75,12 @@ def show(columns: Sequence[str], rows: Iterable[Cells], form: Format) -> None:
 
 
 def show_one(fields: Mapping[str, object]) -> None:
-    """Print one thing on stdout as a JSON object."""
+    """Print one object on stdout as JSON."""
     typer.echo(_json_object(list(fields), list(fields.values())))
 
 
 def flat(value: DataclassInstance) -> dict[str, object]:
-    """Return a value's fields as columns; those of values inside it stand in their place."""
+    """Return a value's fields as columns; nested values are expanded in place."""
     found: dict[str, object] = {}
     for field in dataclasses.fields(value):
         part = getattr(value, field.name)
@@ -128,7 +128,7 @@ def _show_table(columns: Sequence[str], rows: Iterable[Cells]) -> None:
     is_wide = sum(len(column) + _FRAME_WIDTH for column in columns) > console.width
     console.print(_upright(columns, shown) if is_wide else table_of(columns, shown))
     if next(remaining, None) is not None:
-        typer.echo(f"only the first {TABLE_ROWS} rows are shown; --format csv or json has all", err=True)
+        typer.echo(f"only the first {TABLE_ROWS} rows are shown; use --format csv or json for all", err=True)
 
 
 def _upright(columns: Sequence[str], rows: Iterable[Cells]) -> Table:

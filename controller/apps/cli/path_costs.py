@@ -38,32 +38,32 @@ class Figure(StrEnum):
 
 def cost(  # noqa: PLR0917 - a command line's options
     topology: Annotated[str, typer.Option("--topology", "-t", metavar="TOPOLOGY", help="A file, a name or a family.")],
-    src: Annotated[str | None, typer.Argument(help="Name of a host; all if there is none.")] = None,
-    dst: Annotated[str | None, typer.Argument(help="Name of another host; all if there is none.")] = None,
+    src: Annotated[str | None, typer.Argument(help="Name of a host; default: all.")] = None,
+    dst: Annotated[str | None, typer.Argument(help="Name of another host; default: all.")] = None,
     feed: Feed = FEED,
     server: Annotated[str, typer.Option(metavar="ADDRESS", help="The path server: unix:PATH or HOST:PORT.")] = ADDRESS,
     base_routes: Annotated[
-        bool, typer.Option("--base-routes", help="Ask no path server: all is on base routes.")
+        bool, typer.Option("--base-routes", help="Assume base routes; query no path server.")
     ] = False,
-    nominal: Annotated[bool, typer.Option("--nominal", help="Ask nobody: the topology's figures.")] = False,
-    history: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A history, instead of the feed.")] = None,
-    at: Annotated[str | None, typer.Option(metavar="TIME", help=f"The moment in the history, as {_A_TIME}.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="With --at: means from then until that.")] = None,
+    nominal: Annotated[bool, typer.Option("--nominal", help="Use only the topology's figures.")] = False,
+    history: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Use a history instead of the feed.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help=f"Time in the history, as {_A_TIME}.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="With --at: show means since then.")] = None,
     add: Annotated[
-        list[str] | None, typer.Option(metavar="SRC:DST:RATE", help="Predict with this load more, as h1:h2:40Mbit/s.")
+        list[str] | None, typer.Option(metavar="SRC:DST:RATE", help="Predict with this extra load, as h1:h2:40Mbit/s.")
     ] = None,
-    matrix: Annotated[Figure | None, typer.Option(help="One figure of all pairs, a row a source.")] = None,
+    matrix: Annotated[Figure | None, typer.Option(help="Print a matrix of one figure, a row per source.")] = None,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a heat map (.png or .svg).")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Say what packets from host to host meet now: delay, free bandwidth, loss, how it is known, and their paths."""
+    """Show what packets between hosts meet now: delay, free bandwidth, loss, their sources, and paths."""
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     loads = [_load(text) for text in add or ()]
     if (at is None) != (history is None):
-        raise typer.BadParameter("--history and --at go together")
+        raise typer.BadParameter("--history and --at require each other")
     if since is not None and at is None:
-        raise typer.BadParameter("--since goes with --history and --at")
+        raise typer.BadParameter("--since requires --history and --at")
     found = load_topology(topology)
     if nominal or history is not None:
         costs = _told(found, history, at, since)
@@ -173,7 +173,7 @@ def _load(text: str) -> Load:
         src, dst, rate = text.split(":")
         return Load(src, dst, parse_rate_bps(rate))
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not SRC:DST:RATE, as h1:h2:40Mbit/s: {error}") from None
+        raise typer.BadParameter(f"{text!r} is not SRC:DST:RATE, such as h1:h2:40Mbit/s: {error}") from None
 
 
 def _moment(option: str, text: str) -> datetime:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     _Decided = Decision | Rebalance | EngineeringRound
 
-paths = typer.Typer(name="paths", help="The path server, and queries to a running one.", no_args_is_help=True)
+paths = typer.Typer(name="paths", help="Run the path server, or query a running one.", no_args_is_help=True)
 
 paths.command()(cost)
 
@@ -100,7 +100,7 @@ def history(  # noqa: PLR0917 - a command line's options
     server: Server = SERVER,
     src: Annotated[str | None, typer.Option(help="Only flows from this host.")] = None,
     dst: Annotated[str | None, typer.Option(help="Only flows to this host.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help=f"From this time on, as {_A_TIME}.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Since this time, as {_A_TIME}.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=10_000, help="Maximum number of decisions; the newest are shown.")
@@ -144,7 +144,7 @@ def pin(  # noqa: PLR0917 - a command line's options
     src_port: SrcPort = None,
     dst_port: DstPort = None,
 ) -> None:
-    """Pin a flow to a path, until `release`: only a dead link of the path makes it leave, until that is back."""
+    """Pin a flow to a path until `release`; it leaves the path only while a link of it is down."""
     _ask(server, lambda client: client.pin(FlowSpec(src, dst, protocol, src_port, dst_port), tuple(path)))
 
 
@@ -183,10 +183,10 @@ def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
 @paths.command("link")
 def change_link(
     link: Annotated[str, typer.Argument(metavar="A->B", help="A link between switches, one direction.")],
-    state: Annotated[str, typer.Argument(metavar="down|up", help="What became of it.")],
+    state: Annotated[str, typer.Argument(metavar="down|up", help="New state of the link.")],
     server: Server = SERVER,
 ) -> None:
-    """Tell the path server that a link is down (all flows leave it at once) or up again."""
+    """Report to the path server that a link is down (all flows leave it at once) or up again."""
     if state not in ("down", "up"):
         raise typer.BadParameter(f"{state!r} is not down or up", param_hint="down|up")
     from controller.network.paths.records.values import LinkChange  # noqa: PLC0415
@@ -197,7 +197,7 @@ def change_link(
 @paths.command()
 def records(  # noqa: PLR0917 - a command line's options
     server: Server = SERVER,
-    src: Annotated[str | None, typer.Option(help="Source address (not name); goes with --dst.")] = None,
+    src: Annotated[str | None, typer.Option(help="Source address (not name); requires --dst.")] = None,
     dst: Annotated[str | None, typer.Option(help="Destination address.")] = None,
     link: Annotated[str | None, typer.Option(metavar="A->B", help="Only hops that sent onto this link.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 20,
@@ -208,7 +208,7 @@ def records(  # noqa: PLR0917 - a command line's options
     Times are UTC: when the collector received the hop's report.
     """
     if (src is None) != (dst is None):
-        raise typer.BadParameter("--src and --dst go together")
+        raise typer.BadParameter("--src and --dst require each other")
     from controller.network.paths.records.values import RecordQuery  # noqa: PLC0415
 
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
@@ -267,9 +267,11 @@ def _ask_at(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> tup
     answer, now = _ask(server, both)
     if now.feed_is_silent:
         newest = (
-            "nothing ever came" if now.snapshot_age_ns is None else f"figures are {seconds(now.snapshot_age_ns)} s old"
+            "no figures received yet"
+            if now.snapshot_age_ns is None
+            else f"figures are {seconds(now.snapshot_age_ns)} s old"
         )
-        typer.echo(f"the collector's feed is silent: {newest}, and nothing is decided by them", err=True)
+        typer.echo(f"the collector's feed is silent: {newest}, so no decisions use them", err=True)
     return answer, now
 
 
@@ -321,7 +323,7 @@ def _ns(text: str | None, option: str) -> int | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no time as {_A_TIME}", param_hint=option) from error
+        raise typer.BadParameter(f"{text!r} is not a time such as {_A_TIME}", param_hint=option) from error
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
     # In integers: a float of today's seconds is exact to some 240 ns only.
     return (since.days * 86_400 + since.seconds) * NS_PER_S + since.microseconds * 1000

@@ -7,13 +7,13 @@ import typer
 from controller.apps.cli.common import SettingsFile, run_daemon
 
 placement = typer.Typer(
-    name="placement", help="Make groups' pods, and place those of silent nodes again.", no_args_is_help=True
+    name="placement", help="Create groups' pods, and replace those of silent nodes.", no_args_is_help=True
 )
 
 
 @placement.callback()
 def _group() -> None:
-    """Make groups' pods, and place those of silent nodes again."""
+    """Create groups' pods, and replace those of silent nodes."""
 
 
 @placement.command()

@@ -18,7 +18,7 @@ _STYLING: Final = "rich."
 
 @contextmanager
 def plain_output() -> Iterator[None]:
-    """Have standard output and errors be plain while the block lasts, but for the styles that Rich gives to tables."""
+    """Print plain text to stdout and stderr within the block, except for Rich's table styles."""
     streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
     for stream in streams:
         _make_plain(stream)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from dataplane.switch.ports.states import PortState
 
 ports = typer.Typer(
-    name="ports", help="Show and set a switch's ports and hellos (BFD) over gNMI.", no_args_is_help=True
+    name="ports", help="Show and set a switch's ports and BFD sessions over gNMI.", no_args_is_help=True
 )
 
-Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address, which gNMI shares.")]
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address, shared by gNMI.")]
 Tls = Annotated[
     Path | None,
-    typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; else the environment."),
+    typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; default: the environment."),
 ]
 _COLUMNS: Final = ("port", "device", "admin", "oper", "since", "Mbit/s", "hello", "hello since", "cause")
 
@@ -44,11 +44,11 @@ def watch(address: Address, tls: Tls = None, form: LineFormat = Format.TABLE) ->
 @ports.command("set")
 def set_port(
     address: Address,
-    device: Annotated[str, typer.Argument(help="The port's device, as `show` names it.")],
-    state: Annotated[str, typer.Argument(metavar="up|down", help="Into use, or out of it.")],
+    device: Annotated[str, typer.Argument(help="Device of the port, as in `show`.")],
+    state: Annotated[str, typer.Argument(metavar="up|down", help="Enable or disable.")],
     tls: Tls = None,
 ) -> None:
-    """Disable or enable a port."""
+    """Enable or disable a port."""
     if state not in ("up", "down"):
         raise typer.BadParameter(f"{state!r} is not up or down", param_hint="up|down")
     from controller.network.gnmi.queries import set_port as ask  # noqa: PLC0415

@@ -12,7 +12,7 @@ from controller.apps.cli.api import Address, client_of
 if TYPE_CHECKING:
     from controller.apiserver.resources.project import Quota
 
-project = typer.Typer(name="project", help="Projects: quotas and weights.", no_args_is_help=True)
+project = typer.Typer(name="project", help="Manage projects: quotas and weights.", no_args_is_help=True)
 
 _ANY = "any"
 
@@ -26,14 +26,14 @@ def _projects() -> None:
 def set_project(
     name: Annotated[str, typer.Argument(metavar="PROJECT")],
     weight: Annotated[
-        float | None, typer.Option(min=1e-6, max=1e6, help="Its part of what is scarce; at first 1.")
+        float | None, typer.Option(min=1e-6, max=1e6, help="Share of scarce resources; initially 1.")
     ] = None,
     quota: Annotated[
-        list[str] | None, typer.Option("--quota", metavar="WHAT=NUMBER", help="The most of pods, tasks, ...; or `any`.")
+        list[str] | None, typer.Option("--quota", metavar="WHAT=NUMBER", help="Maximum of pods, tasks, ...; or `any`.")
     ] = None,
     address: Address = None,
 ) -> None:
-    """Create a project, or change what is named of one; the rest stays as it is."""
+    """Create a project, or change the given settings of an existing one."""
     from msgspec.structs import replace  # noqa: PLC0415
 
     from controller.apiserver.resources import Metadata, Project  # noqa: PLC0415
@@ -53,7 +53,7 @@ def set_project(
         )
         wanted = replace(before, spec=spec)
         made = projects.create(wanted) if found is None else projects.replace(wanted)
-    typer.echo(f"project {made.metadata.name} is {'there' if found is None else 'changed'}")
+    typer.echo(f"project {made.metadata.name} is {'created' if found is None else 'changed'}")
 
 
 def _changed(quota: Quota, words: Sequence[str]) -> Quota:
@@ -65,7 +65,7 @@ def _changed(quota: Quota, words: Sequence[str]) -> Quota:
     for word in words:
         what, separator, number = word.partition("=")
         if not separator or what not in told:
-            raise typer.BadParameter(f"--quota {word}: {', '.join(sorted(told))} = NUMBER or {_ANY}")
+            raise typer.BadParameter(f"--quota {word}: expected {', '.join(sorted(told))} = NUMBER or {_ANY}")
         told[what] = None if number == _ANY else number
     try:
         return msgspec.convert(told, Quota, strict=False)

@@ -28,21 +28,21 @@ class Output(StrEnum):
 
 
 _KindName = Annotated[str, typer.Argument(metavar="KIND", help="node, pod, podgroup, centre, task, ...")]
-_Output = Annotated[Output, typer.Option("--output", "-o", "--format", "-f", help="How it is written.")]
+_Output = Annotated[Output, typer.Option("--output", "-o", "--format", "-f", help="Output format.")]
 _Labels = Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")]
 _Fields = Annotated[str, typer.Option("--fields", metavar="node=h1", help="Only with these fields.")]
 
 
 def get(  # noqa: PLR0917 - a command line's options
     kind: _KindName,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them; else all.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of one resource; default: all.")] = None,
     output: _Output = Output.TABLE,
     labels: _Labels = "",
     fields: _Fields = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then a line for each thing that happens.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then print a line per change.")] = False,
     address: Address = None,
 ) -> None:
-    """Show resources: one, or all that are selected; with --watch also what happens to them, until interrupted."""
+    """Show one resource, or all that are selected; with --watch also their changes, until interrupted."""
     with client_of(address) as client:
         resources = client.of(_kind(kind).type)
         if watch:
@@ -53,7 +53,7 @@ def get(  # noqa: PLR0917 - a command line's options
             found = resources.list(labels=labels, fields=fields)
             _show_all(resources.kind, found.items, output)
             if found.age_s is not None:
-                typer.echo(f"the storage is away: this is {found.age_s} s old", err=True)
+                typer.echo(f"the storage is unavailable: this is {found.age_s} s old", err=True)
 
 
 def describe(
@@ -62,7 +62,7 @@ def describe(
     address: Address = None,
     form: OneFormat = Format.TABLE,
 ) -> None:
-    """Show all of one resource, for people; what is as by default is left out."""
+    """Show one resource in full as text, without fields at their defaults."""
     with client_of(address) as client:
         found = client.of(_kind(kind).type).get(name)
     shown = _without_defaults(found)
@@ -72,10 +72,10 @@ def describe(
 def delete(
     kind: _KindName,
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    revision: Annotated[int | None, typer.Option(help="Only if it is still of this revision.")] = None,
+    revision: Annotated[int | None, typer.Option(help="Only if it still has this revision.")] = None,
     address: Address = None,
 ) -> None:
-    """Delete a resource; a pod that runs goes once it has stopped."""
+    """Delete a resource; a running pod is removed once it has stopped."""
     with client_of(address) as client:
         found = client.of(_kind(kind).type).delete(name, expected=revision)
     going = getattr(found.metadata, "deleting_ns", None) is not None

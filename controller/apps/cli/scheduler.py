@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from controller.scheduling.simulation.summary import Summary, Times
 
 scheduler = typer.Typer(
-    name="scheduler", help="Place pods on nodes; explain and simulate placements.", no_args_is_help=True
+    name="scheduler", help="Run the scheduler; explain and simulate placements.", no_args_is_help=True
 )
 
 scheduler.command()(train)
@@ -50,7 +50,7 @@ def extend(settings: SettingsFile) -> None:
 
 @scheduler.command()
 def explain(
-    pod: Annotated[str, typer.Argument(help="A pod by name.")],
+    pod: Annotated[str, typer.Argument(help="Name of a pod.")],
     api: Annotated[str | None, typer.Option(metavar="ADDRESS", help="The API server.")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -62,7 +62,7 @@ def explain(
         found = client.of(Pod).get(pod)
         decision = _decision_about(client, pod, found.status.decision)
     if decision is None:
-        typer.echo(f"{pod}: {found.status.phase}: nothing was decided about it yet", err=True)
+        typer.echo(f"{pod}: {found.status.phase}: no decision yet", err=True)
         raise typer.Exit(1)
     if form is Format.TABLE:
         spec = decision.spec
@@ -80,29 +80,29 @@ def simulate(  # noqa: PLR0917 - a command line's options
         ),
     ],
     topology: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Hosts with cores, and the network between them.")
+        str | None, typer.Option(metavar="FILE", help="Topology: hosts with cores, and their network.")
     ] = None,
     nodes: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="An openb list of nodes instead, without a network.")
+        Path | None, typer.Option(metavar="CSV", help="Use an openb list of nodes, without a network.")
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option("--settings", "-s", metavar="FILE", help="The scheduler's settings: its profiles.")
+        Path | None, typer.Option("--settings", "-s", metavar="FILE", help="Scheduler settings with profiles.")
     ] = None,
-    profile: Annotated[str, typer.Option(metavar="NAME", help="The profile to decide by.")] = "default",
-    order: Annotated[str, typer.Option(metavar="overtaking|strict", help="May what does not fit be overtaken.")] = (
-        "overtaking"
-    ),
+    profile: Annotated[str, typer.Option(metavar="NAME", help="Profile to use.")] = "default",
+    order: Annotated[
+        str, typer.Option(metavar="overtaking|strict", help="Let later work overtake, or queue strictly.")
+    ] = ("overtaking"),
     spreading: Annotated[
-        str, typer.Option(metavar="hash|split", help="Does a transfer take one path of several, or all.")
+        str, typer.Option(metavar="hash|split", help="Send a transfer on one path, or split it.")
     ] = "hash",
-    edge_bytes: Annotated[int, typer.Option(parser=in_bytes(), help="What edges carry that do not say it.")] = 0,
+    edge_bytes: Annotated[int, typer.Option(parser=in_bytes(), help="Data of edges that give none.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of drawn workloads and of paths.")] = 0,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a row for each task: .csv, .parquet or .json.")
+        Path | None, typer.Option(metavar="FILE", help="Write a row per task: .csv, .parquet or .json.")
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Replay work on a cluster in virtual time, by the daemon's policies, and show what it comes to."""
+    """Replay work on a cluster in virtual time, by the daemon's policies, and show the results."""
     from controller.scheduling.pods import PodProfileSettings  # noqa: PLC0415
     from controller.scheduling.simulation import command  # noqa: PLC0415
 

@@ -21,13 +21,13 @@ PASSED, FAILED, REFUSED = 0, 1, 2
 
 
 def stf(
-    program: Annotated[Path, typer.Argument(metavar="PROGRAM.json", help="bmv2 JSON, as p4c writes it.")],
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM.json", help="bmv2 JSON from p4c.")],
     p4info: Annotated[Path, typer.Argument(metavar="P4INFO", help="The program's P4Info, text or binary.")],
-    test: Annotated[Path, typer.Argument(metavar="TEST.stf", help="The test.")],
-    pipeline: Annotated[PipelineName, typer.Option(help="What executes the program.")] = PipelineName.COMPILED,
+    test: Annotated[Path, typer.Argument(metavar="TEST.stf", help="STF test file.")],
+    pipeline: Annotated[PipelineName, typer.Option(help="Pipeline that executes the program.")] = PipelineName.COMPILED,
     *,
-    trace: Annotated[bool, typer.Option("--trace", help="Explain each packet; the interpreter executes.")] = False,
-    trace_format: Annotated[TraceFormat, typer.Option(help="How packets are explained.")] = TraceFormat.TEXT,
+    trace: Annotated[bool, typer.Option("--trace", help="Explain each packet (uses the interpreter).")] = False,
+    trace_format: Annotated[TraceFormat, typer.Option(help="Format of explanations.")] = TraceFormat.TEXT,
 ) -> None:
     """Run a test of p4c's simple test framework in virtual time.
 

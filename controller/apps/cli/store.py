@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from controller.network.tables.store import Placed
     from dataplane.store.producer import Producer
 
-store = typer.Typer(
-    name="store", help="Named content (in-network cache): serve, read, write, and show copies.", no_args_is_help=True
-)
+store = typer.Typer(name="store", help="Serve, read and write named content cached in switches.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as /model/weights.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name, such as /model/weights.")]
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="The producer's IPv4 address.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="The producer's UDP port.")]
 Deadline = Annotated[
@@ -40,8 +38,8 @@ _HOW_OFTEN_S = 1.0
 @store.command()
 def serve(  # noqa: PLR0917 - a command line's options
     file: Annotated[Path, typer.Argument(metavar="FILE", help="SQLite file for the content.")],
-    address: Annotated[str, typer.Option(metavar="ADDRESS", help="The IPv4 address to answer at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="UDP port; 0: any free one.")] = UDP_PORT,
+    address: Annotated[str, typer.Option(metavar="ADDRESS", help="IPv4 address to serve at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="UDP port; 0: any free port.")] = UDP_PORT,
     writer: Annotated[
         list[str] | None, typer.Option(metavar="ADDRESS", help="Host that may write; on loopback: its own by default.")
     ] = None,
@@ -52,14 +50,14 @@ def serve(  # noqa: PLR0917 - a command line's options
             "--freshness",
             "--freshness-ms",
             parser=in_milliseconds(),
-            help="How long copies may be served; 0: none.",
+            help="Maximum age of served copies; 0: none.",
         ),
     ] = 1000,
-    most_names: Annotated[int, typer.Option(min=1, help="Names with content at most.")] = 100_000,
+    most_names: Annotated[int, typer.Option(min=1, help="Maximum number of names with content.")] = 100_000,
     most_bytes: Annotated[
-        int, typer.Option(parser=in_bytes(1), help="Content at most, 256 bytes a segment included.")
+        int, typer.Option(parser=in_bytes(1), help="Maximum size of content, with 256 bytes per segment.")
     ] = 1 << 30,
-    most_open_writes: Annotated[int, typer.Option(min=1, help="Long values under way at most.")] = 1024,
+    most_open_writes: Annotated[int, typer.Option(min=1, help="Maximum number of long values in transfer.")] = 1024,
 ) -> None:
     """Serve content by name until Ctrl-C."""
     from dataplane.store.errors import StoreError  # noqa: PLC0415
@@ -67,7 +65,7 @@ def serve(  # noqa: PLR0917 - a command line's options
     from dataplane.store.producer_core import Quotas  # noqa: PLC0415
 
     if not (writer or anyone or is_loopback(address)):
-        raise StoreError(f"{address} is not loopback: say who may write (--writer ADDRESS), or --anyone")
+        raise StoreError(f"{address} is not loopback: name writers (--writer ADDRESS), or use --anyone")
     log_to_stderr("store")
     quotas = Quotas(most_names, most_bytes, most_open_writes)
     with Producer(
@@ -108,13 +106,13 @@ def get(
 @store.command()
 def put(  # noqa: PLR0917 - a command line's options
     name: Name,
-    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The value.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Value to write.")],
     server: Server,
     port: Port = UDP_PORT,
-    version: Annotated[int | None, typer.Option(min=1, help="The version, for a name that switches record.")] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="Version, for a name that switches record.")] = None,
     deadline_s: Deadline = 5.0,
 ) -> None:
-    """Write a value; prints its version once no reader can get an older one."""
+    """Write a value; print its version once no reader can get an older one."""
     from dataplane.store.client import StoreClient  # noqa: PLC0415
 
     with StoreClient(server, port=port, deadline_s=deadline_s) as client:
@@ -129,12 +127,12 @@ def put(  # noqa: PLR0917 - a command line's options
 def names(
     switch: Switch,
     name: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Name to recognise: switches only know hashes.")
+        list[str] | None, typer.Option(metavar="NAME", help="Name to resolve: switches hold only hashes.")
     ] = None,
     device_id: DeviceId = 1,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the segments that a switch holds, and the packets of each."""
+    """Show the segments that a switch holds, and packets per segment."""
     from dataplane.store.names import digest  # noqa: PLC0415
 
     known = {digest(one): one for one in name or ()}

@@ -21,18 +21,20 @@ COMMANDS: Final = {
     "Start": (
         Row("demo", "controller.apps.cli.demo:demo", "Run the whole control loop: congest a link, watch traffic move."),
         Row("up", "controller.apps.cli.up:up", "Start a fabric and all daemons under one supervisor."),
-        Row("status", "controller.apps.cli.up:status", "Show the state of every daemon; exit 1 unless all are well."),
+        Row(
+            "status", "controller.apps.cli.up:status", "Show the state of every daemon; exit 1 unless all are healthy."
+        ),
         Row("logs", "controller.apps.cli.up:logs", "Show the daemons' logs in order of time."),
         Row("down", "controller.apps.cli.up:down", "Stop everything that `millrace up` started."),
         Row("fabric", "controller.apps.cli.fabric:fabric", "Bring up topologies in the kernel and keep them running."),
         Row("topology", "controller.apps.cli.topology:topology", "Check and show topologies."),
-        Row("clean", "controller.apps.cli.clean:clean", "Remove what a killed kernel fabric or benchmark left behind."),
+        Row("clean", "controller.apps.cli.clean:clean", "Remove remains of a killed kernel fabric or benchmark."),
     ),
     "Network": (
         Row(
             "switch",
             "controller.apps.cli.daemons:switch_command",
-            "Run a switch, or look into a running one (`switch show`).",
+            "Run a switch, or inspect a running one (`switch show`).",
         ),
         Row("collector", "controller.apps.cli.daemons:collector", "Run the collector of telemetry reports."),
         Row(
@@ -84,9 +86,9 @@ COMMANDS: Final = {
         Row(
             "placement",
             "controller.apps.cli.placement:placement",
-            "Run the workload controller, which makes groups' pods.",
+            "Run the workload controller, which creates groups' pods.",
         ),
-        Row("node", "controller.apps.cli.node:node", "Run a node's manager of containers."),
+        Row("node", "controller.apps.cli.node:node", "Run a node's container manager."),
         Row("centre", "controller.apps.cli.centre:centre", "Run a compute centre's agent."),
         Row("devices", "controller.apps.cli.devices:devices", "Show this machine's processors, memory and devices."),
         Row(
@@ -127,7 +129,7 @@ _OPTIONS: Final = {
 
 
 def help_text() -> str:
-    """Return what `millrace --help` prints."""
+    """Return the text of `millrace --help`."""
     sections = {heading: {row.name: row.help for row in rows} for heading, rows in COMMANDS.items()}
     sections["Options"] = _OPTIONS
     lines = ["Usage: millrace [OPTIONS] COMMAND [ARGS]...", "", ABOUT]

@@ -30,7 +30,7 @@ class Shape(StrEnum):
 
 
 def trace(  # noqa: PLR0917 - a command line's options
-    program: Annotated[Path, typer.Argument(metavar="PROGRAM.json", help="bmv2 JSON, as p4c writes it.")],
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM.json", help="bmv2 JSON from p4c.")],
     packet: Annotated[
         str, typer.Argument(metavar="PACKET", help="Hex digits, @FILE.pcap (all frames), @FILE.pcap:N (the Nth), or -.")
     ],
@@ -41,13 +41,13 @@ def trace(  # noqa: PLR0917 - a command line's options
     entries: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Entries: STF lines, a P4Runtime WriteRequest, runtime JSON.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=510, help="The port that packets come in by.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=510, help="Ingress port of packets.")] = 1,
     only: Annotated[
-        str, typer.Option("--filter", metavar="EXPRESSION", help="Print only packets for which this is true.")
+        str, typer.Option("--filter", metavar="EXPRESSION", help="Print only packets that match this filter.")
     ] = "",
-    shape: Annotated[Shape, typer.Option("--format", help="For people, for tools, or Scapy layers.")] = Shape.TEXT,
+    shape: Annotated[Shape, typer.Option("--format", help="Text, JSON, or Scapy layers.")] = Shape.TEXT,
 ) -> None:
-    """Explain what a program does with a packet: parser, tables, actions, drops, copies, and the bytes that leave."""
+    """Explain what a program does with a packet: parser, tables, actions, drops, copies, and output bytes."""
     from dataplane.switch.pipeline import Frame  # noqa: PLC0415
     from dataplane.switch.tracing.explainer import Explainer  # noqa: PLC0415
     from dataplane.switch.tracing.filters import parse_filter  # noqa: PLC0415

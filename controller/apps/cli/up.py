@@ -31,13 +31,11 @@ class TimeOption(StrEnum):
 
 def up(
     topology: Annotated[str | None, typer.Argument(metavar="[TOPOLOGY]", help="A file, a name, or a family.")] = None,
-    time: Annotated[
-        TimeOption | None, typer.Option(help="In one process beside the clock, or in namespaces (root).")
-    ] = None,
+    time: Annotated[TimeOption | None, typer.Option(help="Virtual time in one process, or namespaces (root).")] = None,
     state: StateOption = None,
     settings: Annotated[
         Path | None,
-        typer.Option("--settings", "-s", metavar="FILE", help="Instead of millrace.yaml in the state folder."),
+        typer.Option("--settings", "-s", metavar="FILE", help="Settings; default: millrace.yaml in the state folder."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when everything is ready.")] = False,
 ) -> None:
@@ -52,10 +50,10 @@ def up(
 def status(
     state: StateOption = None,
     form: Annotated[
-        Format, typer.Option("--format", "-f", "--output", "-o", help="A table, CSV, or JSON with all that is known.")
+        Format, typer.Option("--format", "-f", "--output", "-o", help="A table, CSV, or JSON with all details.")
     ] = Format.TABLE,
 ) -> None:
-    """Show how every daemon is, as it answers now; exit status 1 unless all is well."""
+    """Show the current state of every daemon; exit 1 unless all are healthy."""
     from controller.apps.up import command  # noqa: PLC0415
 
     found = command.status(state)
@@ -81,10 +79,10 @@ def down(state: StateOption = None) -> None:
 def logs(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A daemon; default: all.")] = None,
     state: StateOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with lines as they come.")] = False,
-    last: Annotated[int, typer.Option("--last", "-n", min=1, help="So many lines.")] = 200,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the logs.")] = False,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="Number of lines.")] = 200,
 ) -> None:
-    """Show the daemons' logs, in the order of time."""
+    """Show the daemons' logs in order of time."""
     from controller.apps.up import command  # noqa: PLC0415
 
     files = command.log_files(state, name)

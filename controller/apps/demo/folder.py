@@ -17,4 +17,4 @@ def make_folder(folder: Path) -> None:
     except OSError as error:
         raise MillraceError(f"--out {folder}: {error.strerror or error}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise MillraceError(f"--out {folder}: may not be written to")
+        raise MillraceError(f"--out {folder}: not writable")

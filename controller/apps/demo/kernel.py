@@ -50,10 +50,10 @@ from dataplane.topology.file import dumps
 _VIEW_INTERVAL_NS = 200_000_000
 _READY_S = 60.0
 _READY_S_A_SWITCH = 5.0
-"""A switch needs some seconds of CPU time to start and to take its program, and all of them share a few cores."""
+"""A switch needs some seconds of CPU time to start and load its program, and all share a few cores."""
 _POLL_S = 0.05
 _START_S = 0.3
-"""From the word that all hosts may begin to their beginning: every one has read it by then."""
+"""Time from the start command to the start: every host has read it by then."""
 _AFTER_END_S = 5.0
 _MAX_RECORDS = 20_000
 
@@ -330,4 +330,4 @@ def _says(log: Path, text: str, count: int) -> bool:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"

@@ -13,7 +13,7 @@ Rectangle = tuple[float, float, float, float]
 _SHARES = (0.5, 0.42, 0.58, 0.35, 0.65, 0.28, 0.72, 0.22, 0.78)
 _CLEARANCE_IN = 0.04
 _ON_A_BOX = 100.0
-"""Or on another figure, or over the edge."""
+"""Penalty also for another figure, or the edge."""
 _ON_A_LINK = 1.0
 _ASIDE = 0.4
 """A figure on its own link is easier to assign than one next to it ..."""

@@ -21,7 +21,7 @@ Points = NDArray[np.float64]
 
 FONT_POINTS = 8.0
 _CHARACTER_EM = 0.64
-"""The width of a character of DejaVu Sans, on average, generously."""
+"""Average width of a character of DejaVu Sans, rounded up."""
 _BOX_PADDING_IN = 0.1
 _GAP_IN = 0.14
 """Between two boxes, and between a box and a link that passes it."""

@@ -14,11 +14,11 @@ from dataplane.fabric.load import LATE_NS, SentLoad, total_load
 _SHOWN_HOSTS = 8
 
 MISSING_SHARE = 0.02
-"""In the kernel, a host may leave this share of its packets unsent before the demo says so; in virtual time, none."""
+"""Share of unsent packets above which the demo reports a host in the kernel; in virtual time, none."""
 LATE_SHARE = 0.05
-"""In the kernel, this share may leave more than `LATE_NS` after their time."""
+"""Share of packets that may leave more than `LATE_NS` late in the kernel."""
 LOST_SHARE = 0.02
-"""The background may lose this share before the surge: links are at 30 % then."""
+"""Share of the background that may be lost before the surge, when links are at 30 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ def load_line(outcome: Outcome) -> str:
     lost = lost_before(outcome)
     if lost > LOST_SHARE:
         found.append(f"{lost:.1%} of the background was lost before the surge")
-    return f"The load was not what was planned: {', '.join(found)}. {_cause(whole)}"
+    return f"The load was not as planned: {', '.join(found)}. {_cause(whole)}"
 
 
 def load_table(outcome: Outcome) -> Table:
     """Return what each host sent, those that are farthest from their plan first."""
-    table = Table(title="Hosts whose load was not what was planned", title_justify="left")
+    table = Table(title="Hosts whose load was not as planned", title_justify="left")
     table.add_column("host")
     for name in ("planned", "sent", "late", "left out", "refused", "worst ms late", "received"):
         table.add_column(name, justify="right")
@@ -127,7 +127,7 @@ def _cause(whole: SentLoad) -> str:
         behind_ms = whole.worst_late_ns / NS_PER_MS
         return f"Probable cause: too little CPU time, hosts were up to {behind_ms:.0f} ms behind."
     if whole.refused:
-        return f"Probable cause: hosts' own queues were full or nobody listened, {whole.refused} packets were refused."
+        return f"Probable cause: full host queues or no listener, {whole.refused} packets were refused."
     return "Hosts sent in time: probable cause is a receiver or a switch that had too little CPU time."
 
 

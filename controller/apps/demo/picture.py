@@ -31,11 +31,11 @@ _DPI = 110
 _THINNEST_IN = 0.9 / _POINTS_PER_IN
 _THICKEST_IN = 6.5 / _POINTS_PER_IN
 _LANE_IN = 0.018
-"""From the middle between two switches to the edge of either direction's line."""
+"""Distance from the centre line between two switches to the edge of either direction's line."""
 _HEAD_IN = 0.13
 _WING_IN = 0.045
 _SHADE_IN = 0.11
-"""By how much the shade of a path is wider than the link."""
+"""Extra width of a path's shade over the link."""
 
 _SHADE = "#b8b8b8"
 _MARK = "crimson"

@@ -31,7 +31,7 @@ _KERNEL_HOPS_PER_S = 1200.0
 _MOST_PAIRS = 512
 """Maximum number of sending host pairs without a matrix; with more, each would send a frame per second."""
 _REPORT_BYTES = 250
-"""About what a report takes on the wire."""
+"""Approximate size of a report on the wire."""
 _REPORT_SHARE = 0.3
 """Reports may take this share of a link towards the collector."""
 

@@ -17,7 +17,7 @@ from dataplane.config import Settings
 _DelayNs = Annotated[int, msgspec.Meta(ge=0)]
 
 _WINDOW_NS: Final = 250_000_000
-"""The collector's mean of delays and queues is of so long: with links of some hundred frames a second, short enough."""
+"""Averaging time of the collector's delays and queues: short enough for links of some hundred frames a second."""
 
 
 DEFAULT_WATCH = Watch(sample_every=2, instructions=(0, 1, 2, 3, 4, 7))
@@ -42,7 +42,7 @@ class DemoSettings(Settings, frozen=True):
     scenario: ScenarioSettings = ScenarioSettings()
     """Flows, rates and times."""
     delays: LoopDelays = LoopDelays()
-    """The control loop's delays in virtual time; in the kernel they are what they are."""
+    """The control loop's delays in virtual time; kernel time has real ones."""
     decide: DecideSettings = DecideSettings(min_gain=0.25, confirm_rounds=40)
     """Path server settings; the telemetry overhead per packet follows `watch`."""
     decision_interval_ns: Annotated[int, msgspec.Meta(ge=1)] = 50_000_000

@@ -25,7 +25,7 @@ _LEAST_SHARE = 0.1
 """A surge is at least this share of the link's rate, however full the link is."""
 
 _ACCESS_SHARE = 0.9
-"""A surge fills its hosts' own links up to this share: there is no way around those."""
+"""A surge fills its hosts' own links up to this share: no path avoids those."""
 
 _MOST_SENDERS = 4
 _TRIES = 32

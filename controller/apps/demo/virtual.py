@@ -39,7 +39,7 @@ class VirtualRun:
     recorder: Recorder
     seed: int = 0
     deciding: bool = True
-    """Without it nothing moves: what a run is compared with."""
+    """False: no flow moves, the baseline of a comparison."""
 
     def __post_init__(self) -> None:
         topology = self.scenario.topology

@@ -92,12 +92,12 @@ def detach(options: UpOptions, say: Callable[[str], None]) -> None:
     while not deadline.has_passed():
         if process.poll() is not None:
             lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise UpError((lines[-1] if lines else "it said nothing").removeprefix("millrace: "))
+            raise UpError((lines[-1] if lines else "no output").removeprefix("millrace: "))
         if (state := _state_if_ready(folder, process.pid)) is not None:
             say(addresses(state))
             return
         time.sleep(_POLL_S)
-    raise UpError(f"not ready after {_DETACHED_S:g} s: `millrace status` and {folder.logs} say why")
+    raise UpError(f"not ready after {_DETACHED_S:g} s: see `millrace status` and {folder.logs}")
 
 
 def status(state: Path | None) -> UpState:
@@ -137,11 +137,11 @@ def log_files(state: Path | None, name: str | None) -> list[Path]:
     folder = folder_of(state)
     found = {path.stem: path for path in sorted(folder.logs.glob("*.log"))}
     if not found:
-        raise UpError(f"there are no logs in {folder.logs}")
+        raise UpError(f"no logs in {folder.logs}")
     if name is None:
         return list(found.values())
     if name not in found:
-        raise UpError(f"there is no log of {name!r}; there are {', '.join(found)}")
+        raise UpError(f"there is no log of {name!r}; known: {', '.join(found)}")
     return [found[name]]
 
 
@@ -199,7 +199,7 @@ def _first_settings(options: UpOptions, folder: StateFolder) -> None:
     if options.settings is not None or folder.settings.exists():
         return
     if options.topology is None:
-        raise UpError(f"which topology? {folder.settings} is not there yet: `millrace up abilene`")
+        raise UpError(f"no topology given and no {folder.settings} yet: name one, as in `millrace up abilene`")
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     topology = load_topology(options.topology)  # a slip of the pen is not written down
@@ -212,10 +212,10 @@ def _check_fits(options: UpOptions, topology: str, at: Time, file: Path) -> None
     """Refuse a command line that contradicts the settings; they are never overwritten."""
     if options.topology is not None and topology not in (options.topology, str(Path(options.topology).resolve())):
         raise UpError(
-            f"{file} is of topology {topology}, not {options.topology}: edit it, or name another folder by --state"
+            f"{file} has topology {topology}, not {options.topology}: edit it, or use another folder with --state"
         )
     if options.time is not None and at is not options.time:
-        raise UpError(f"{file} says time: {at}, not {options.time}: edit it, or name another folder by --state")
+        raise UpError(f"{file} has time: {at}, not {options.time}: edit it, or use another folder with --state")
 
 
 def _socket(folder: StateFolder) -> Path:

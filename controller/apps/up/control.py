@@ -99,7 +99,7 @@ async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
     try:
         question = msgspec.json.decode(line, type=Question)
     except MALFORMED as error:
-        answer = Answer(error=f"this is no question: {error}")
+        answer = Answer(error=f"not a request: {error}")
     else:
         answer = await answering(question)
     writer.write(msgspec.json.encode(answer) + b"\n")
@@ -115,7 +115,7 @@ async def ask(socket: Path, question: Question, *, until_gone_s: float | None = 
     try:
         reader, writer = await asyncio.open_unix_connection(socket, limit=_MOST_BYTES)
     except OSError as error:
-        raise UpError(f"no `millrace up` runs there ({socket}: {error.strerror or error})") from error
+        raise UpError(f"no `millrace up` is running ({socket}: {error.strerror or error})") from error
     try:
         writer.write(msgspec.json.encode(question) + b"\n")
         async with local_timeout(_ANSWER_S, f"the supervisor at {socket}"):

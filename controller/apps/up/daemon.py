@@ -41,7 +41,7 @@ class Daemon:
         self.state, self.last_error = State.STOPPED, None
         self.has_been_ready = False
         self.early_ends = 0
-        """Ends by itself before it was ready for the first time."""
+        """Number of exits before it was first ready."""
         self._arguments, self._log, self._settings = tuple(arguments), log, settings
         self._on_change, self._now_s = on_change, now_s
         self._environ = dict(environ or {})
@@ -91,7 +91,7 @@ class Daemon:
             async with local_timeout(self._settings.stop_s, f"the end of {self.name}"):
                 await process.wait()
         except TimeoutError:
-            self._log.write(f"does not stop within {self._settings.stop_s:g} s: killed")
+            self._log.write(f"did not stop within {self._settings.stop_s:g} s: killed")
             self.signal(signal.SIGKILL)
             await process.wait()
 
@@ -144,11 +144,11 @@ class Daemon:
 
     def _note_end(self, status: int, wait_s: float) -> None:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        said = (self._last_line or "it said nothing").removeprefix(f"millrace {self.name}: ").removeprefix("millrace: ")
+        said = (self._last_line or "no output").removeprefix(f"millrace {self.name}: ").removeprefix("millrace: ")
         self.last_error = f"{how}: {said}" if status > 0 else how
         self.restarts += 1
         self.early_ends += not self.has_been_ready
-        self._log.write(f"{how}; starts again in {wait_s:.1f} s ({self.restarts}. time)")
+        self._log.write(f"{how}; restart {self.restarts} in {wait_s:.1f} s")
         self._set(State.WAITING)
 
     def _set(self, state: State) -> None:

@@ -75,7 +75,7 @@ async def asked(name: str, check: Check) -> Health:
 async def check_fabric(stats_file: Path | None, switches: Mapping[str, str], tls: TlsSettings | None = None) -> Health:
     """Return whether the fabric moves and each switch serves."""
     if stats_file is None:
-        return Health(ok=False, text="no fabric of ours")
+        return Health(ok=False, text="no fabric started here")
     stats = read_stats(stats_file)
     age_s = (time.monotonic_ns() - stats.time_ns) / NS_PER_S
     serving = await serving_switches(switches, tls)
@@ -88,7 +88,7 @@ async def check_fabric(stats_file: Path | None, switches: Mapping[str, str], tls
         f"{traffic.sent} packets sent, {traffic.received} received, {reports.forwarded} reports",
         *([f"{stats.restarts} switches restarted"] if stats.restarts else []),
         *([f"{pace.late_events} of {pace.events} events late"] if pace.late_events else []),
-        *([f"{traffic.skipped} packets left out"] if traffic.skipped else []),
+        *([f"{traffic.skipped} packets skipped"] if traffic.skipped else []),
         *([f"{reports.refused} reports lost"] if reports.refused else []),
     ]
     return Health(ok=not missing and age_s <= _OLDEST_STATS_S, text="; ".join(parts))
@@ -141,7 +141,7 @@ async def check_paths(address: str, tls: TlsSettings | None = None) -> Health:
         status = await client.status()
     overloads = list(map(str, status.load.overloads))
     if status.feed_is_silent or status.snapshot_age_ns is None:
-        problem = status.last_problem or "no state of the network from the collector"
+        problem = status.last_problem or "no network state from the collector"
         return Health(ok=False, text="; ".join([problem, *overloads]))
     text = f"routes version {status.version}, {status.flows} flows, state {status.snapshot_age_ns / NS_PER_S:.1f} s old"
     return Health(ok=True, text="; ".join([text, *overloads]))
@@ -218,7 +218,7 @@ async def _scrape(ready_line: str | None) -> str | Health:
 
     url = metrics_address(ready_line)
     if url is None:
-        return Health(ok=False, text="it serves no metrics")
+        return Health(ok=False, text="serves no metrics")
     async with AsyncClient() as client:
         try:
             answer = (await client.get(url, timeout=None)).raise_for_status()
@@ -257,7 +257,7 @@ async def check_node(api: str, name: str) -> Health:
         try:
             node = await client.of(Node).get(name)
         except NotFoundError:
-            return Health(ok=False, text="it has not reported yet")
+            return Health(ok=False, text="has not reported yet")
     status = node.status
     held = f"{len(node.shares)} pods, {status.runtime}"
     return Health(ok=status.ready, text=held if status.ready else f"not ready: {status.reason}; {held}")
@@ -273,7 +273,7 @@ async def check_centre(api: str, name: str) -> Health:
         try:
             centre = await client.of(Centre).get(name)
         except NotFoundError:
-            return Health(ok=False, text="it has not reported yet")
+            return Health(ok=False, text="has not reported yet")
     status = centre.status
     units = ", ".join(f"{unit.count} {unit.name}" for unit in status.units) or "no units"
     held = f"{len(centre.shares)} tasks, {units}, engine {status.engine}"

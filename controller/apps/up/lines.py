@@ -13,7 +13,7 @@ from typing import Final
 from controller.apps.up.settings import LogSettings
 
 MOST_LINE_BYTES: Final = 16_384
-"""A longer line is cut."""
+"""Maximum length of a line; longer ones are cut."""
 Say = Callable[[str], None]
 
 

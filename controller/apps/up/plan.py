@@ -46,12 +46,10 @@ from dataplane.topology.demands import DemandMatrix, dumps_demands
 from dataplane.topology.file import dumps, load_topology
 from dataplane.topology.values import Topology
 
-GENERATED: Final = (
-    "# Derived from millrace.yaml by `millrace up`, at each of its starts: edit that file, not this one.\n"
-)
+GENERATED: Final = "# Derived from millrace.yaml by `millrace up` at each start: edit that file, not this one.\n"
 _LOOPBACK: Final = "127.0.0.1"
 _RETRY: Final = RetrySettings(longest_wait_ns=500_000_000)
-"""On one machine a switch that is away comes back within seconds, and asking costs little."""
+"""On one machine a missing switch returns within seconds, and polling is cheap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +60,17 @@ class DaemonPlan:
     words: tuple[str, ...]
     settings: Strict
     addresses: Mapping[str, str]
-    """Addresses by what listens there."""
+    """Addresses by service."""
     reloads: bool = False
-    """SIGHUP has it read its settings again."""
+    """SIGHUP reloads its settings."""
     token: Path | None = None
-    """The file of its token for the API server, where it has one."""
+    """File of its token for the API server, if any."""
     role: Role = Role.SERVICE
     """Permissions of that token."""
     subject: str | None = None
-    """The one node, or centre, that it is of."""
+    """Its node or centre, if any."""
     asks: tuple[str, ...] = ()
-    """Daemons, started before it, which it needs until it has stopped."""
+    """Daemons that start before it and stop after it."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -86,7 +84,7 @@ class UpPlan:
 
     topology: Topology
     load: ScaledLoad | None
-    """None where switches run already, or hosts send nothing."""
+    """None if switches run already, or hosts send nothing."""
     switches: Mapping[str, str]
     daemons: tuple[DaemonPlan, ...]
     settings: UpSettings

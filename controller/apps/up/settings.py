@@ -72,7 +72,7 @@ class CollectorSection(Strict, frozen=True):
     udp_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
     """UDP port of reports on loopback; default: the topology's."""
     listen: str = "127.0.0.1"
-    """Local address of that port; switches that run elsewhere need one that they reach."""
+    """Local address of that port; switches elsewhere must be able to reach it."""
     state: CollectorSettings = CollectorSettings()
     """Collector settings; `sample_every` follows `watches`."""
     events: RuleSettings = RuleSettings()
@@ -131,7 +131,7 @@ class ApiSection(Strict, frozen=True):
     address: str | None = None
     """UNIX socket for this user's own daemons and commands; default: in `run`."""
     listen: tuple[str, ...] = ()
-    """Further addresses, HOST:PORT; others than loopback need `tls`."""
+    """Additional addresses, HOST:PORT; `tls` is required beyond loopback."""
     storage: StoragePlace | None = None
     """Storage of resources; default: an SQLite file in the state folder."""
     tls: TlsSettings | None = None
@@ -148,11 +148,11 @@ class SchedulerSection(Settings, frozen=True):
     """The scheduler; `millrace scheduler --help`."""
 
     profiles: Annotated[tuple[PodProfileSettings, ...], msgspec.Meta(min_length=1)] | None = None
-    """Ways to decide; default: one, that of the scheduler."""
+    """Scheduling profiles; default: the scheduler's own."""
     queue: QueueSettings = msgspec.field(default_factory=QueueSettings)
     """Pod queue."""
     stale_after_ns: Positive = 10_000_000_000
-    """Figures of the network that are older are not believed."""
+    """Maximum age of network figures used."""
     metrics: SchedulerMetrics = SchedulerMetrics(port=0)
     """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
     explained_nodes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
@@ -182,7 +182,7 @@ class BalanceSection(Settings, frozen=True):
     interval_s: PositiveS = 1.0
     """Time between two rounds."""
     stale_s: PositiveS = 10.0
-    """A holder that has not reported for so long gets no units."""
+    """Time without a report after which a holder gets no units."""
     moving: MovingSettings = MovingSettings()
     """Movement of units."""
     table: IntervalTable = TABLE
@@ -241,11 +241,11 @@ class RestartSettings(Settings, frozen=True):
     """Restarts of daemons that die, and shutdown."""
 
     first_wait_s: PositiveS = 0.1
-    """Wait before a daemon is started again; doubled each time that it dies young."""
+    """Initial delay before a restart; doubled after each early exit."""
     longest_wait_s: PositiveS = 5.0
-    """The longest such wait."""
+    """Maximum delay before a restart."""
     young_s: PositiveS = 10.0
-    """A daemon that lived this long begins with the first wait again."""
+    """Run time that resets the delay."""
     stop_s: PositiveS = 5.0
     """Grace period before a stopping daemon is killed."""
 
@@ -254,9 +254,9 @@ class LogSettings(Strict, frozen=True):
     """The daemons' logs in the state folder."""
 
     max_bytes: Positive = 10_000_000
-    """A file's size, at which the next one begins."""
+    """File size at which a log rotates."""
     files: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
-    """Older files that are kept of each daemon."""
+    """Number of rotated files kept per daemon."""
 
 
 class UpSettings(Strict, frozen=True):
@@ -265,11 +265,11 @@ class UpSettings(Strict, frozen=True):
     topology: str
     """A file, a bundled name, or a family such as fat-tree:k=4."""
     run: str = ""
-    """Folder of the sockets of the supervisor and the switches; only this user can enter it. Default: of the state."""
+    """Folder of the supervisor's and switches' sockets, private to this user; default: in the state folder."""
     time: Time = Time.VIRTUAL
     """Clock of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
     switches: str | dict[str, str] = msgspec.field(default_factory=dict)
-    """P4Runtime addresses of all switches, or patterns as the controller's, where they run already.
+    """P4Runtime addresses of all switches, or patterns as the controller's, if they run already.
 
     Then no fabric is started.
     """
@@ -292,7 +292,7 @@ class UpSettings(Strict, frozen=True):
     placement: PlacementSection = PlacementSection()
     """The workload controller."""
     balance: BalanceSection | None = None
-    """The management service of unit pools; default: it does not run."""
+    """The management service of unit pools; default: off."""
     nodes: dict[Name, NodeSection] = msgspec.field(default_factory=dict)
     """Hosts of the topology that this machine runs pods for, each with a container manager; default: none."""
     centres: dict[Name, CentreSection] = msgspec.field(default_factory=dict)

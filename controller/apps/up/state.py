@@ -18,10 +18,10 @@ from dataplane.rpc.own_folder import own_folders
 
 SETTINGS: Final = "millrace.yaml"
 _OWN: Final = {"generated", "logs", "tokens", "lock", "run"}
-"""Entries of a state folder from the first start on, besides the settings."""
+"""Entries of a state folder besides the settings."""
 _OTHERS: Final = 0o077
 _TEMPLATE: Final = """\
-# Settings of `millrace up`, written once, at its first start: edit them as you like, they are never overwritten.
+# Settings of `millrace up`, written at its first start and never overwritten: edit them as you like.
 # docs/start/up.md lists all keys; each daemon's own settings (generated/) are derived from these.
 topology: {topology}
 time: {time}                   # of the fabric that is started: virtual, or kernel (root)
@@ -68,7 +68,7 @@ class StateFolder:
             except OSError as error:
                 raise UpError(f"state folder {folder}: {error.strerror or error}") from error
             if not os.access(folder, os.W_OK | os.X_OK):
-                raise UpError(f"state folder {folder}: may not be written to")
+                raise UpError(f"state folder {folder}: not writable")
             if folder == self.path:
                 self._keep_private()
 
@@ -81,13 +81,13 @@ class StateFolder:
         try:
             about = os.fstat(descriptor)
             if about.st_uid != os.geteuid():
-                raise UpError(f"state folder {self.path}: it belongs to user {about.st_uid}: name another by --state")
+                raise UpError(f"state folder {self.path}: belongs to user {about.st_uid}: use another with --state")
             if not about.st_mode & _OTHERS:
                 return
             others = sorted({found.name for found in self.path.iterdir()} - _OWN)
             if others and not (self.path / SETTINGS).is_file():
-                held = f"others may enter it, and it holds {others[0]}, which is not of millrace up"
-                raise UpError(f"state folder {self.path}: {held}: chmod 700 it, or name another by --state")
+                held = f"other users can enter it, and it holds {others[0]}, which is not of millrace up"
+                raise UpError(f"state folder {self.path}: {held}: chmod 700 it, or use another with --state")
             os.fchmod(descriptor, 0o700)
         finally:
             os.close(descriptor)
@@ -102,7 +102,7 @@ class StateFolder:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 owner = file.read_text(encoding="utf-8").strip() or "another process"
-                raise UpError(f"`millrace up` runs already for {self.path} (process {owner})") from error
+                raise UpError(f"`millrace up` is already running for {self.path} (process {owner})") from error
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
             yield
@@ -142,7 +142,7 @@ def default_state(environ: Mapping[str, str] = os.environ) -> Path:
         return Path(base) / "millrace" / "up"
     home = environ.get("HOME", "")
     if not home or not Path(home).is_absolute():
-        raise UpError("there is no home folder for the state: name one by --state FOLDER")
+        raise UpError("no home folder for the state: give one with --state FOLDER")
     return Path(home) / ".local" / "state" / "millrace" / "up"
 
 

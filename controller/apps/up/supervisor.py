@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SUPERVISOR: Final = "up"
 _TRIES: Final = 3
-"""A daemon that ends by itself so often before it was ever ready cannot run."""
+"""Number of exits before it was ever ready, after which a daemon is given up."""
 
 
 class Supervisor:
@@ -101,15 +101,15 @@ class Supervisor:
             plan = self._reload()
             write_generated(plan)
         except MillraceError as error:
-            self._log.write(f"settings stay as they are: {error}")
+            self._log.write(f"reload failed, keeping the previous settings: {error}")
             return
         changed = changed_daemons(self._plan, plan)
         for daemon, planned in zip(self._daemons, self._plan.daemons, strict=True):
             if planned.reloads:
                 daemon.signal(signal.SIGHUP)
             elif planned.name in changed:
-                self._log.write(f"{planned.name}: its new settings are in force after its next start")
-        self._log.write("settings read again")
+                self._log.write(f"{planned.name}: its new settings take effect at its next start")
+        self._log.write("settings reloaded")
 
     @property
     def _socket_folder(self) -> Path:

@@ -13,10 +13,10 @@ class State(StrEnum):
     """Lifecycle state of a daemon."""
 
     STARTING = "starting"
-    """Its process runs and has not said that it is ready."""
+    """Its process runs and has not printed its ready line."""
     READY = "ready"
     WAITING = "waiting"
-    """It has ended, and is started again when its wait is over."""
+    """It has exited and is waiting to be restarted."""
     STOPPED = "stopped"
 
 
@@ -43,10 +43,10 @@ class DaemonState(msgspec.Struct, frozen=True):
     state: State
     pid: int | None
     since_s: float
-    """So long in this state."""
+    """Time in this state."""
     restarts: int
     last_error: str | None
-    """The last line that it said before it ended by itself."""
+    """Last line before it exited by itself."""
     addresses: dict[str, str]
     health: Health
 

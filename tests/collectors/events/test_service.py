@@ -127,7 +127,7 @@ def test_reload_applies_new_rules_and_bad_ones_change_nothing() -> None:
         lifecycle.reload(reload_of(bench.service, said.put_nowait))
         lifecycle.hang_up()
         assert await said.get() == "1 rule in force"
-        assert await said.get() == "not in force before the next start: topology"
+        assert await said.get() == "restart required for: topology"
         lifecycle.hang_up()
         assert await said.get() == "keeping the previous rules: collector.yaml: rules: nonsense"
         assert bench.service.rules == (SLOW,)

@@ -96,12 +96,12 @@ def test_strangers_make_room_for_one_another() -> None:
     assert book.admit(opened[3], "ann", is_user=True) is None
     others = [book.open("c", lambda: None) for _ in range(3)]
     assert book.admit(others[0], "ann", is_user=True) is None
-    assert book.admit(others[1], "ann", is_user=True) == "2 connections of one user are open, there can be no more"
+    assert book.admit(others[1], "ann", is_user=True) == "the limit of 2 connections per user is reached"
     assert book.admit(others[1], "bob", is_user=True) is None
-    assert book.admit(others[2], "cid", is_user=True) == "users have too many connections open, there can be no more"
+    assert book.admit(others[2], "cid", is_user=True) == "the limit of connections of all users is reached"
     assert book.admit(others[2], "h1", is_user=False) is None
     last = book.open("d", lambda: None)
-    assert book.admit(last, "h2", is_user=False) == "4 connections are open, there can be no more"
+    assert book.admit(last, "h2", is_user=False) == "the limit of 4 connections is reached"
     for one in (opened[3], *others, last):
         book.forget(one)
         book.forget(one)

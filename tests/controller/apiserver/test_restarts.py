@@ -57,7 +57,7 @@ def test_watch_resumes_after_a_restart_but_not_after_compaction(tmp_path: Path) 
             await storage.compact(third.metadata.revision)
         async with serving(settings, tmp_path) as served:
             pods = served.client.of(Pod)
-            with pytest.raises(GoneError, match=f"revision {first.metadata.revision} is forgotten.*list again"):
+            with pytest.raises(GoneError, match=f"revision {first.metadata.revision} has been compacted.*list again"):
                 await anext(pods.watch(first.metadata.revision))
             async with aclosing(pods.watch(third.metadata.revision)) as watch:
                 assert (await anext(watch)).type is EventType.BOOKMARK

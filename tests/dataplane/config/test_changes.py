@@ -32,9 +32,6 @@ def test_keys_are_named_as_deep_as_both_have_the_section() -> None:
 
 def test_what_is_in_force_is_not_said() -> None:
     before, after = _Settings(), _Settings(topology="geant", events=_Rules(rules=("slow",), keep_ns=2))
-    assert not_in_force(before, after, reloaded=("events",)) == "not in force before the next start: topology"
-    assert (
-        not_in_force(before, after, reloaded=("events.rules",))
-        == "not in force before the next start: topology, events.keep_ns"
-    )
+    assert not_in_force(before, after, reloaded=("events",)) == "restart required for: topology"
+    assert not_in_force(before, after, reloaded=("events.rules",)) == "restart required for: topology, events.keep_ns"
     assert not not_in_force(before, after, reloaded=("topology", "events"))

@@ -112,7 +112,7 @@ class Versioned(Strict, frozen=True):
     millrace: Literal[1, 2]
 
 
-@pytest.mark.parametrize(("version", "told"), [("3", "3 is none of 1, 2"), ("'1'", "expected `int`, got `str`")])
+@pytest.mark.parametrize(("version", "told"), [("3", "3 is not one of 1, 2"), ("'1'", "expected `int`, got `str`")])
 def test_unknown_version_is_refused_with_the_known_ones(version: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loads(f"millrace: {version}\n", Versioned, file="f.yaml")

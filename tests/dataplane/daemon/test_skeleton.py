@@ -77,7 +77,7 @@ def test_sighup_applies_settings_or_changes_nothing(file: Path, caplog: pytest.L
 
     async def work(_: Settings, lifecycle: Life) -> None:
         lifecycle.reload(Reload(apply, "settings stay as they were", keys=("level",)))
-        await hang_up("level: 2\naddress: there\n", "not in force before the next start: address")
+        await hang_up("level: 2\naddress: there\n", "restart required for: address")
         await hang_up("level: 6\n", "settings stay as they were: level 6 is too high")
         await hang_up("levle: 1\n", f"settings stay as they were: {file}:1: levle: unknown key; did you mean `level`? "
                       "(known: level, address)")  # fmt: skip

@@ -23,10 +23,8 @@ _COLUMNS = ("figure", "network", "compressed", "class", "ratio", "operator", "t"
 
 
 def figures(
-    transfer: Annotated[str, typer.Option(metavar="sum|per-path", help="How transfers are counted.")] = "sum",
-    finite: Annotated[
-        bool, typer.Option("--finite-sum", help="The sum over the rounds that there are, not its limit.")
-    ] = False,
+    transfer: Annotated[str, typer.Option(metavar="sum|per-path", help="Model of transfers.")] = "sum",
+    finite: Annotated[bool, typer.Option("--finite-sum", help="Sum over the actual rounds, not the limit.")] = False,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the six figures side by side (.png or .svg).")
     ] = None,
@@ -35,12 +33,12 @@ def figures(
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the ratio of CPU to GPU time in the eight worked cases, of which six are figures, and draw these."""
+    """Show the ratio of CPU to GPU time in the eight worked cases, and draw the six that are figures."""
     from controller.acceleration.model.worked import CASES  # noqa: PLC0415
     from controller.acceleration.values import TransferModel  # noqa: PLC0415
 
     if transfer not in set(TransferModel):
-        raise typer.BadParameter(f"--transfer {transfer}: it is {' or '.join(TransferModel)}")
+        raise typer.BadParameter(f"--transfer {transfer}: expected {' or '.join(TransferModel)}")
     model = TransferModel(transfer)
     is_stated = model is TransferModel.SUM and not finite
     remarks = [case.remark if is_stated else "" for case in CASES]
@@ -86,7 +84,7 @@ def _cells(case: Case, transfer: TransferModel, *, finite: bool) -> Cells:
 
 accel = typer.Typer(
     name="accel",
-    help="CPU, accelerator or switch for each operator of a distributed job, before it runs.",
+    help="Choose CPU, accelerator or switch for each operator of a distributed job.",
     no_args_is_help=True,
 )
 

@@ -50,32 +50,31 @@ def explain(  # noqa: PLR0917 - a command line's options
     machines: MachinesOption = None,
     fan_in: FanInOption = None,
     preset: Annotated[
-        float | None, typer.Option(help="The CPU has to take so many times as long, 1 or more; else the file's.")
+        float | None, typer.Option(help="Minimum ratio of CPU to GPU time, at least 1; default: the file's.")
     ] = None,
     t: Annotated[
-        list[str] | None, typer.Option("--t", metavar="KIND=SECONDS", help="CPU seconds of a kind for 100 MB.")
+        list[str] | None,
+        typer.Option("--t", metavar="KIND=SECONDS", help="CPU seconds per 100 MB of an operator kind."),
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CPU times as measured (accel measure); else built-in ones.")
+        Path | None, typer.Option(metavar="FILE", help="Measured CPU times (accel measure); default: built-in.")
     ] = None,
     table: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="A table that is not there; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="Size of a missing table; repeatable.")
     ] = None,
-    tables: Annotated[Path | None, typer.Option(metavar="FILE", help="Tables that are not there, YAML.")] = None,
-    database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB's, that a query is for.")] = None,
-    join: Annotated[str, typer.Option(metavar="hash-join|square|linear", help="The class of joins.")] = "hash-join",
-    skew: Annotated[float, typer.Option(help="The fullest machine's data over the mean, 1 or more.")] = 1.0,
-    tenths: Annotated[
-        bool, typer.Option("--tenths", help="Outputs are a tenth of inputs, not what the plan expects.")
-    ] = False,
-    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1), help="After which a program is stopped.")] = 120.0,
+    tables: Annotated[Path | None, typer.Option(metavar="FILE", help="Sizes of missing tables, YAML.")] = None,
+    database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB file of the query.")] = None,
+    join: Annotated[str, typer.Option(metavar="hash-join|square|linear", help="Class of joins.")] = "hash-join",
+    skew: Annotated[float, typer.Option(help="Largest machine's data over the mean, at least 1.")] = 1.0,
+    tenths: Annotated[bool, typer.Option("--tenths", help="Assume outputs of a tenth of the inputs.")] = False,
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1), help="Time limit of a program.")] = 120.0,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan (.png or .svg).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A document for programs; as --format json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show, for each operator, its class, its times in parts, their ratio, where it is to run, and what would flip it.
+    """Show each operator's class, times by part, their ratio, where to run it, and what would change that.
 
-    A query is planned by DuckDB, not run; a program is run once, watched. Seconds are of all machines together.
+    A query is planned by DuckDB, not run; a program is run once, traced. Seconds are totals over all machines.
     """
     from controller.acceleration.plans import Stated, plan_of  # noqa: PLC0415
     from controller.acceleration.plans import explain as explained_of  # noqa: PLC0415
@@ -130,7 +129,7 @@ def _with_measured(ground: Ground, calibration: Calibration) -> Ground:
     if not found:
         return ground
     labels = ", ".join(one.label for one in found)
-    note = f"{labels}: the calibration's ({calibration.machine}); no hardware file says more"
+    note = f"{labels}: from the calibration ({calibration.machine}); no hardware file overrides it"
     return replace(ground, accelerators=tuple(found), notes=(*ground.notes, note))
 
 

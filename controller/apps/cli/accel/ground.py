@@ -13,26 +13,27 @@ if TYPE_CHECKING:
     from controller.acceleration.network.grounds import Ground
 
 TopologyOption = Annotated[
-    str | None, typer.Option("--topology", "-t", metavar="TOPOLOGY", help="The machines: a file, a name or a family.")
+    str | None,
+    typer.Option("--topology", "-t", metavar="TOPOLOGY", help="Topology of the machines: a file, a name or a family."),
 ]
 HardwareOption = Annotated[
     Path | None,
     typer.Option("--hardware", metavar="FILE", help="Accelerators, fan-in: docs/cluster/acceleration-network.md."),
 ]
 FeedOption = Annotated[
-    str | None, typer.Option("--feed", metavar="ADDRESS", help="Measured paths: a collector's unix:PATH or HOST:PORT.")
+    str | None, typer.Option("--feed", metavar="ADDRESS", help="Measured paths: a collector at unix:PATH or HOST:PORT.")
 ]
 ServerOption = Annotated[
-    str | None, typer.Option("--server", metavar="ADDRESS", help="With --feed: the path server whose routes count.")
+    str | None, typer.Option("--server", metavar="ADDRESS", help="With --feed: the path server that gives the routes.")
 ]
 RateOption = Annotated[
-    str | None, typer.Option("--rate", metavar="RATE", help="One rate between machines instead, as '1 Gbit/s', or inf.")
+    str | None, typer.Option("--rate", metavar="RATE", help="Use one rate between machines: '1 Gbit/s', or inf.")
 ]
 MachinesOption = Annotated[
-    int | None, typer.Option("--machines", "-n", min=1, help="How many share the job; instead of the file's.")
+    int | None, typer.Option("--machines", "-n", min=1, help="Number of machines; default: the file's.")
 ]
 FanInOption = Annotated[
-    int | None, typer.Option("--fan-in", "-k", min=2, help="Inputs of one aggregation; instead of the file's.")
+    int | None, typer.Option("--fan-in", "-k", min=2, help="Inputs per aggregation; default: the file's.")
 ]
 
 
@@ -54,13 +55,13 @@ def ground_of(
     from controller.acceleration.network.loading import load_ground  # noqa: PLC0415
 
     if feed is not None and rate is not None:
-        raise typer.BadParameter("--feed and --rate: paths are measured or all have one rate")
+        raise typer.BadParameter("--feed and --rate exclude each other")
     if topology is None and rate is None:
-        raise typer.BadParameter("--topology (with --feed where a collector runs) or --rate: one of them is needed")
+        raise typer.BadParameter("--topology (with --feed where a collector runs) or --rate is required")
     if topology is None and feed is not None:
-        raise typer.BadParameter("--feed goes with --topology")
+        raise typer.BadParameter("--feed requires --topology")
     if server is not None and feed is None:
-        raise typer.BadParameter("--server goes with --feed")
+        raise typer.BadParameter("--server requires --feed")
     asked = Hardware() if hardware is None else load_hardware(hardware)
     if machines is not None:
         asked = replace(asked, machines=machines)
@@ -68,7 +69,7 @@ def ground_of(
         asked = replace(asked, fan_in=fan_in)
     if topology is None and asked.machines is None:
         raise typer.BadParameter(
-            "how many machines share the job is not known: --machines, or a hardware file's, or --topology"
+            "the number of machines is unknown: set --machines, or `machines` in a hardware file, or --topology"
         )
     return load_ground(topology, asked, feed=feed, path_server=server, rate_bps=None if rate is None else rate_of(rate))
 

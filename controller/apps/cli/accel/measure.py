@@ -43,17 +43,17 @@ def measure(
         "calibration.yaml"
     ),
     device: Annotated[
-        list[Device] | None, typer.Option(help="What is measured; else the CPU, and the GPU where torch can use one.")
+        list[Device] | None, typer.Option(help="Device to measure; default: the CPU, and the GPU if torch can use one.")
     ] = None,
     library: Annotated[
-        list[Code] | None, typer.Option(help="With what; else duckdb, numpy and scipy, and torch for the GPU.")
+        list[Code] | None, typer.Option(help="Libraries; default: duckdb, numpy and scipy, and torch for the GPU.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, seconds: to see that it works.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, seconds: a smoke test.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Run operators at several sizes, fit their times, and write what t, M and the bus are here.
+    """Run operators at several sizes, fit their times, and write t, M and the bus rate of this machine.
 
-    It wants a machine that does nothing else; it takes about a minute on two cores.
+    Needs an otherwise idle machine; takes about a minute on two cores.
     """
     from controller.acceleration.calibration import save  # noqa: PLC0415
     from controller.acceleration.calibration.errors import CalibrationError  # noqa: PLC0415
@@ -62,7 +62,7 @@ def measure(
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
 
     if not out.absolute().parent.is_dir():
-        raise CalibrationError(f"{out}: there is no folder {out.absolute().parent}")
+        raise CalibrationError(f"{out}: no such folder: {out.absolute().parent}")
     devices = frozenset(map(DeviceKind, device)) if device else _found()
     if library:
         libraries = frozenset(map(Library, library))
@@ -108,8 +108,8 @@ def _machine() -> tuple[str, int]:
     from collectors.devices.discovery import discover  # noqa: PLC0415
     from collectors.devices.root import Root  # noqa: PLC0415
 
-    machine = discover(Root(Path("/")), "NVML: not asked")
-    return machine.processors.model or "a machine that does not say its model", machine.cores or 1
+    machine = discover(Root(Path("/")), "NVML: not queried")
+    return machine.processors.model or "a machine of unknown model", machine.cores or 1
 
 
 def _show(calibration: Calibration, form: Format) -> None:
@@ -141,7 +141,7 @@ def _fits(calibration: Calibration) -> Iterator[Cells]:
         ]
         if one.uncached is not None:
             parts.append(
-                f"beyond {one.uncached.cached_bytes / 1e6:.3g} MB each byte {1 + one.uncached.penalty:.3g} times"
+                f"beyond {one.uncached.cached_bytes / 1e6:.3g} MB, a byte {1 + one.uncached.penalty:.3g} times as much"
             )
         kind = f"{one.kind} {one.number_format}" if one.number_format else one.kind
         yield kind, str(one.device), one.library, one.runs, round(100 * one.residual, 1), "; ".join(parts)

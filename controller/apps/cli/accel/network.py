@@ -52,10 +52,10 @@ def network(  # noqa: PLR0917 - a command line's options
     rate: RateOption = None,
     machines: MachinesOption = None,
     fan_in: FanInOption = None,
-    output: Annotated[float, typer.Option(parser=in_gigabytes(), help="GB that each sends in a round.")] = 0.1,
+    output: Annotated[float, typer.Option(parser=in_gigabytes(), help="GB that each machine sends in a round.")] = 0.1,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the rounds of a reduction over the machines: how long, on which links; who sends to whom (JSON)."""
+    """Show the rounds of a reduction over the machines: duration and links; senders and receivers (JSON)."""
     ground = ground_of(topology, hardware, feed=feed, server=server, rate=rate, machines=machines, fan_in=fan_in)
     rounds = ground.tree.rounds if ground.tree is not None else ()
     numbered = list(enumerate(rounds, 1))
@@ -115,14 +115,14 @@ def _summary(ground: Ground, output_gb: float) -> Iterator[str]:
     yield f"{machines.count} machines, fan-in {machines.fan_in}, {_figure(rate)} Mbit/s from node to node"
     yield (
         f"outputs of {output_gb:g} GB: {_figure(by[TransferModel.PER_PATH])} s by the tree (per-path), "
-        f"{_figure(by[TransferModel.SUM])} s by the sum of all data over one rate; decisions count {machines.transfer}"
+        f"{_figure(by[TransferModel.SUM])} s by the sum of all data over one rate; decisions use {machines.transfer}"
     )
     if isinstance(ground.switch, str):
         if ground.switch != NO_SWITCH:
             yield f"switch: {ground.switch}"
     else:
         yield (
-            f"switch: sums are added up at {ground.switch.tree.root}, {_figure(ground.switch.s_per_gb)} s for a GB, "
+            f"switch: sums are computed at {ground.switch.tree.root}, {_figure(ground.switch.s_per_gb)} s for a GB, "
             f"up to {ground.switch.slots} lanes; all wait for {ground.switch.busiest}"
         )
     yield from ground.notes

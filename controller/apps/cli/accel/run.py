@@ -65,11 +65,11 @@ def between_of(
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     if rate is not None and topology is not None:
-        raise typer.BadParameter("--rate and --topology: each link has one rate, or paths have theirs")
+        raise typer.BadParameter("--rate and --topology exclude each other")
     if topology is None and feed is not None:
-        raise typer.BadParameter("--feed goes with --topology")
+        raise typer.BadParameter("--feed requires --topology")
     if server is not None and feed is None:
-        raise typer.BadParameter("--server goes with --feed")
+        raise typer.BadParameter("--server requires --feed")
     asked = Hardware() if hardware is None else load_hardware(hardware)
     if topology is None:
         return Between(asked, None, math.inf if rate is None else rate_of(rate))
@@ -84,42 +84,43 @@ def run(  # noqa: PLR0917 - a command line's options
     what: Annotated[
         str, typer.Argument(metavar="STATEMENT|OPERATOR", help="A SELECT, or filter, aggregate, join, sort.")
     ],
-    table: Annotated[list[str], typer.Option("--table", metavar="NAME=FILE", help="Parquet or CSV; more than once.")],
+    table: Annotated[list[str], typer.Option("--table", metavar="NAME=FILE", help="Parquet or CSV; repeatable.")],
     sharded: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The table that workers have parts of; default: the greatest.")
+        str | None, typer.Option(metavar="NAME", help="Table split across workers; default: the largest.")
     ] = None,
-    processes: Annotated[int | None, typer.Option(min=1, max=256, help="Start so many workers here.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, max=256, help="Start this many workers here.")] = None,
     workers: Annotated[
-        str | None, typer.Option(metavar="ADDRESS,...", help="Or take these: HOST:PORT or unix:PATH of each.")
+        str | None, typer.Option(metavar="ADDRESS,...", help="Use these workers: HOST:PORT or unix:PATH each.")
     ] = None,
     secret_file: Annotated[
-        Path | None, typer.Option("--secret-file", metavar="FILE", help="With --workers: what they were started with.")
+        Path | None, typer.Option("--secret-file", metavar="FILE", help="With --workers: their secret file.")
     ] = None,
-    fan_in: Annotated[int, typer.Option("--fan-in", "-k", min=2, max=1000, help="Of the reduction tree.")] = 10,
+    fan_in: Annotated[int, typer.Option("--fan-in", "-k", min=2, max=1000, help="Fan-in of the reduction tree.")] = 10,
     engine: Annotated[str, typer.Option(metavar="ENGINE", help="duckdb, numpy, torch or torch-cuda.")] = "duckdb",
-    column: Annotated[str, typer.Option(metavar="NAME", help="What it filters, groups, joins or sorts by.")] = "",
-    below: Annotated[float, typer.Option(help="filter: rows whose column is less.")] = 0.0,
-    sums: Annotated[list[str] | None, typer.Option("--sum", metavar="NAME", help="aggregate: add up a column.")] = None,
-    other: Annotated[str, typer.Option(metavar="NAME", help="join: the table that is whole on each worker.")] = "",
-    limit: Annotated[int, typer.Option(min=0, max=1 << 40, help="sort: the first so many rows; 0: all.")] = 0,
-    compare: Annotated[bool, typer.Option("--compare", help="What the model says of it, and what it took.")] = False,
+    column: Annotated[str, typer.Option(metavar="NAME", help="Column to filter, group, join or sort by.")] = "",
+    below: Annotated[float, typer.Option(help="filter: keep rows below this value.")] = 0.0,
+    sums: Annotated[list[str] | None, typer.Option("--sum", metavar="NAME", help="aggregate: column to sum.")] = None,
+    other: Annotated[str, typer.Option(metavar="NAME", help="join: table held whole by each worker.")] = "",
+    limit: Annotated[int, typer.Option(min=0, max=1 << 40, help="sort: number of rows to keep; 0: all.")] = 0,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare predicted and measured times.")] = False,
     rate: Annotated[
-        str | None, typer.Option(metavar="RATE", help="--compare: of each worker's link, as '1 Gbit/s'; else inf.")
+        str | None,
+        typer.Option(metavar="RATE", help="--compare: rate of each worker's link, as '1 Gbit/s'; default: inf."),
     ] = None,
     topology: TopologyOption = None,
     hardware: HardwareOption = None,
     feed: FeedOption = None,
     server: ServerOption = None,
     share: Annotated[
-        int | None, typer.Option(metavar="MILLI", min=10, max=1000, help="Thousandths of a core a process; root.")
+        int | None, typer.Option(metavar="MILLI", min=10, max=1000, help="Thousandths of a core per process (root).")
     ] = None,
-    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="For a run.")] = 60.0,
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="Time limit of a run.")] = 60.0,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Run a statement or an operator on workers that reduce over a tree; print its rows, with --compare its times."""
+    """Run a statement or operator on workers that reduce over a tree; print its rows, with --compare its times."""
     network = {"rate": rate, "topology": topology, "hardware": hardware, "feed": feed, "server": server}
     if not compare and (said := next((name for name, value in network.items() if value is not None), None)):
-        raise typer.BadParameter(f"--{said} goes with --compare: a run has the network that it has")
+        raise typer.BadParameter(f"--{said} requires --compare: a run uses the actual network")
     between = between_of(rate=rate, topology=topology, hardware=hardware, feed=feed, server=server)
     tables = _tables(table)
     plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
@@ -140,7 +141,7 @@ def run(  # noqa: PLR0917 - a command line's options
             result = cluster.result()
     _show_rows(result, form)
     if form is Format.TABLE:
-        typer.echo(f"{found.run_time_s:.3g} s on {len(found.workers)} workers, until the first had merged all")
+        typer.echo(f"{found.run_time_s:.3g} s on {len(found.workers)} workers, until the first had merged everything")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +186,12 @@ def _at_hand(
     from controller.acceleration.running.starting import LocalWorkers  # noqa: PLC0415
 
     if (processes is None) == (workers is None):
-        raise typer.BadParameter("--processes or --workers: one of them says where it runs")
+        raise typer.BadParameter("give either --processes or --workers")
     if workers is not None:
         if secret_file is None:
-            raise typer.BadParameter("--workers goes with --secret-file")
+            raise typer.BadParameter("--workers requires --secret-file")
         if share is not None:
-            raise typer.BadParameter("--share goes with --processes")
+            raise typer.BadParameter("--share requires --processes")
         yield _Hand(tuple(filter(None, workers.split(","))), secret_files.read(secret_file))
         return
     assert processes is not None
@@ -206,9 +207,7 @@ def _warn(processes: int | None, share: int | None) -> None:
     """Say where workers would wait for one another's cores."""
     cores = len(os.sched_getaffinity(0))
     if processes is not None and processes * (share or 1000) > cores * 1000:
-        typer.echo(
-            f"{processes} workers on {cores} cores wait for one another; --share makes them fit (root)", err=True
-        )
+        typer.echo(f"{processes} workers compete for {cores} cores; --share limits each (root)", err=True)
 
 
 def _tables(given: list[str]) -> dict[str, pa.Table]:
@@ -221,9 +220,9 @@ def _tables(given: list[str]) -> dict[str, pa.Table]:
     for one in given:
         name, equals, file = one.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"--table {one}: it is NAME=FILE")
+            raise typer.BadParameter(f"--table {one}: expected NAME=FILE")
         if not Path(file).is_file():
-            raise RunError(f"table {name}: there is no file {file}")
+            raise RunError(f"table {name}: no such file: {file}")
         try:
             with duckdb.connect(":memory:") as connection:
                 found[name] = connection.from_query("SELECT * FROM query_table($1)", params=[file]).to_arrow_table()
@@ -238,16 +237,16 @@ def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | No
     from controller.acceleration.running.values import Engine, Operator, OperatorKind  # noqa: PLC0415
 
     if engine not in set(Engine):
-        raise typer.BadParameter(f"--engine {engine}: it is one of {', '.join(Engine)}")
+        raise typer.BadParameter(f"--engine {engine}: expected one of {', '.join(Engine)}")
     if sharded is not None and sharded not in tables:
         raise typer.BadParameter(f"--sharded {sharded}: no --table has that name")
     if what not in set(OperatorKind):
         if engine != Engine.DUCKDB:
-            raise typer.BadParameter(f"--engine {engine} runs {', '.join(OperatorKind)}; statements are duckdb's")
+            raise typer.BadParameter(f"--engine {engine} runs {', '.join(OperatorKind)}; statements require duckdb")
         return plan_of_statement(what, tables, sharded)
     kind = OperatorKind(what)
     if (kind is OperatorKind.JOIN) != bool(words.other):
-        raise typer.BadParameter("--other goes with join, and join with --other")
+        raise typer.BadParameter("--other requires join, and join requires --other")
     names = [name for name in tables if name != words.other]
     name = sharded or max(names, key=lambda one: int(tables[one].nbytes), default="")
     operator = Operator(
@@ -284,9 +283,8 @@ def _cells(count: int, times: Times, measured_s: float) -> Cells:
 
 
 def _verdict(found: Comparison) -> str:
-    return (
-        f"one machine over all: {found.ratio:.3g} predicted, {found.measured_ratio:.3g} measured: {found.error:.1%} off"
-    )
+    ratios = f"{found.ratio:.3g} predicted, {found.measured_ratio:.3g} measured"
+    return f"speed-up over one machine: {ratios}: {found.error:.1%} off"
 
 
 def _processing(found: Processing) -> str:
@@ -295,7 +293,7 @@ def _processing(found: Processing) -> str:
         f"{8 / s_per_gb:.2g} Gbit/s" if s_per_gb > 0 else "any rate"
         for s_per_gb in (found.receive_s_per_gb, found.send_s_per_gb)
     )
-    return f"a worker's processor can receive {received} and send {sent}; the lesser is a hardware file's host_rate"
+    return f"a worker's processor can receive {received} and send {sent}; set a hardware file's host_rate to the lower"
 
 
 def _show_rows(result: pa.Table, form: Format) -> None:

@@ -79,7 +79,7 @@ def _planned(sql: str, planner: SqlPlanner, name: str) -> Target:
         planned = planner.plan(sql, name=name)
     except OperatorError as error:
         if missing := _MISSING.search(str(error)):
-            hint = f"say how large it is (--table {missing['table']}=ROWS:BYTES, --tables FILE) or where (--database)"
+            hint = f"give its size (--table {missing['table']}=ROWS:BYTES, --tables FILE) or a --database"
             raise OperatorError(f"{name}: no statistics of table {missing['table']}: {hint}") from None
         raise
     return Target(planned.graph, planned.aggregates)
@@ -91,4 +91,4 @@ def _text(path: Path) -> str:
     try:
         return read_given_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
+        raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from None

@@ -13,24 +13,24 @@ from controller.apps.cli.amounts import in_megabytes, in_seconds
 def worker(  # noqa: PLR0917 - a command line's options
     secret_file: Annotated[
         Path,
-        typer.Option(
-            "--secret-file", metavar="FILE", help="Whoever runs something has it too; made if it is not there."
-        ),
+        typer.Option("--secret-file", metavar="FILE", help="Secret shared with clients; created if missing."),
     ],
     listen: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="HOST:PORT or unix:PATH; default: a socket that only you can reach."),
+        typer.Option(metavar="ADDRESS", help="HOST:PORT or unix:PATH; default: a socket only you can open."),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, max=4096, help="Threads that DuckDB and torch compute with.")] = 1,
-    most_table_mb: Annotated[int, typer.Option(parser=in_megabytes(1, 1 << 20), help="Of one table or result.")] = 1024,
+    threads: Annotated[int, typer.Option(min=1, max=4096, help="Threads for DuckDB and torch.")] = 1,
+    most_table_mb: Annotated[
+        int, typer.Option(parser=in_megabytes(1, 1 << 20), help="Limit of a table or result.")
+    ] = 1024,
     most_held_mb: Annotated[
-        int, typer.Option(parser=in_megabytes(1, 1 << 20), help="Of all that is held at a time.")
+        int, typer.Option(parser=in_megabytes(1, 1 << 20), help="Limit of all data in memory.")
     ] = 4096,
     for_s: Annotated[
-        float, typer.Option("--for", parser=in_seconds(1, 31_536_000), help="How long; then it ends.")
+        float, typer.Option("--for", parser=in_seconds(1, 31_536_000), help="Stop after this long.")
     ] = 86_400.0,
 ) -> None:
-    """Compute operators that others ask for, one session at a time, until interrupted or the time is over."""
+    """Compute operators for clients, one session at a time, until interrupted or out of time."""
     import signal  # noqa: PLC0415
     import threading  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from controller.apps.cli.balance.whatif import whatif
 
 balance = typer.Typer(
     name="balance",
-    help="Transfer and compute load of units kept even by feedback: gains, rules, levers, the pool's service.",
+    help="Balance units' transfer and compute load by feedback: gains, rules, levers, the pool's service.",
     no_args_is_help=True,
 )
 

@@ -41,14 +41,14 @@ def _lever_rows(host: Host) -> Iterator[Cells]:
             lever = make()
             standing = lever.read()
         except LeverError as error:
-            yield error.lever, "", None, None, None, f"not here: {error.problem}"
+            yield error.lever, "", None, None, None, f"unavailable: {error.problem}"
         else:
             low, high = round(standing.low, 3), round(standing.high, 3)
             steps = f"one of {len(standing.points)} clocks; " if standing.points else ""
-            note = f"{steps}{standing.why_not or 'may be set, where settings say set: true'}"
+            note = f"{steps}{standing.why_not or 'settable where settings have set: true'}"
             yield lever.name, lever.kind.value, round(standing.value, 3), low, high, note
     if isinstance(host.nvml, str):
-        yield "clocks and instances of GPUs", "", None, None, None, f"not here: {host.nvml}"
+        yield "clocks and instances of GPUs", "", None, None, None, f"unavailable: {host.nvml}"
 
 
 def _candidates(host: Host) -> Iterator[Callable[[], Lever]]:
@@ -77,10 +77,12 @@ def _own_group(host: Host) -> str:
 
 def drive(
     settings: SettingsFile,
-    turns: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many; else at ^C.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each turn.")] = False,
+    turns: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of turns; default: until Ctrl-C.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no line per turn.")] = False,
 ) -> None:
-    """Run the loop of one unit of this machine: measure bus and cores, decide, move the levers that may be set."""
+    """Run the loop of one unit of this machine: measure bus and cores, decide, move the settable levers."""
     from controller.balance.running import process  # noqa: PLC0415
 
     shown = (lambda _: None) if quiet else _show

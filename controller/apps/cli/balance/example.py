@@ -18,23 +18,23 @@ _ALL = (
     *("power", "work_ratio", "efficiency_ratio"),
 )
 _TITLES = {
-    "platform": "The platform's rule, n' = n P_d / P_p; what vGPUs cannot do is handed on to the clock:",
-    "table": "The interval table, vGPUs alone, a step at a time; what one cluster frees the other asks for:",
+    "platform": "The platform's rule, n' = n P_d / P_p; the clock makes up for what vGPUs cannot do:",
+    "table": "The interval table, only vGPUs, one step at a time; one cluster requests what the other frees:",
 }
 
 
 def example(
-    rule: Annotated[str, typer.Option(metavar="platform|table|both", help="By which rule vGPUs move.")] = "both",
+    rule: Annotated[str, typer.Option(metavar="platform|table|both", help="Rule by which vGPUs move.")] = "both",
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show two clusters of 100 vGPUs, one that waits for its bus and one for its cores, before and after balancing.
+    """Show two clusters of 100 vGPUs, one limited by its bus and one by its cores, before and after balancing.
 
-    By the platform's rule and by the interval table. Nothing is measured here: all follows from the plant's formulas.
+    By the platform's rule and by the interval table. Nothing is measured: figures follow from the plant's formulas.
     """
     from controller.balance.plants.example import stages, table_stages  # noqa: PLC0415
 
     if rule not in {"platform", "table", "both"}:
-        raise typer.BadParameter(f"--rule {rule}: it is platform, table or both")
+        raise typer.BadParameter(f"--rule {rule}: expected platform, table or both")
     found = {"platform": stages, "table": table_stages}
     chosen = {name: make() for name, make in found.items() if rule in {name, "both"}}
     if form is not Format.TABLE:

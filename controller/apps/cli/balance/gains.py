@@ -29,10 +29,12 @@ def gains(  # noqa: PLR0917 - a command line's options
     kp: Annotated[float, typer.Option(help="Output per error, near the balance.")] = 1.0,
     ki: Annotated[float, typer.Option(help="Output per error and sample; 0: the rule's usual share of kp.")] = 0.05,
     kd: Annotated[float, typer.Option(help="Output per change of the error; 0: the rule's usual share of kp.")] = 0.1,
-    law: Annotated[str, typer.Option("--form", metavar="P|PI|PD|PID", help="Which terms act.")] = "PID",
+    law: Annotated[str, typer.Option("--form", metavar="P|PI|PD|PID", help="Terms of the controller.")] = "PID",
     units: Annotated[
         int | None,
-        typer.Option(metavar="NUMBER", min=1, max=100_000, help="The plant is a unit's model of so many sub-units."),
+        typer.Option(
+            metavar="NUMBER", min=1, max=100_000, help="Use a unit's model with this many sub-units as plant."
+        ),
     ] = None,
     gain: GainOption = None,
     lag: LagOption = 0.0,
@@ -41,11 +43,11 @@ def gains(  # noqa: PLR0917 - a command line's options
     absolute: AbsoluteOption = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the start gains of the expert rule, by how large the error is and how quickly it changes.
+    """Show the initial gains of the expert rule, by the size of the error and of its change.
 
-    With --gain, and --lag and --delay, or with --units and --delay, they are held against that plant: how quickly
-    errors die away (by which factor each sample), how many times as large all gains may be, what phase (degrees) and
-    delay (samples) may be added, and how far the loop's curve stays from -1. Gains that are unstable are refused.
+    With --gain, --lag and --delay, or with --units and --delay, the gains are checked against that plant: how quickly
+    errors decay (factor per sample), how many times as large all gains may be, what additional phase (degrees) and
+    delay (samples) are tolerated, and how far the loop's curve stays from -1. Unstable gains are refused.
     """
     from controller.balance.control.expert import around  # noqa: PLC0415
     from controller.balance.values import Gains  # noqa: PLC0415
@@ -65,7 +67,7 @@ def _plant(
         found = plant_of(gain, lag_s, delay_s, period_s)
         return None if found is None else found.sampled(period_s, accumulates=not absolute)
     if gain is not None or lag_s or absolute:
-        raise typer.BadParameter("--units is a model of a unit: --gain, --lag and --absolute are another plant's")
+        raise typer.BadParameter("--units excludes --gain, --lag and --absolute: it is a model of a unit")
     plant_of(1.0, 0.0, delay_s, period_s)  # for what it refuses
     return unit_of(units, delay_s, period_s)
 
@@ -75,7 +77,7 @@ def form_of(text: str) -> Form:
     from controller.balance.values import Form  # noqa: PLC0415
 
     if text.upper() not in set(Form):
-        raise typer.BadParameter(f"--form {text}: it is one of {', '.join(Form)}")
+        raise typer.BadParameter(f"--form {text}: expected one of {', '.join(Form)}")
     return Form(text.upper())
 
 

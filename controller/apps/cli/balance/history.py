@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def history(  # noqa: PLR0917 - a command line's options
-    pool: Annotated[str, typer.Argument(help="The pool's name.")],
+    pool: Annotated[str, typer.Argument(help="Name of the pool.")],
     file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The service's history; else that of `millrace up` in its default folder."),
+        typer.Option(metavar="FILE", help="The service's history; default: that of `millrace up` in its folder."),
     ] = None,
-    holder: Annotated[str | None, typer.Option(help="Of this holder alone.")] = None,
-    last_s: Annotated[float, typer.Option("--last", "--last-s", parser=in_seconds(1), help="How far back.")] = 3600.0,
-    moves: Annotated[bool, typer.Option("--moves", help="What moved, instead of reports.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most so many rows, the newest.")] = 10_000,
+    holder: Annotated[str | None, typer.Option(help="Only this holder.")] = None,
+    last_s: Annotated[float, typer.Option("--last", "--last-s", parser=in_seconds(1), help="Period to show.")] = 3600.0,
+    moves: Annotated[bool, typer.Option("--moves", help="Show moves instead of reports.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum number of rows, the newest.")] = 10_000,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw error, output and levers (.png or .svg).")
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show error, output and levers of a pool's holders over time, or what moved; times are UTC."""
+    """Show error, output and levers of a pool's holders over time, or moves; times are UTC."""
     from controller.balance.serving.history import ChangeRow, ReportRow, read_history  # noqa: PLC0415
 
     since_ns = time.time_ns() - round(last_s * NS_PER_S)

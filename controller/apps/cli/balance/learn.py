@@ -23,15 +23,15 @@ def learn(  # noqa: PLR0917 - a command line's options
             metavar="FILE", help="CSV with time_s, bus, load, precision, frequency_mhz, sub_units, and unit if several."
         ),
     ],
-    unit: Annotated[str, typer.Option(help="Of which unit, where the file has several.")] = "",
+    unit: Annotated[str, typer.Option(help="Unit to use, if the file has several.")] = "",
     lever: Annotated[
-        list[str] | None, typer.Option(metavar="LEVER", help="A lever that the table is to move; may be repeated.")
+        list[str] | None, typer.Option(metavar="LEVER", help="Lever that the table may move; repeatable.")
     ] = None,
-    share: Annotated[float, typer.Option(min=0.01, max=1.0, help="Of an error, a step corrects so much.")] = 0.5,
+    share: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of an error that a step corrects.")] = 0.5,
     write: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as settings, YAML.")] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show what each lever's moves did to the error in a unit's history, and the interval table that follows."""
+    """Show the effect of each lever's moves on the error in a unit's history, and the resulting interval table."""
     from controller.balance.rules.history import read_history  # noqa: PLC0415
     from controller.balance.rules.learned import Learning  # noqa: PLC0415
     from controller.balance.rules.learned import learn as learned_from  # noqa: PLC0415
@@ -53,7 +53,7 @@ def _lever(name: str) -> LeverKind:
     from controller.balance.values import LeverKind  # noqa: PLC0415
 
     if name not in set(LeverKind):
-        raise typer.BadParameter(f"--lever {name}: it is {', '.join(LeverKind)}")
+        raise typer.BadParameter(f"--lever {name}: expected {', '.join(LeverKind)}")
     return LeverKind(name)
 
 
@@ -66,7 +66,7 @@ def _say(learned: Learned, form: Format) -> None:
         typer.echo(f"{kind}: unknown, {reason}", err=aside)
     at = learned.typical
     typer.echo(
-        f"for {at.sub_units} sub-units at {at.frequency_mhz:g} MHz and {at.precision}; reports come "
+        f"for {at.sub_units} sub-units at {at.frequency_mhz:g} MHz and {at.precision}; reports are "
         f"{learned.delay} samples late; {learned.windows} windows",
         err=aside,
     )

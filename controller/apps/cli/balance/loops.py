@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 GainOption = Annotated[
     float | None,
-    typer.Option("--gain", metavar="NUMBER", help="By how much the error falls per unit of output, of the plant."),
+    typer.Option("--gain", metavar="NUMBER", help="Plant gain: decrease of the error per unit of output."),
 ]
-LagOption = Annotated[float, typer.Option("--lag", parser=in_seconds(), help="The plant's time constant.")]
-DelayOption = Annotated[float, typer.Option("--delay", parser=in_seconds(), help="Until its answer begins.")]
-PeriodOption = Annotated[float, typer.Option("--period", parser=in_seconds(), help="Time from sample to sample.")]
-AbsoluteOption = Annotated[
-    bool, typer.Option("--absolute", help="Levers stand where the output says, and do not add up.")
-]
+LagOption = Annotated[float, typer.Option("--lag", parser=in_seconds(), help="Time constant of the plant.")]
+DelayOption = Annotated[float, typer.Option("--delay", parser=in_seconds(), help="Dead time of the plant.")]
+PeriodOption = Annotated[float, typer.Option("--period", parser=in_seconds(), help="Sampling period.")]
+AbsoluteOption = Annotated[bool, typer.Option("--absolute", help="The output sets levers instead of moving them.")]
 _OVERLOAD_TOPS: Final = 1e9
-"""More than any unit can do: then its error answers most."""
+"""More than any unit can do: then its error responds most."""
 MARGIN: Final = ("dies away", "stable to", "phase", "delay", "to -1")
 """Columns of a margin: see `Margin`."""
 
@@ -36,12 +34,12 @@ def plant_of(gain: float | None, lag_s: float, delay_s: float, period_s: float) 
 
     for name, value in (("--lag", lag_s), ("--delay", delay_s)):
         if not math.isfinite(value):
-            raise typer.BadParameter(f"{name} {value}: it is a finite number of seconds")
+            raise typer.BadParameter(f"{name} {value}: expected a finite number of seconds")
     if not (period_s > 0.0 and math.isfinite(period_s)):
-        raise typer.BadParameter(f"--period {period_s:g}: it is a finite number of seconds above 0")
+        raise typer.BadParameter(f"--period {period_s:g}: expected a finite number of seconds above 0")
     if gain is None:
         if lag_s or delay_s:
-            raise typer.BadParameter("--lag and --delay are a plant's, which needs --gain, too")
+            raise typer.BadParameter("--lag and --delay require --gain")
         return None
     return FirstOrder(gain, lag_s, delay_s)
 

@@ -17,45 +17,44 @@ _CLAIM_KEYS = ("least", "most", "priority", "weight")
 
 
 def set_pool(  # noqa: PLR0917 - a command line's options
-    pool: Annotated[str, typer.Argument(help="The pool's name.")],
-    create: Annotated[bool, typer.Option("--create", help="Make it, if it is not there; needs --units.")] = False,
-    units: Annotated[int | None, typer.Option(min=0, help="How many units there are.")] = None,
+    pool: Annotated[str, typer.Argument(help="Name of the pool.")],
+    create: Annotated[bool, typer.Option("--create", help="Create the pool if missing; requires --units.")] = False,
+    units: Annotated[int | None, typer.Option(min=0, help="Number of units.")] = None,
     claims: Annotated[
         list[str] | None,
-        typer.Option(
-            "--claim", metavar="HOLDER[:least=N,most=N,...]", help="Who may hold units; also priority, weight."
-        ),
+        typer.Option("--claim", metavar="HOLDER[:least=N,most=N,...]", help="Holder's claim; also priority, weight."),
     ] = None,
-    without: Annotated[list[str] | None, typer.Option("--without", metavar="HOLDER", help="Take a claim away.")] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", metavar="HOLDER", help="Remove a claim.")] = None,
     hold_s: Annotated[
-        float | None, typer.Option("--hold", "--hold-s", parser=in_seconds(), help="A unit that moved stays so long.")
+        float | None, typer.Option("--hold", "--hold-s", parser=in_seconds(), help="Time that a moved unit stays.")
     ] = None,
     lease_s: Annotated[
-        float | None, typer.Option("--lease", "--lease-s", parser=in_seconds(), help="Then a silent holder's units go.")
+        float | None,
+        typer.Option("--lease", "--lease-s", parser=in_seconds(), help="Reclaim units of a silent holder."),
     ] = None,
-    paused: Annotated[bool | None, typer.Option("--paused/--moving", help="Whether nothing is moved.")] = None,
-    form: Annotated[str | None, typer.Option(help="Of the controller: P, PI, PD or PID.")] = None,
+    paused: Annotated[bool | None, typer.Option("--paused/--moving", help="Pause or resume all moves.")] = None,
+    form: Annotated[str | None, typer.Option(help="Form of the controller: P, PI, PD or PID.")] = None,
     kp: Annotated[float | None, typer.Option(min=0, help="Output per error.")] = None,
     ki: Annotated[float | None, typer.Option(min=0, help="Output per error and report.")] = None,
     kd: Annotated[float | None, typer.Option(min=0, help="Output per change of the error.")] = None,
-    scheme: Annotated[str | None, typer.Option(help="Of the gains: fixed, expert or fuzzy.")] = None,
+    scheme: Annotated[str | None, typer.Option(help="Gains: fixed, expert or fuzzy.")] = None,
     rule: Annotated[str | None, typer.Option(help="table (a few units a step) or platform (n P_d / P_p).")] = None,
-    dead_band: Annotated[float | None, typer.Option(min=0, max=1, help="Errors that nothing is done about.")] = None,
+    dead_band: Annotated[float | None, typer.Option(min=0, max=1, help="Errors to ignore.")] = None,
     asks_from_load: Annotated[
-        float | None, typer.Option("--asks-from-load", min=0, max=1, help="More only where cores are so busy.")
+        float | None, typer.Option("--asks-from-load", min=0, max=1, help="Minimum core load to add units.")
     ] = None,
     frees_to_load: Annotated[
-        float | None, typer.Option("--frees-to-load", min=0, max=1, help="Idle units are freed up to this load.")
+        float | None, typer.Option("--frees-to-load", min=0, max=1, help="Maximum core load to free idle units.")
     ] = None,
     settle_s: Annotated[
         float | None,
-        typer.Option("--settle", "--settle-s", parser=in_seconds(), help="Reports count so long after moves."),
+        typer.Option("--settle", "--settle-s", parser=in_seconds(), help="Time from a move to valid reports."),
     ] = None,
-    node: Annotated[str | None, typer.Option(help="With --create: units are of this node's devices.")] = None,
-    thousandths: Annotated[int | None, typer.Option(min=1, max=1000, help="How much of a device a unit is.")] = None,
+    node: Annotated[str | None, typer.Option(help="With --create: node whose devices are the units.")] = None,
+    thousandths: Annotated[int | None, typer.Option(min=1, max=1000, help="Share of a device in a unit.")] = None,
     address: Address = None,
 ) -> None:
-    """Set how a pool is shared out; what is not named stays. Takes the rights of an administrator or a service."""
+    """Set how a pool is shared; other settings stay. Requires the rights of an administrator or a service."""
     given = {"units": units, "hold_s": hold_s, "lease_s": lease_s, "paused": paused}
     control = {"form": form, "kp": kp, "ki": ki, "kd": kd, "scheme": scheme}
     control |= {"rule": rule, "dead_band": dead_band, "settle_s": settle_s, "asks_from_load": asks_from_load}
@@ -80,23 +79,25 @@ def set_pool(  # noqa: PLR0917 - a command line's options
 
 
 def report(  # noqa: PLR0917 - a command line's options
-    pool: Annotated[str, typer.Argument(help="The pool's name.")],
-    holder: Annotated[str, typer.Argument(help="Who reports; a token of role holder may for its own subject alone.")],
+    pool: Annotated[str, typer.Argument(help="Name of the pool.")],
+    holder: Annotated[
+        str, typer.Argument(help="Reporting holder; a token of role holder reports only for its subject.")
+    ],
     bus: Annotated[float | None, typer.Option(min=0, max=1, help="Occupancy of the bus.")] = None,
     load: Annotated[float | None, typer.Option(min=0, max=1, help="Load of the cores.")] = None,
-    wants: Annotated[int | None, typer.Option(help="So many units more (below 0: fewer), instead.")] = None,
-    holds: Annotated[int | None, typer.Option(min=0, help="Promise to use no more units than so many.")] = None,
-    precision: Annotated[str, typer.Option(help="Where its precision stands: int8, fp16, ...")] = "",
-    frequency_mhz: Annotated[float | None, typer.Option("--mhz", min=0, help="Where its clock stands.")] = None,
+    wants: Annotated[int | None, typer.Option(help="Request this many units more (negative: fewer) instead.")] = None,
+    holds: Annotated[int | None, typer.Option(min=0, help="Promise to use at most this many units.")] = None,
+    precision: Annotated[str, typer.Option(help="Current precision: int8, fp16, ...")] = "",
+    frequency_mhz: Annotated[float | None, typer.Option("--mhz", min=0, help="Current clock.")] = None,
     address: Address = None,
 ) -> None:
-    """Report of a holder's units once, as an upstream device does all the time; say what it has now."""
+    """Report a holder's units once, as an upstream device does continuously; show what it has now."""
     from controller.apiserver.resources.unit_pool import HolderStatus  # noqa: PLC0415
     from controller.balance.values import Precision  # noqa: PLC0415
     from controller.common.errors import InvalidError  # noqa: PLC0415
 
     if precision and precision not in tuple(Precision):
-        raise InvalidError(f"--precision {precision!r} is none of {', '.join(Precision)}")
+        raise InvalidError(f"--precision {precision!r} is not one of {', '.join(Precision)}")
     told = HolderStatus(
         holder=holder,
         bus=bus,
@@ -110,7 +111,7 @@ def report(  # noqa: PLR0917 - a command line's options
         after = client.report_units(pool, told)
     share = next((one for one in after.shares if one.holder == holder), None)
     units, leaving = (0, 0) if share is None else (share.units, share.leaving)
-    back = f", {leaving} of them are asked back" if leaving else ""
+    back = f", {leaving} of them being reclaimed" if leaving else ""
     typer.echo(f"{holder} has {units} units of {pool}{back}")
 
 
@@ -148,10 +149,10 @@ def _spec(
         known[claim["holder"]] = known.get(claim["holder"], {}) | claim
     missing = next((holder for holder in without if holder not in known), None)
     if missing is not None:
-        raise InvalidError(f"--without {missing}: it has no claim")
+        raise InvalidError(f"--without {missing}: has no claim")
     raw["claims"] = [claim for holder, claim in known.items() if holder not in without]
     if "units" not in raw:
-        raise InvalidError("--units: how many are there? a new pool needs it")
+        raise InvalidError("--units: required for a new pool")
     try:
         return msgspec.convert(raw, UnitPoolSpec)
     except msgspec.ValidationError as error:
@@ -167,11 +168,11 @@ def _claim(text: str) -> dict[str, Any]:
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
         if key not in _CLAIM_KEYS or not equals:
-            raise InvalidError(f"--claim {text}: {part!r} is none of {', '.join(f'{one}=N' for one in _CLAIM_KEYS)}")
+            raise InvalidError(f"--claim {text}: {part!r} is not one of {', '.join(f'{one}=N' for one in _CLAIM_KEYS)}")
         try:
             found[key] = float(value) if key == "weight" else int(value)
         except ValueError:
-            raise InvalidError(f"--claim {text}: {key}: {value!r} is no number") from None
+            raise InvalidError(f"--claim {text}: {key}: {value!r} is not a number") from None
     return found
 
 
@@ -193,10 +194,10 @@ def _margins(spec: UnitPoolSpec, *, asked: bool) -> list[str]:
     try:
         margin_for(spec.control, share)
     except GainsError as error:
-        return [f"warning: with {share} units of a holder: {error}"]
+        return [f"warning: at {share} units per holder: {error}"]
     if margin.stable_to is None:
         return []
-    return [f"stable: gains may be {margin.stable_to:.3g} times as large where a holder has all units"]
+    return [f"stable: gains may be {margin.stable_to:.3g} times as large for a holder of all units"]
 
 
 def _leasts(spec: UnitPoolSpec) -> list[str]:
@@ -204,7 +205,7 @@ def _leasts(spec: UnitPoolSpec) -> list[str]:
     least = sum(claim.least for claim in spec.claims)
     if least <= spec.units:
         return []
-    return [f"warning: claims: at least {least} units together, of {spec.units}: not all can have their least share"]
+    return [f"warning: claims: minimum shares add up to {least} of {spec.units} units: not all can be met"]
 
 
 def _new(name: str, spec: UnitPoolSpec) -> UnitPool:
@@ -222,5 +223,5 @@ def _changed(before: UnitPool, spec: UnitPoolSpec) -> UnitPool:
 def _in_words(spec: UnitPoolSpec) -> str:
     control: PoolControl = spec.control
     gains = f"{control.form.value}, kp {control.kp:g}, ki {control.ki:g}, kd {control.kd:g} ({control.scheme.value})"
-    claims = ", ".join(claim.holder for claim in spec.claims) or "nobody has a claim"
+    claims = ", ".join(claim.holder for claim in spec.claims) or "no claims"
     return f"{spec.units} units; {claims}; {gains}, rule {control.rule.value}"

@@ -43,13 +43,13 @@ _Past = defaultdict[tuple[str, str], "deque[float | None]"]
 
 
 def status(
-    pool: Annotated[str | None, typer.Argument(help="A pool by name; all without.")] = None,
-    live: Annotated[bool, typer.Option("--live", help="Look again and again, until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(parser=in_seconds(0.2, 3600.0), help="Time between looks.")] = 1.0,
+    pool: Annotated[str | None, typer.Argument(help="Name of a pool; default: all.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Repeat until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(parser=in_seconds(0.2, 3600.0), help="Time between updates.")] = 1.0,
     address: Address = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show pools' holders: units, bus, load, error, output, what they want and get, and why."""
+    """Show pools' holders: units, bus, load, error, output, requests and grants with reasons."""
     with client_of(address) as client, suppress(KeyboardInterrupt):
         if live:
             _watch(client, pool, interval, form)
@@ -93,7 +93,7 @@ def _line(pool: UnitPool) -> str:
     """Return a pool as a whole in a line."""
     spec, found = pool.spec, pool.status
     where = "" if spec.node is None else f" of node {spec.node}"
-    price = "" if found.shadow_price is None else f", one more would be worth {found.shadow_price:g}"
+    price = "" if found.shadow_price is None else f", one more unit would be worth {found.shadow_price:g}"
     paused, reason = ", paused" if spec.paused else "", f": {found.reason}" if found.reason else ""
     kind = "" if spec.node is None and not spec.model else f" {spec.device_kind.value}"
     return f"{pool.metadata.name}: {pool.held} of {spec.units}{kind} units{where} are held{price}{paused}{reason}"
@@ -151,7 +151,7 @@ def _live(pools: Sequence[UnitPool], past: _Past) -> RenderableType:
         here = [row for row in rows if row[0] == pool.metadata.name]
         cells = [(*row[1:], _bars(past[str(row[0]), str(row[1])])) for row in here]
         parts += [Text(_line(pool)), table_of((*COLUMNS[1:], "error so far"), cells)]
-    return Group(*parts) if parts else Text("there are no unit pools")
+    return Group(*parts) if parts else Text("no unit pools")
 
 
 def _bars(errors: Sequence[float | None]) -> str:

@@ -30,23 +30,23 @@ _COLUMNS = (
 def try_controllers(  # noqa: PLR0917 - a command line's options
     settings: Annotated[
         Path | None,
-        typer.Option("--settings", "-s", metavar="FILE", help="A controller's; without it, one of each form."),
+        typer.Option("--settings", "-s", metavar="FILE", help="Gains of one controller; default: one of each form."),
     ] = None,
-    load: Annotated[str, typer.Option(metavar="all|step|ramp|burst|noisy", help="How the load comes.")] = "all",
-    delay: Annotated[int, typer.Option(metavar="SAMPLES", min=0, max=100, help="By which reports are late.")] = 2,
+    load: Annotated[str, typer.Option(metavar="all|step|ramp|burst|noisy", help="Shape of the load.")] = "all",
+    delay: Annotated[int, typer.Option(metavar="SAMPLES", min=0, max=100, help="Delay of reports.")] = 2,
     noise: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, max=1, help="Standard deviation of bus and load as reported.")
+        float, typer.Option(metavar="SHARE", min=0, max=1, help="Standard deviation of reported bus and load.")
     ] = 0.0,
-    units: Annotated[int, typer.Option(metavar="NUMBER", min=1, max=10_000, help="Sub-units at the start.")] = 100,
+    units: Annotated[int, typer.Option(metavar="NUMBER", min=1, max=10_000, help="Initial sub-units.")] = 100,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw error, output and sub-units (.png or .svg).")
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show how controllers take a load that steps, climbs, bursts or is noisy, on a model of a unit.
+    """Show how controllers follow a load that steps, ramps, bursts or is noisy, on a model of a unit.
 
-    The interval table moves the unit's sub-units. A load of 10 % of what the bus carries grows to all of it; at the
-    start the unit has 100 sub-units where 50 would do. Settled is an error that stays below 0.1.
+    The interval table moves the unit's sub-units. A load of 10 % of the bus grows to 100 %; at the
+    start the unit has 100 sub-units where 50 would do. An error has settled once it stays below 0.1.
     """
     from controller.balance.plants import Plant  # noqa: PLC0415
     from controller.balance.trials.trial import Ground, trials  # noqa: PLC0415
@@ -76,7 +76,7 @@ def _kinds(text: str) -> tuple[LoadKind, ...]:
     if text == "all":
         return tuple(LoadKind)
     if text not in set(LoadKind):
-        raise typer.BadParameter(f"--load {text}: it is all, {', '.join(LoadKind)}")
+        raise typer.BadParameter(f"--load {text}: expected all, {', '.join(LoadKind)}")
     return (LoadKind(text),)
 
 

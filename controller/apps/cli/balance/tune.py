@@ -27,16 +27,14 @@ def tune(  # noqa: PLR0917 - a command line's options
     recording: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="CSV: time_s, output, error; the output steps once.")
     ] = None,
-    rule: Annotated[str, typer.Option(metavar="simc|ziegler-nichols", help="How gains follow from it.")] = "simc",
-    speed: Annotated[
-        float | None, typer.Option(parser=in_seconds(), help="SIMC's time constant of the closed loop.")
-    ] = None,
+    rule: Annotated[str, typer.Option(metavar="simc|ziegler-nichols", help="Tuning rule.")] = "simc",
+    speed: Annotated[float | None, typer.Option(parser=in_seconds(), help="SIMC: closed-loop time constant.")] = None,
     gain: GainOption = None,
     lag: LagOption = 0.0,
     delay: DelayOption = 0.0,
     period: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Time from sample to sample; default: the recording's, else 1."),
+        typer.Option(metavar="SECONDS", help="Sampling period; default: the recording's, else 1."),
     ] = None,
     absolute: AbsoluteOption = False,
     picture: Annotated[
@@ -46,14 +44,14 @@ def tune(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Show gains of each form for a plant, from a recorded step of its levers, or from --gain, --lag and --delay.
 
-    Beside them: how stable they are (as in `millrace balance gains`), and how an error of 0.5 settles below 0.1.
+    Also show their stability (as in `millrace balance gains`), and how an error of 0.5 settles below 0.1.
     """
     from controller.balance.control.identification import fit_step, read_response  # noqa: PLC0415
     from controller.balance.control.loops import tuned_loops  # noqa: PLC0415
     from controller.balance.control.tuning import TuningRule  # noqa: PLC0415
 
     if rule not in set(TuningRule):
-        raise typer.BadParameter(f"--rule {rule}: it is {' or '.join(TuningRule)}")
+        raise typer.BadParameter(f"--rule {rule}: expected {' or '.join(TuningRule)}")
     given = plant_of(gain, lag, delay, 1.0 if period is None else period)
     if (recording is None) == (given is None):
         raise typer.BadParameter("give a recording, or a plant by --gain, --lag and --delay")

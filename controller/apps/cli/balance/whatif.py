@@ -31,13 +31,13 @@ def whatif(
         Path | None, typer.Option(metavar="FILE", help="Draw error, output, levers and work (.png or .svg).")
     ] = None,
     write: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write each step of each unit, CSV, as `balance learn` reads.")
+        Path | None, typer.Option(metavar="FILE", help="Write each step of each unit as CSV for `balance learn`.")
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show what units would do under a load by their rules, and by none (open loop); in virtual time, by their models.
+    """Simulate units under a load with their rules and without (open loop), in virtual time.
 
-    TOPS of work done, not of what could be. A unit settles when its error has come within 0.1 for good.
+    TOPS are of work done, not of capacity. A unit has settled once its error stays within 0.1.
     """
     from controller.balance.plants.scenario import answer, read_scenario  # noqa: PLC0415
 
@@ -47,7 +47,7 @@ def whatif(
     if form is Format.TABLE and found.open_loop.work_tops:
         work = found.together.work_tops / found.open_loop.work_tops
         each = found.together.work_per_joule / found.open_loop.work_per_joule
-        typer.echo(f"against the open loop: {work:.3f} times the work, {each:.3f} times the work for each joule")
+        typer.echo(f"against the open loop: {work:.3f} times the work, {each:.3f} times the work per joule")
     if picture is not None:
         from controller.balance.plants.picture import draw_run  # noqa: PLC0415
 

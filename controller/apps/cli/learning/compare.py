@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 def compare(  # noqa: PLR0917 - a command line's options
     workload: InputArgument,
     checkpoint: Annotated[
-        list[Path] | None, typer.Option("--checkpoint", "-c", metavar="FILE", help="An agent; may be repeated.")
+        list[Path] | None,
+        typer.Option("--checkpoint", "-c", metavar="FILE", help="Checkpoint of an agent; repeatable."),
     ] = None,
     settings: SettingsOption = None,
     seed: SeedOption = 0,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="How many seeds, from --seed on.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of seeds, starting at --seed.")] = 1,
     fallback: FallbackOption = "",
     picture: PictureOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show means over seeds of what checkpoints and the input's heuristics make of an input, the best response first.
+    """Compare checkpoints and heuristics on an input: means over seeds, best response time first.
 
-    Each seed draws a synthetic input and the places of data anew; `least` and `most` are of the seeds' mean responses.
+    Each seed draws a new synthetic input and data placement; `least` and `most` are of the seeds' mean responses.
     """
     from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
 

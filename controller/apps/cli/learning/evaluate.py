@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 
 
 def evaluate(  # noqa: PLR0917 - a command line's options
-    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="As `millrace scheduler train` wrote it.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="Checkpoint from `millrace scheduler train`.")
+    ],
     workload: InputArgument,
     settings: SettingsOption = None,
     seed: SeedOption = 0,
     fallback: FallbackOption = "",
     attention: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw what each action looks at, mean of 256 decisions (.png or .svg)."),
+        typer.Option(metavar="FILE", help="Draw attention per action, mean of 256 decisions (.png or .svg)."),
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Let a checkpoint decide on an input in virtual time, without learning or exploring, and show what comes of it."""
+    """Evaluate a checkpoint on an input in virtual time, without learning or exploration."""
     from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
     from controller.learning.training.trials import Timed, attention_of, best_rule, check_attention, greedy  # noqa: PLC0415
     from controller.learning.training.trials import evaluate as evaluated  # noqa: PLC0415

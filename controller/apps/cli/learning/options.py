@@ -12,16 +12,14 @@ if TYPE_CHECKING:
     from controller.learning.training.given import Given, LearningSettings
 
 InputArgument = Annotated[
-    str, typer.Argument(metavar="INPUT", help="blocks:FILE, spotri:FILE, swf:FILE, or bursty, drawn by the seed.")
+    str, typer.Argument(metavar="INPUT", help="blocks:FILE, spotri:FILE, swf:FILE, or bursty, drawn from the seed.")
 ]
 SettingsOption = Annotated[
-    Path | None, typer.Option("--settings", "-s", metavar="FILE", help="The agent's settings, and the inputs'.")
+    Path | None, typer.Option("--settings", "-s", metavar="FILE", help="Settings of the agent and the inputs.")
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Of the agent, of drawn inputs and of data's places.")]
-FallbackOption = Annotated[
-    str, typer.Option(metavar="RULE", help="Who decides where the network cannot; the best on the input if left out.")
-]
-PictureOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it, .png or .svg.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the agent, drawn inputs and data placement.")]
+FallbackOption = Annotated[str, typer.Option(metavar="RULE", help="Fallback policy; default: the best on the input.")]
+PictureOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")]
 
 _SECONDS: Final = "s", 1e9
 _MILLISECONDS: Final = "ms", 1e6

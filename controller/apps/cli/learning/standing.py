@@ -26,14 +26,14 @@ Figures = Mapping[str, float]
 
 def status(
     metrics: Annotated[
-        str, typer.Option(metavar="URL", help="Where the scheduler serves its metrics; it says so when it is ready.")
+        str, typer.Option(metavar="URL", help="The scheduler's metrics URL, as in its ready line.")
     ] = "http://127.0.0.1:9467/metrics",
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show how policies that learn stand: what they were asked and took, and how training is."""
+    """Show the status of learning policies: decisions, answers taken, and training."""
     found = learners_in(_text_of(metrics))
     if not found:
-        typer.echo(f"{metrics}: no policy learns there", err=True)
+        typer.echo(f"{metrics}: no learning policy", err=True)
         raise typer.Exit(1)
     rows = ((*who, what, value) for who, figures in sorted(found.items()) for what, value in rows_of(figures))
     show(_COLUMNS, rows, form)

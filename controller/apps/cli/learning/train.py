@@ -102,9 +102,7 @@ def stopping(say: str) -> Iterator[Stop]:
 _SAVE_EVERY_S: Final = 60.0
 _SAVE_WITHIN_S: Final = 3600.0
 _OF_TRAINING: Final = ("loss", "error", "steps", "version")
-_STOPPING: Final = (
-    "stopping after this decision, or the training step that it began; once more ends at once and keeps nothing more"
-)
+_STOPPING: Final = "stopping after this decision or training step; interrupt again to end at once without saving"
 
 
 class Where(StrEnum):
@@ -116,32 +114,32 @@ class Where(StrEnum):
 
 def train(  # noqa: PLR0917 - a command line's options
     workload: InputArgument,
-    checkpoint: Annotated[Path, typer.Option("--checkpoint", "-c", metavar="FILE", help="Where the agent is written.")],
+    checkpoint: Annotated[Path, typer.Option("--checkpoint", "-c", metavar="FILE", help="File to write the agent to.")],
     settings: SettingsOption = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Go on from this checkpoint, by its own settings.")
+        Path | None, typer.Option(metavar="FILE", help="Continue from this checkpoint, with its settings.")
     ] = None,
-    episodes: Annotated[int, typer.Option(min=1, max=100_000, help="How often the input is played.")] = 4,
-    every: Annotated[int, typer.Option(min=1, help="Decisions of a point of the curve.")] = 1024,
+    episodes: Annotated[int, typer.Option(min=1, max=100_000, help="Number of passes over the input.")] = 4,
+    every: Annotated[int, typer.Option(min=1, help="Decisions per point of the curve.")] = 1024,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Of the agent, of drawn inputs, of data's places; the checkpoint's or agent.seed."),
+        typer.Option(min=0, help="Seed of agent, inputs and data placement; default: the checkpoint's or agent.seed."),
     ] = None,
     where: Annotated[
-        Where, typer.Option(help="inline: decisions wait, the same seed gives the same agent; process: none waits.")
+        Where, typer.Option(help="inline: decisions wait for training, reproducible; process: they do not wait.")
     ] = Where.INLINE,
     best: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Try the agent after each episode, and write the best that it was here."),
+        typer.Option(metavar="FILE", help="Evaluate the agent after each episode, and write the best here."),
     ] = None,
     fallback: FallbackOption = "",
     picture: PictureOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Let an agent learn on an input in virtual time; show and draw its learning curve, write its checkpoint.
+    """Train an agent on an input in virtual time; show and draw its learning curve, write a checkpoint.
 
-    It is written at the end of each episode and each minute. Ctrl-C writes it, too, and shows the curve so far; with
-    --resume a run goes on from there as if nothing had been.
+    It is written after each episode and each minute. Ctrl-C also writes it, and shows the curve so far; with
+    --resume a run continues from there.
     """
     from controller.learning.agent.agents import agent_of  # noqa: PLC0415
     from controller.learning.agent.records import load_checkpoint  # noqa: PLC0415
@@ -165,7 +163,7 @@ def train(  # noqa: PLR0917 - a command line's options
     keep = None if best is None else partial(_keep, Best(given, seed, rule), checkpoint, best)
     typer.echo(f"{given.name}: {rule} decides until the network is trained", err=True)
     if last is not None and not run.go_on(last):
-        typer.echo(f"{resume}: was interrupted in an episode of another input: that episode begins anew", err=True)
+        typer.echo(f"{resume}: was interrupted in an episode of another input; restarting that episode", err=True)
     with stopping(_STOPPING) as stop:
         points = _trained(
             run.play(episodes=episodes, every=every, is_stopping=stop),
@@ -186,7 +184,7 @@ def train(  # noqa: PLR0917 - a command line's options
         draw_curve(f"{given.name}, {start.shape.form}, seed {seed}", points, picture, unit=unit, unit_ns=ns)
         typer.echo(f"wrote {picture}", err=True)
     if stop() and ended < episodes:
-        typer.echo(f"interrupted: --resume {checkpoint} --episodes {episodes - ended} goes on", err=True)
+        typer.echo(f"interrupted: continue with --resume {checkpoint} --episodes {episodes - ended}", err=True)
         raise typer.Exit(stop.status)
 
 
@@ -255,10 +253,10 @@ def _row(given: Given[Any], point: Point) -> Cells:
 def _tell(agent: Agent[Any], where: Where) -> None:
     status = agent.status
     if not agent.published.weights.version:
-        typer.echo("it is untrained: too few decisions for the buffer and for a copy of the weights", err=True)
+        typer.echo("untrained: too few decisions to fill the buffer and copy the weights", err=True)
     if where is Where.PROCESS:
         typer.echo(
-            f"training took {status.decisions} decisions, {status.dropped} were dropped as it was behind,"
-            f" {agent.decider.counts['late']} answers were late, it was started again {status.restarts} times",
+            f"training took {status.decisions} decisions; {status.dropped} were dropped because it fell behind,"
+            f" {agent.decider.counts['late']} answers were late, it was restarted {status.restarts} times",
             err=True,
         )

@@ -23,13 +23,13 @@ _DONE: Final = {"create": "created", "change": "changed", "leave": "unchanged", 
 
 
 def apply(
-    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE|-", help="The script; - is standard input.")],
+    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE|-", help="The manifest; - is standard input.")],
     wait: Wait = False,
     timeout: Timeout = 300.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change; write nothing.")] = False,
     address: Address = None,
 ) -> None:
-    """Create what a script asks for, and change what is there otherwise; nothing of it, if any of it cannot be."""
+    """Create or update the resources of a manifest: all of them, or none if any is refused."""
     scripted = _read(file)
     with client_of(address) as client:
         steps = _plan(client, scripted)

@@ -14,7 +14,7 @@ from controller.apps.cli.pod.schema import schema
 from controller.apps.cli.pod.show import show
 from controller.apps.cli.pod.top import top
 
-pod = typer.Typer(name="pod", help="Run containers: scripts, places and why, logs, commands.", no_args_is_help=True)
+pod = typer.Typer(name="pod", help="Run containers: manifests, placement, logs, commands.", no_args_is_help=True)
 
 pod.command()(apply)
 pod.command("list")(list_)

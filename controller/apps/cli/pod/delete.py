@@ -17,7 +17,7 @@ def delete(
     timeout: Timeout = 300.0,
     address: Address = None,
 ) -> None:
-    """Delete pods; one that runs is stopped first, and goes when its node has released it."""
+    """Delete pods; a running pod is stopped first, and removed when its node has released it."""
     from controller.apiserver.resources import Pod  # noqa: PLC0415
 
     going = []

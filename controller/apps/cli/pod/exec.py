@@ -24,18 +24,18 @@ _LAST_WORDS_S = 2.0
 def exec_(  # noqa: PLR0917 - a command line's options
     name: Annotated[str, typer.Argument(metavar="POD")],
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...")],
-    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on.")] = False,
-    terminal: Annotated[bool, typer.Option("--terminal", "-t", help="Give the command a terminal.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Forward standard input.")] = False,
+    terminal: Annotated[bool, typer.Option("--terminal", "-t", help="Allocate a terminal.")] = False,
     container: Container = None,
     address: Address = None,
 ) -> None:
-    """Run a command in a container of a pod; its exit status is ours. Options stand before the pod's name."""
+    """Run a command in a container of a pod and return its exit status. Put options before the pod's name."""
     from controller.apiserver.sessions.values import ExecRequest  # noqa: PLC0415
     from controller.apps.cli.pod import terminal as own  # noqa: PLC0415
     from controller.common.errors import InvalidError  # noqa: PLC0415
 
     if terminal and not (sys.stdin.isatty() and stdin):
-        raise InvalidError("-t needs -i and a terminal as standard input")
+        raise InvalidError("-t requires -i and a terminal as standard input")
     asked = ExecRequest(
         command=tuple(command[1:] if command[0] == "--" else command),
         container=container,

@@ -20,7 +20,7 @@ def explain(
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """Explain why a pod is where it is, or waits: refused nodes, scores of the others, earlier decisions."""
+    """Explain why a pod runs where it does, or waits: rejected nodes, scores, earlier decisions."""
     from controller.apiserver.resources import Decision, Pod  # noqa: PLC0415
 
     with client_of(address) as client:
@@ -32,7 +32,7 @@ def explain(
         return
     if not decisions:
         _show_pod(pod)
-        typer.echo("nothing was decided about it yet: no scheduler of its profile runs, or it is about to")
+        typer.echo("no decision yet: its scheduler is not running, or has yet to decide")
         return
     shown = next((one for one in decisions if one.metadata.name == pod.status.decision), decisions[-1])
     _show_pod(pod, shown.spec.reason)
@@ -48,8 +48,8 @@ def _show_pod(pod: Pod, decided: str = "") -> None:
     reasons = f": {'; '.join(others)}" if others else ""
     typer.echo(f"{pod.metadata.name} is {phase_of(pod)}{where}{reasons}")
     if status.nominated is not None:
-        typer.echo(f"room is made for it on {status.nominated}")
+        typer.echo(f"nominated for {status.nominated}: room is being made there")
     location = pod.spec.location
     if location is not None:
         stated = ((part, getattr(location, part)) for part in ("node", "device", "device_kind"))
-        typer.echo(f"its script states {', '.join(f'{part} {value}' for part, value in stated if value is not None)}")
+        typer.echo(f"its manifest sets {', '.join(f'{part} {value}' for part, value in stated if value is not None)}")

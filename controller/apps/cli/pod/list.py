@@ -19,12 +19,12 @@ COLUMNS = ("name", "phase", "ready", "restarts", "node", "group", "age", "reason
 
 def list_(
     labels: Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")] = "",
-    node: Annotated[str | None, typer.Option(help="Only those on this node.")] = None,
-    group: Annotated[str | None, typer.Option(help="Only those of this group.")] = None,
+    node: Annotated[str | None, typer.Option(help="Only pods on this node.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only pods of this group.")] = None,
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """List pods: where each is, how many of its containers run, and why it waits."""
+    """List pods with their node, running containers and reason for waiting."""
     from controller.apiserver.resources import Pod  # noqa: PLC0415
 
     given = (("node", node), ("group", group))
@@ -34,7 +34,7 @@ def list_(
     now_ns = time.time_ns()
     show(COLUMNS, (_cells(pod, now_ns) for pod in found.items), form)
     if found.age_s is not None:
-        typer.echo(f"the storage is away: this is {found.age_s} s old", err=True)
+        typer.echo(f"the storage is unavailable: this is {found.age_s} s old", err=True)
 
 
 def phase_of(pod: Pod) -> str:

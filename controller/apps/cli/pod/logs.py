@@ -13,19 +13,19 @@ from controller.apps.cli.api import Address, client_of
 if TYPE_CHECKING:
     from controller.apiserver.sessions.frames import Frame
 
-Container = Annotated[str | None, typer.Option("--container", "-c", help="One of several containers.")]
+Container = Annotated[str | None, typer.Option("--container", "-c", help="Container, if the pod has several.")]
 
 
 def logs(
     name: Annotated[str, typer.Argument(metavar="POD")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with it as it is written.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, max=1_000_000, help="Begin with the last so many lines.")
+        int | None, typer.Option("--tail", "-n", min=0, max=1_000_000, help="Number of last lines to start from.")
     ] = None,
     container: Container = None,
     address: Address = None,
 ) -> None:
-    """Show what a container of a pod has written: its output on stdout, its errors on stderr."""
+    """Show the log of a container of a pod: its output on stdout, its errors on stderr."""
     with client_of(address) as client:
         put_out(client.logs(name, container, follow=follow, tail=tail))
 
@@ -47,4 +47,4 @@ def put_out(frames: Iterable[Frame]) -> int:
                 return exit_code_of(frame)
             case Stream.ERROR:
                 raise ApiError(error_of(frame))
-    raise UnavailableError("it broke off: the connection to the API server has ended")
+    raise UnavailableError("interrupted: the connection to the API server has ended")

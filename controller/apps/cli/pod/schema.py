@@ -8,7 +8,7 @@ import typer
 
 
 def schema() -> None:
-    """Print the JSON Schema of a script's documents, for editors."""
+    """Print the JSON Schema of manifests, for editors."""
     from controller.apiserver.manifests.schema import json_schema  # noqa: PLC0415
 
     typer.echo(json.dumps(json_schema(), indent=2))

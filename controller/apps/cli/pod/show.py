@@ -28,11 +28,11 @@ class Form(StrEnum):
 def show(
     name: Annotated[str, typer.Argument(metavar="POD")],
     form: Annotated[
-        Form, typer.Option("--output", "-o", "--format", "-f", help="For people; all of it; or the script it is of.")
+        Form, typer.Option("--output", "-o", "--format", "-f", help="Text; the whole resource; or its manifest.")
     ] = (Form.TABLE),
     address: Address = None,
 ) -> None:
-    """Show a pod: what it asks for, where it is, how its containers fare."""
+    """Show a pod: its requests, node and the state of its containers."""
     from controller.apiserver.manifests import script_of  # noqa: PLC0415
     from controller.apiserver.resources import Pod  # noqa: PLC0415
     from controller.apps.cli.resources import Output, text_of  # noqa: PLC0415

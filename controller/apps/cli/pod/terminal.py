@@ -23,7 +23,7 @@ _CLOSED: Final = b"c"
 
 
 def size() -> TerminalSize:
-    """Return how large the terminal is now."""
+    """Return the size of the terminal."""
     found = shutil.get_terminal_size()
     return TerminalSize(rows=max(found.lines, 1), columns=max(found.columns, 1))
 

@@ -28,13 +28,13 @@ POD_COLUMNS = ("pod", "phase", "node", "busy %", "free GiB", "restarts")
 
 
 def top(
-    once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    interval: Annotated[float, typer.Option(parser=in_seconds(0.2, 3600.0), help="Time between looks.")] = 2.0,
+    interval: Annotated[float, typer.Option(parser=in_seconds(0.2, 3600.0), help="Time between updates.")] = 2.0,
     address: Address = None,
     form: OneFormat = Format.TABLE,
 ) -> None:
-    """Watch the load of nodes, devices and pods, as managers report it, until Ctrl-C."""
+    """Watch the load of nodes, devices and pods, as node managers report it, until Ctrl-C."""
     from rich.live import Live  # noqa: PLC0415
 
     from controller.common.console import plain_or_terminal  # noqa: PLC0415

@@ -14,8 +14,8 @@ from controller.apps.cli.amounts import in_seconds
 if TYPE_CHECKING:
     from controller.apiserver.resources import Pod, PodGroup
 
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Return once it is so.")]
-Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="How long to wait at most.")]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is done.")]
+Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="Maximum time to wait.")]
 
 _GOOD: Final = ("running", "succeeded")
 
@@ -88,7 +88,7 @@ async def _until(
                     return
     except TimeoutError:
         waiting = ", ".join(sorted(f"{name} is {text}" for name, text in said.items()))
-        raise UnavailableError(f"not {what} after {timeout_s:g} s: {waiting or 'there are no pods'}") from None
+        raise UnavailableError(f"not {what} after {timeout_s:g} s: {waiting or 'no pods'}") from None
 
 
 def _say(pods: dict[str, Pod], said: dict[str, str]) -> None:

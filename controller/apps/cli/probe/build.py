@@ -44,39 +44,41 @@ def build(  # noqa: PLR0917 - a command line's options
         str,
         typer.Argument(
             metavar="TARGET",
-            help="x.py, x.py:function or module:function (run once, and watched), query.sql, an operator graph, or an"
-            " expert's file of kernels (YAML or JSON).",
+            help="x.py, x.py:function or module:function (run once, traced), query.sql, an operator graph, or a"
+            " hand-written kernel file (YAML or JSON).",
         ),
     ],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Of a program.")] = None,
-    task_type: Annotated[str, typer.Option("--task-type", "-t", help="Its words choose the kernels' category.")] = "",
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Program argument.")] = None,
+    task_type: Annotated[
+        str, typer.Option("--task-type", "-t", help="Description; its words choose the kernels' category.")
+    ] = "",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help=".json or .yaml; else NAME.probe.json here.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help=".json or .yaml; default: NAME.probe.json here.")
     ] = None,
-    ratio: Annotated[int, typer.Option(min=1, help="Executions in the target for one repetition.")] = 1000,
-    small: Annotated[int, typer.Option(min=1, max=10_000, help="Counts up to this one stay as they are.")] = 10,
+    ratio: Annotated[int, typer.Option(min=1, help="Executions in the target per repetition.")] = 1000,
+    small: Annotated[int, typer.Option(min=1, max=10_000, help="Keep counts up to this one unscaled.")] = 10,
     parallel: Annotated[
-        bool, typer.Option("--parallel", help="The target uses several cores beyond its libraries' threads.")
+        bool, typer.Option("--parallel", help="The target uses more cores than its libraries' threads.")
     ] = False,
-    apart: Annotated[bool, typer.Option("--apart", help="A probe task for each part without a link.")] = False,
-    device: Annotated[str, typer.Option(help="cpu, gpu, ...: for which the kernels are.")] = "cpu",
-    limit: Annotated[float, typer.Option(parser=in_seconds(0.01, 3600), help="What it may take on one unit.")] = 5.0,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Similarity from which on kernels match.")] = 0.6,
+    apart: Annotated[bool, typer.Option("--apart", help="Build a probe task for each unconnected part.")] = False,
+    device: Annotated[str, typer.Option(help="Device of the kernels: cpu, gpu, ...")] = "cpu",
+    limit: Annotated[float, typer.Option(parser=in_seconds(0.01, 3600), help="Time limit on one unit.")] = 5.0,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Minimum similarity of a matching kernel.")] = 0.6,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Run each kernel once here, to tell how long.")
+        bool, typer.Option("--check/--no-check", help="Run each kernel once here to estimate the time.")
     ] = True,
-    database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB's, that a query is for.")] = None,
+    database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB file of the query.")] = None,
     reference: Annotated[
         bool,
         typer.Option(
             "--reference/--no-reference",
-            help="Run a program once more, unwatched: its CPU time, and the probe's, here go with the probe.",
+            help="Run the program once more, untraced: store its CPU time and the probe's with the probe.",
         ),
     ] = True,
-    store: Annotated[bool, typer.Option("--store", help="Keep it in the API's store, too.")] = False,
+    store: Annotated[bool, typer.Option("--store", help="Also store it in the API server.")] = False,
     address: Address = None,
 ) -> None:
-    """Build a probe task: it does a thousandth of what its target does, with kernels that resemble its operators."""
+    """Build a probe task: a thousandth of its target's work, from kernels that resemble its operators."""
     from controller.probing.building import BuildSettings, Unlinked  # noqa: PLC0415
     from controller.probing.referencing import with_reference  # noqa: PLC0415
 
@@ -160,7 +162,7 @@ def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:
     try:
         return graph_of_sql(read_given_text(path), database, name=path.stem)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProbeError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from error
+        raise ProbeError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from error
 
 
 def _built(
@@ -246,7 +248,7 @@ def _device(word: str) -> Any:  # noqa: ANN401 - a DeviceKind, which is not impo
         return DeviceKind(word)
     except ValueError:
         known = ", ".join(kind.value for kind in DeviceKind)
-        raise typer.BadParameter(f"{word!r} is none of {known}", param_hint="--device") from None
+        raise typer.BadParameter(f"{word!r} is not one of {known}", param_hint="--device") from None
 
 
 def _seconds(value_s: float) -> str:

@@ -26,7 +26,7 @@ def show(
     address: Address = None,
     form: OneFormat = Format.TABLE,
 ) -> None:
-    """Show a probe task: its kernels with repetitions and sizes, and which means feed which kernel."""
+    """Show a probe task: its kernels with repetitions and sizes, and the links between them."""
     from controller.probing.files import dumps  # noqa: PLC0415
     from controller.probing.text import lines_of  # noqa: PLC0415
 
@@ -40,11 +40,13 @@ def show(
         from controller.probing.picture import draw  # noqa: PLC0415
 
         draw(probe, picture)
-        typer.echo(f"{picture} is drawn", err=True)
+        typer.echo(f"wrote {picture}", err=True)
 
 
 probe = typer.Typer(
-    name="probe", help="What compute centres really deliver: probe kernels, probe tasks, results.", no_args_is_help=True
+    name="probe",
+    help="Measure what compute centres deliver: probe kernels, probe tasks, results.",
+    no_args_is_help=True,
 )
 
 probe.add_typer(kernels)

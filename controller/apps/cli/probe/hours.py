@@ -29,27 +29,25 @@ _COLUMNS: Final = (
 
 
 def hours(  # noqa: PLR0917 - a command line's options
-    centre: Annotated[str, typer.Argument(help="A centre by name.")],
-    probe: Annotated[str | None, typer.Option(help="By this probe task; else the one measured most often.")] = None,
-    units: Annotated[
-        int | None, typer.Option(help="On so many units; else as many as were measured most often.")
-    ] = None,
-    days: Annotated[float, typer.Option(parser=in_days(0.01), help="The window: the last so many days.")] = 7.0,
-    history: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A collector's history, too.")] = None,
+    centre: Annotated[str, typer.Argument(help="Name of a centre.")],
+    probe: Annotated[str | None, typer.Option(help="Probe task; default: the one measured most often.")] = None,
+    units: Annotated[int | None, typer.Option(help="Number of units; default: the one measured most often.")] = None,
+    days: Annotated[float, typer.Option(parser=in_days(0.01), help="Window in days, up to now.")] = 7.0,
+    history: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Also use a collector's history.")] = None,
     topology: Annotated[
-        str | None, typer.Option("--topology", "-t", metavar="TOPOLOGY", help="Of the history.")
+        str | None, typer.Option("--topology", "-t", metavar="TOPOLOGY", help="Topology of the history.")
     ] = None,
-    source: Annotated[str | None, typer.Option("--from", metavar="HOST", help="Where data comes from.")] = None,
+    source: Annotated[str | None, typer.Option("--from", metavar="HOST", help="Host that data comes from.")] = None,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")] = None,
     address: Address = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show which hours of the day (UTC) are good at a centre, what changed suddenly, and how it is now."""
+    """Show the good hours of the day (UTC) at a centre, sudden changes, and the current state."""
     from controller.probing.evaluation.history import read_results  # noqa: PLC0415
     from controller.probing.hours import good_hours, probe_samples  # noqa: PLC0415
 
     if len({history is None, topology is None, source is None}) > 1:
-        raise typer.BadParameter("--history, --topology and --from go together")
+        raise typer.BadParameter("--history, --topology and --from require each other")
     now_s = time.time()
     start_s = now_s - days * 86_400
     with client_of(address) as client:
@@ -88,7 +86,7 @@ def _probes(client: SyncApiClient, name: str | None) -> dict[str, ProbeTask]:
     try:
         return {name: of_spec(name, client.of(Kept).get(name).spec)}
     except NotFoundError:
-        typer.echo(f"probe task {name} is not kept: what of its time is the network's is not known", err=True)
+        typer.echo(f"probe task {name} is not stored: the network's share of its time is unknown", err=True)
         return {}
 
 
@@ -101,7 +99,7 @@ def _way(  # noqa: PLR0917 - what the options say
 
     hosts = client.of(Centre).get(centre).status.hosts
     if not hosts:
-        raise typer.BadParameter(f"{centre} does not say which hosts of the topology it is: telemetry cannot tell")
+        raise typer.BadParameter(f"{centre} names no hosts of the topology: telemetry does not apply")
     shape = load_topology(topology)
     paths = [path for host in hosts if host != source for path in ways(shape, source, host)]
     start, end = (datetime.fromtimestamp(one, UTC) for one in (start_s, end_s))

@@ -27,7 +27,7 @@ def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
     if is_named or socket is None or Path(socket).exists():
         return stored_library(address)
     if tells:
-        typer.echo("there is no API at its usual socket: the kernels are the built-in ones", err=True)
+        typer.echo("no API server at the default socket: using the built-in kernels", err=True)
     return KernelLibrary()
 
 

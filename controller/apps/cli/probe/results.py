@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from controller.probing.evaluation.history import Place
     from controller.probing.evaluation.policy import Policy
 
-Days = Annotated[float, typer.Option("--days", parser=in_days(), help="Only results of the last so many days.")]
+Days = Annotated[float, typer.Option("--days", parser=in_days(), help="Only results of the last days.")]
 CentreOption = Annotated[str | None, typer.Option("--centre", help="Only at this centre.")]
 
 _DAY_NS: Final = 86_400 * NS_PER_S
@@ -41,15 +41,15 @@ def results(  # noqa: PLR0917 - a command line's options
     task_type: Annotated[str | None, typer.Option("--task-type", help="Only for tasks of this type.")] = None,
     days: Days = 7.0,
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Score by this policy; else as they were scored.")
+        Path | None, typer.Option(metavar="FILE", help="Score by this policy; default: as recorded.")
     ] = None,
     estimates: Annotated[
-        bool, typer.Option("--estimates", help="What they say now, and how firmly: one line a place and count.")
+        bool, typer.Option("--estimates", help="Summarise: one line per centre, unit type and count.")
     ] = False,
     address: Address = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show what probes have measured: a line for each count of units, the oldest first; times are UTC."""
+    """Show measurements of probes: a line per number of units, oldest first; times are UTC."""
     from controller.probing.evaluation.history import read_results  # noqa: PLC0415
     from controller.probing.evaluation.policy import load_policy  # noqa: PLC0415
 
@@ -147,14 +147,14 @@ def _work(client: SyncApiClient, names: Sequence[str]) -> dict[str, Mapping[str,
 
 
 def efficiency(  # noqa: PLR0917 - a command line's options
-    probe: Annotated[str, typer.Argument(help="A probe task by name.")],
+    probe: Annotated[str, typer.Argument(help="Name of a probe task.")],
     centre: CentreOption = None,
     days: Days = 30.0,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")] = None,
     address: Address = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show how far more units help a probe at each centre: speed-up, efficiency, and the threshold, if there is one."""
+    """Show how a probe scales with units at each centre: speed-up, efficiency, and the threshold, if any."""
     from controller.probing.evaluation import threshold_of  # noqa: PLC0415
     from controller.probing.evaluation.history import by_place, read_results, run_times_by_units  # noqa: PLC0415
 
@@ -205,5 +205,5 @@ def _draw(probe: str, thresholds: dict[Place, Threshold], file: Path) -> None:
     named = {f"{place.centre}{', ' + place.unit if place.unit else ''}": one for place, one in thresholds.items()}
     drawn = dict(list(named.items())[:MOST_CURVES])
     draw_efficiency(f"{probe}: speed-up and efficiency", drawn, file)
-    left = f", the first {MOST_CURVES} places" if len(named) > MOST_CURVES else ""
+    left = f", the first {MOST_CURVES} curves" if len(named) > MOST_CURVES else ""
     typer.echo(f"wrote {file}{left}", err=True)

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 
-Source = Annotated[
-    str, typer.Argument(metavar="PROBE", help="A file (.json, .yaml), or one of the API's store by name.")
-]
+Source = Annotated[str, typer.Argument(metavar="PROBE", help="A file (.json, .yaml), or a name in the API server.")]
 
 
 def probe_of(source: str, address: str | None) -> ProbeTask:
@@ -41,19 +39,21 @@ def probe_of(source: str, address: str | None) -> ProbeTask:
 def run(  # noqa: PLR0917 - a command line's options
     source: Source,
     units: Annotated[
-        str, typer.Option(metavar="N[,N...]", help="How many units run it together; one run for each number.")
+        str, typer.Option(metavar="N[,N...]", help="Numbers of units, such as 1,2,4; one run each.")
     ] = "1",
     cores: Annotated[int, typer.Option(min=1, max=4096, help="Cores of one unit.")] = 1,
-    repeat: Annotated[int, typer.Option(min=1, max=10_000, help="How often, after each kernel has warmed up.")] = 5,
-    at_least: Annotated[float, typer.Option(parser=in_seconds(0, 3600), help="How long kernels run in all.")] = 0.25,
-    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="Then it counts as hanging.")] = 300.0,
+    repeat: Annotated[int, typer.Option(min=1, max=10_000, help="Runs, after each kernel has warmed up.")] = 5,
+    at_least: Annotated[float, typer.Option(parser=in_seconds(0, 3600), help="Minimum total time of kernels.")] = 0.25,
+    deadline: Annotated[
+        float, typer.Option(parser=in_seconds(0.1, 86_400), help="Time after which it counts as hanging.")
+    ] = 300.0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the whole result, JSON, of each number.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the full results as JSON.")
     ] = None,
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """Run a probe task here, pinned to as many cores as its units have: run times, errors, and those of each kernel."""
+    """Run a probe task here, pinned to its units' cores; show run times and errors, overall and per kernel."""
     from controller.probing.errors import ProbeError  # noqa: PLC0415
     from controller.probing.running import trying  # noqa: PLC0415
     from controller.probing.running.report import Order  # noqa: PLC0415
@@ -121,5 +121,5 @@ def _keep(path: Path, result: RunResult) -> None:
 def _counts(text: str) -> tuple[int, ...]:
     words = text.split(",")
     if not all(word.isascii() and word.isdecimal() and 1 <= int(word) <= 4096 for word in words):
-        raise typer.BadParameter(f"{text!r}: numbers of units, 1 to 4096, such as 1,2,4", param_hint="--units")
+        raise typer.BadParameter(f"{text!r}: expected numbers of units, 1 to 4096, such as 1,2,4", param_hint="--units")
     return tuple(dict.fromkeys(int(word) for word in words))

@@ -22,28 +22,24 @@ UNIT_COLUMNS = ("centre", "unit", "count", "free", "can run it", "lacks")
 
 
 def send(  # noqa: PLR0917 - a command line's options
-    probe: Annotated[str, typer.Argument(metavar="PROBE", help="A probe task of the store, by name.")],
+    probe: Annotated[str, typer.Argument(metavar="PROBE", help="Name of a stored probe task.")],
     centre: Annotated[
-        list[str] | None, typer.Option("--centre", "-c", help="To this centre; several times for several; else all.")
+        list[str] | None, typer.Option("--centre", "-c", help="Target centre; repeatable; default: all.")
     ] = None,
-    show_units: Annotated[
-        bool, typer.Option("--show-units", help="Show the unit types of the centres instead, to choose of.")
-    ] = False,
-    unit: Annotated[str | None, typer.Option(help="On units of this type: the user chooses.")] = None,
+    show_units: Annotated[bool, typer.Option("--show-units", help="Show the centres' unit types instead.")] = False,
+    unit: Annotated[str | None, typer.Option(help="Run on units of this type.")] = None,
     choose: Annotated[
-        str, typer.Option(metavar="configuration|asked|centre", help="Who chooses the type else.")
+        str, typer.Option(metavar="configuration|asked|centre", help="Chooser of the unit type.")
     ] = "configuration",
-    units: Annotated[
-        str, typer.Option(metavar="N[,N...]", help="How many run it in parallel; one run for each.")
-    ] = "1",
+    units: Annotated[str, typer.Option(metavar="N[,N...]", help="Numbers of parallel units; one run each.")] = "1",
     repeat: Annotated[int, typer.Option(min=1, max=10_000, help="Repetitions of each run.")] = 3,
-    limit: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="After which it is stopped.")] = 120.0,
+    limit: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="Time limit of a run.")] = 120.0,
     wait: Wait = False,
     timeout: Timeout = 600.0,
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """Send a probe task to centres: as an ordinary task, marked as a probe, once their units are free."""
+    """Send a probe task to centres, as an ordinary task marked as a probe, run once their units are free."""
     from controller.apiserver.resources import Centre, ProbeTask  # noqa: PLC0415
 
     counts = _counts(units)
@@ -73,7 +69,7 @@ def _check(known: dict[str, Centre], wanted: Sequence[str]) -> None:
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     if strange := next((name for name in wanted if name not in known), None):
-        raise NotFoundError(f"there is no Centre {strange}; there are {', '.join(sorted(known)) or 'none'}")
+        raise NotFoundError(f"there is no Centre {strange}; known: {', '.join(sorted(known)) or 'none'}")
     if not known:
         raise NotFoundError("there is no Centre to send it to")
 
@@ -85,7 +81,7 @@ def _task(  # noqa: PLR0917 - what the command line says
     from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec, UnitChoice  # noqa: PLC0415
 
     if choose not in {"configuration", "asked", "centre"}:
-        raise typer.BadParameter(f"--choose {choose}: configuration, asked or centre")
+        raise typer.BadParameter(f"--choose {choose}: expected configuration, asked or centre")
     _check_unit(centre, unit, counts)
     spec = TaskSpec(
         program=Program(kind=ProgramKind.PROBE, entry=probe.metadata.name),
@@ -130,5 +126,5 @@ def _unit_rows(centre: Centre, probe: ProbeTask) -> list[tuple[object, ...]]:
 def _counts(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdecimal() and int(word) for word in words):
-        raise typer.BadParameter(f"--units {text}: numbers above 0 such as 1,2,4")
+        raise typer.BadParameter(f"--units {text}: expected numbers above 0, such as 1,2,4")
     return tuple(sorted({int(word) for word in words}))

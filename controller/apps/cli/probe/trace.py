@@ -34,26 +34,26 @@ def trace(  # noqa: PLR0917 - a command line's options
             metavar="TARGET", help="x.py, x.py:function, module:function, x.sql, or a graph in YAML or JSON."
         ),
     ],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Of the program.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Program arguments.")] = None,
     match: Annotated[
-        bool, typer.Option("--match", "-m", help="Show what kernel each operator matches, and why.")
+        bool, typer.Option("--match", "-m", help="Show the kernel that each operator matches, and why.")
     ] = False,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Similarity from which on kernels match.")] = 0.6,
-    category: Annotated[str, typer.Option(help="Class of tasks that it is of: hpc, ai, sql, ...")] = "",
-    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1), help="After which a program is stopped.")] = 120.0,
-    database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB's, that a query is for.")] = None,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Minimum similarity of a matching kernel.")] = 0.6,
+    category: Annotated[str, typer.Option(help="Class of the task: hpc, ai, sql, ...")] = "",
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1), help="Time limit of a program.")] = 120.0,
+    database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB file of the query.")] = None,
     table: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="A table of a query that is not there.")
+        list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="Size of a missing table of a query.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the graph, YAML or .json.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the graph as YAML or .json.")
     ] = None,
     address: Address = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Run a program once, watched, and show what it computes: operators with sizes and counts, and what they read.
+    """Run a program once, traced, and show its operators with their sizes, counts and inputs.
 
-    What it prints goes to stderr. A query is planned by DuckDB, not run. The status is 1 if that is not all of it.
+    Its output goes to stderr. A query is planned by DuckDB, not run. Exits 1 if the trace is incomplete.
     """
     traced = _traced(target, arguments or (), category, deadline, database, table or ())
     for problem in traced.problems:
@@ -97,7 +97,7 @@ def _graph_of_sql(path: Path, database: Path | None, tables: Sequence[str]) -> O
     try:
         text = read_given_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
+        raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}") from None
     return graph_of_sql(text, database, dict(map(declared, tables)), name=path.stem)
 
 
@@ -107,12 +107,12 @@ def declared(text: str) -> tuple[str, SqlTable]:
     from dataplane.topology.units import parse_data_bytes  # noqa: PLC0415
 
     if (found := _TABLE.fullmatch(text)) is None:
-        raise typer.BadParameter(f"{text!r} is no table: NAME=ROWS:BYTES")
+        raise typer.BadParameter(f"{text!r} is not a table: expected NAME=ROWS:BYTES")
     said = found["nbytes"]
     try:
         return found["name"], SqlTable(int(found["rows"]), int(said) if said.isdecimal() else parse_data_bytes(said))
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no table: {error}") from None
+        raise typer.BadParameter(f"{text!r} is not a table: {error}") from None
 
 
 def _show_operators(traced: Traced, form: Format) -> None:

@@ -14,13 +14,15 @@ from controller.apps.cli.state.session import Address, DeviceId, ElectionId, Tls
 if TYPE_CHECKING:
     from controller.network.p4runtime.browsing import SwitchBrowser
 
-counter = typer.Typer(name="counter", help="Counters of a running switch: list, read, write.", no_args_is_help=True)
-register = typer.Typer(name="register", help="Registers of a running switch: list, read, write.", no_args_is_help=True)
+counter = typer.Typer(name="counter", help="List, read and write counters of a running switch.", no_args_is_help=True)
+register = typer.Typer(
+    name="register", help="List, read and write registers of a running switch.", no_args_is_help=True
+)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `list` names it.")]
-Index = Annotated[int, typer.Argument(min=0, metavar="INDEX", help="Which of its cells.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name as in `list`.")]
+Index = Annotated[int, typer.Argument(min=0, metavar="INDEX", help="Index of the cell.")]
 OneIndex = Annotated[int | None, typer.Option("--index", min=0, help="Only this cell; default: all.")]
-All = Annotated[bool, typer.Option("--all", help="Cells that are 0, too.")]
+All = Annotated[bool, typer.Option("--all", help="Also show cells that are 0.")]
 
 
 @counter.command("list")
@@ -66,13 +68,13 @@ def write_counter(  # noqa: PLR0917 - a command line's options
     address: Address,
     name: Name,
     index: Index,
-    packets: Annotated[int, typer.Option(min=0, help="What it counts on from.")] = 0,
-    nbytes: Annotated[int, typer.Option("--bytes", parser=in_bytes(), help="What it counts on from.")] = 0,
+    packets: Annotated[int, typer.Option(min=0, help="Value to count on from.")] = 0,
+    nbytes: Annotated[int, typer.Option("--bytes", parser=in_bytes(), help="Value to count on from.")] = 0,
     device_id: DeviceId = 1,
     election_id: ElectionId = 1,
     tls: Tls = None,
 ) -> None:
-    """Set a cell of a counter, by default to 0, as the switch's primary: not beside a controller that runs."""
+    """Set a cell of a counter, by default to 0, as the switch's primary: not while a controller runs."""
 
     async def question(browser: SwitchBrowser) -> None:
         from finsy import P4CounterData, P4CounterEntry  # noqa: PLC0415
@@ -129,11 +131,11 @@ def write_register(  # noqa: PLR0917 - a command line's options
     election_id: ElectionId = 1,
     tls: Tls = None,
 ) -> None:
-    """Set a cell of a register, as the switch's primary: not beside a controller that runs."""
+    """Set a cell of a register, as the switch's primary: not while a controller runs."""
     try:
         number = int(value, 0)
     except ValueError as error:
-        raise typer.BadParameter(f"{value!r} is no number", param_hint="VALUE") from error
+        raise typer.BadParameter(f"{value!r} is not a number", param_hint="VALUE") from error
 
     async def question(browser: SwitchBrowser) -> None:
         from finsy import P4RegisterEntry  # noqa: PLC0415

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 Address = Annotated[
     str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address: unix:PATH, HOST:PORT.")
 ]
-DeviceId = Annotated[int, typer.Option(min=0, help="Its P4Runtime device id.")]
+DeviceId = Annotated[int, typer.Option(min=0, help="P4Runtime device id of the switch.")]
 Tls = Annotated[
     Path | None,
-    typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; else the environment."),
+    typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; default: the environment."),
 ]
-ElectionId = Annotated[int, typer.Option(min=1, help="By which it becomes the primary; the highest one is.")]
+ElectionId = Annotated[int, typer.Option(min=1, help="Election id; the client with the highest is the primary.")]
 
 T = TypeVar("T")
 

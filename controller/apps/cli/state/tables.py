@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from controller.network.p4runtime.browsing import SwitchBrowser
 
-table = typer.Typer(name="table", help="Tables of a running switch: list, read, write.", no_args_is_help=True)
+table = typer.Typer(name="table", help="List, read and write tables of a running switch.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="TABLE", help="As `list` names it.")]
+Name = Annotated[str, typer.Argument(metavar="TABLE", help="Name as in `list`.")]
 _HEX: Final = re.compile(r"0x[0-9a-f]+")
 _MAC_BITS: Final = 48
 _ADDRESSES: Final = {32: IPv4Address, 128: IPv6Address}
@@ -65,23 +65,23 @@ def write(  # noqa: PLR0917 - a command line's options
     match: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...", help="5, 0x5, 10.0.0.0/24, 5/&0xf (ternary), 1...9; none: the default."
+            metavar="[KEY=VALUE]...", help="5, 0x5, 10.0.0.0/24, 5/&0xf (ternary), 1...9; default: the default entry."
         ),
     ] = None,
     action: Annotated[
         str | None, typer.Option(metavar="NAME(PARAMETER=VALUE,...)", help="Such as 'set_port(port=3)'.")
     ] = None,
-    priority: Annotated[int, typer.Option(min=0, help="Of ternary and range keys: the higher wins.")] = 0,
-    verb: Annotated[Verb, typer.Option(help="The default entry is modified.")] = Verb.INSERT,
+    priority: Annotated[int, typer.Option(min=0, help="Priority of ternary and range keys: the higher wins.")] = 0,
+    verb: Annotated[Verb, typer.Option(help="Modify the default entry.")] = Verb.INSERT,
     device_id: DeviceId = 1,
     election_id: ElectionId = 1,
     tls: Tls = None,
 ) -> None:
-    """Insert, modify or delete an entry, as the switch's primary: not beside a controller that runs."""
+    """Insert, modify or delete an entry, as the switch's primary: not while a controller runs."""
     keys = dict(_pair(one) for one in match or ())
     wanted = None if action is None else _action(action)
     if action is None and verb is not Verb.DELETE:
-        raise typer.BadParameter("an entry needs an action", param_hint="--action")
+        raise typer.BadParameter("an entry requires an action", param_hint="--action")
 
     async def question(browser: SwitchBrowser) -> None:
         from finsy import P4TableEntry, P4TableMatch  # noqa: PLC0415

@@ -10,7 +10,7 @@ from controller.apps.cli.api import Address, client_of
 
 
 def cancel(names: Annotated[list[str], typer.Argument(metavar="TASK...")], address: Address = None) -> None:
-    """Cancel tasks; one that runs is stopped by its centre first, and goes when that has given its units back."""
+    """Cancel tasks; a running task is stopped by its centre first, and removed once its units are free."""
     from controller.apiserver.resources import Task  # noqa: PLC0415
 
     with client_of(address) as client:

@@ -12,7 +12,7 @@ from controller.apps.cli.task.show import show
 from controller.apps.cli.task.submit import submit
 
 task = typer.Typer(
-    name="task", help="Run programs at compute centres: what goes where, when and why.", no_args_is_help=True
+    name="task", help="Run programs at compute centres: submit, list and explain tasks.", no_args_is_help=True
 )
 
 task.command()(submit)

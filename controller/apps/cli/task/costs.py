@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 def costs(
     by: Annotated[
-        str, typer.Option("--by", metavar="user|type|centre|LABEL", help="What is summed up; a label by its name.")
+        str, typer.Option("--by", metavar="user|type|centre|LABEL", help="Group by this; a label by its name.")
     ] = "user",
     labels: Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")] = "",
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """Sum up what tasks have cost: units times seconds times a price by the score measured where they ran.
+    """Sum the cost of tasks: units times seconds times a price by the score measured where they ran.
 
-    Probes are the centres' and the schedulers' own, and stand in a line of their own.
+    Probes belong to centres and schedulers, and have a separate line.
     """
     from controller.apiserver.resources import Task  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ def explain(
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """Explain why a task is where it is, or waits: refused centres, scores of the others, earlier decisions."""
+    """Explain why a task runs where it does, or waits: rejected centres, scores, earlier decisions."""
     from controller.apiserver.resources import Decision, Task  # noqa: PLC0415
 
     with client_of(address) as client:
@@ -34,7 +34,7 @@ def explain(
         if probe.spec.task_type == its_type and probe.status.phase.value not in {"succeeded", "failed"}:
             typer.echo(f"probe {probe.metadata.name} is {line_of(probe)}")
     if not decisions:
-        typer.echo("nothing was decided about it yet: it is being probed, or no scheduler with tasks runs")
+        typer.echo("no decision yet: it is being probed, or no task scheduler runs")
         return
     shown = next((one for one in decisions if one.metadata.name == task.status.decision), decisions[-1])
     show_decision(shown, "centre")

@@ -20,13 +20,13 @@ COLUMNS = ("name", "type", "phase", "centre", "unit", "units", "user", "cost", "
 
 def list_(  # noqa: PLR0917 - a command line's options
     labels: Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")] = "",
-    centre: Annotated[str | None, typer.Option(help="Only those at this centre.")] = None,
+    centre: Annotated[str | None, typer.Option(help="Only tasks at this centre.")] = None,
     phase: Annotated[str | None, typer.Option(help="pending, probing, dispatched, running, succeeded, failed.")] = None,
-    probes: Annotated[bool, typer.Option("--probes", help="Probes, too.")] = False,
+    probes: Annotated[bool, typer.Option("--probes", help="Include probes.")] = False,
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """List tasks: where each is, on how many units, and why it waits."""
+    """List tasks with their centre, units and reason for waiting."""
     from controller.apiserver.resources import Task  # noqa: PLC0415
 
     given = (("centre", centre), ("phase", phase))
@@ -37,7 +37,7 @@ def list_(  # noqa: PLR0917 - a command line's options
     ordered = sorted(found.items, key=lambda one: (one.metadata.created_ns, one.metadata.name))
     show(COLUMNS, (_cells(task, now_ns) for task in ordered if probes or not task.spec.is_probe), form)
     if found.age_s is not None:
-        typer.echo(f"the storage is away: this is {found.age_s} s old", err=True)
+        typer.echo(f"the storage is unavailable: this is {found.age_s} s old", err=True)
 
 
 def _cells(task: Task, now_ns: int) -> Cells:

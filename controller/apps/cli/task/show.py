@@ -15,7 +15,7 @@ from controller.apps.cli.task.waiting import phase_of
 def show(
     name: Annotated[str, typer.Argument(metavar="TASK")], form: FormatOption = Format.TABLE, address: Address = None
 ) -> None:
-    """Show a task: where it runs, since when, how long it was expected to take, what it cost."""
+    """Show a task: its centre, start, expected run time and cost."""
     from controller.apiserver.resources import Task  # noqa: PLC0415
     from controller.apiserver.resources.operator_devices import text_of  # noqa: PLC0415
 

@@ -27,25 +27,27 @@ def submit(  # noqa: PLR0917 - a command line's options
     words: Annotated[
         list[str], typer.Argument(metavar="FILE | -- SCRIPT.py [ARGUMENT...]", help="Tasks (YAML), or a script.")
     ],
-    name: Annotated[str | None, typer.Option(help="Of the script's task; default: the script's and the time.")] = None,
-    type_: Annotated[str | None, typer.Option("--type", help="Tasks of one type are taken to behave alike.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the script's task; default: the script's, with the time.")
+    ] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Task type; tasks of one type behave alike.")] = None,
     category: Annotated[str | None, typer.Option(help="hpc, ai, sql, io, network, memory.")] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Run it once, here, to see its operators.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Run it once here to trace its operators.")] = False,
     trace_limit: Annotated[
-        float, typer.Option(parser=in_seconds(0.1, 86_400), help="After which a trace is stopped, and refused.")
+        float, typer.Option(parser=in_seconds(0.1, 86_400), help="Time limit of a trace, which then fails.")
     ] = 60.0,
-    graph: Annotated[Path | None, typer.Option(metavar="FILE", help="Its operators, as a graph's file.")] = None,
-    centre: Annotated[str | None, typer.Option(help="Run it there.")] = None,
-    unit: Annotated[str | None, typer.Option(help="On units of this type of the centre.")] = None,
-    units: Annotated[str | None, typer.Option(metavar="N[,N...]", help="Numbers of units that are right.")] = None,
-    profile: Annotated[str, typer.Option(help="How the scheduler decides about it.")] = "measured",
+    graph: Annotated[Path | None, typer.Option(metavar="FILE", help="File with its operator graph.")] = None,
+    centre: Annotated[str | None, typer.Option(help="Run it at this centre.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Run it on units of this type.")] = None,
+    units: Annotated[str | None, typer.Option(metavar="N[,N...]", help="Possible numbers of units.")] = None,
+    profile: Annotated[str, typer.Option(help="Scheduling policy.")] = "measured",
     deadline: Annotated[str | None, typer.Option(metavar="TIME", help="2030-01-31T12:00:00Z, or 2 h.")] = None,
-    priority: Annotated[int, typer.Option(help="The higher comes first.")] = 0,
+    priority: Annotated[int, typer.Option(help="Priority: the higher comes first.")] = 0,
     wait: Wait = False,
     timeout: Timeout = 3600.0,
     address: Address = None,
 ) -> None:
-    """Submit tasks: of a file (.yaml), or a script after `--`, whose text goes with the task."""
+    """Submit tasks of a file (.yaml), or a script after `--`, whose text is sent with the task."""
     now_ns = time.time_ns()
     _ask(address)
     if Path(words[0]).suffix in _TASK_FILES:
@@ -129,25 +131,27 @@ def _traced(task: Task, folder: Path, limit_s: float) -> Task:
         )
     if not traced.graph.operators or traced.run_time_s >= _STOPPED * limit_s:
         # Of a part of a run the counts would be too small, and its time too short.
-        why = "; ".join(traced.problems) or "it has no operators that a trace sees"
+        why = "; ".join(traced.problems) or "a trace finds no operators"
         raise ControllerError(
-            f"task {name}: it was not traced to its end within {limit_s:g} s ({why}):"
-            " state its operators, or give it longer by --trace-limit"
+            f"task {name}: not traced to its end within {limit_s:g} s ({why}):"
+            " give its operators, or raise --trace-limit"
         )
     for problem in traced.problems:
         typer.echo(f"millrace: {name}: {problem}", err=True)
     operators = traced_operators(traced.graph, traced.seconds, traced.run_time_s)
-    typer.echo(f"{name}: {len(operators)} operators seen in {traced.run_time_s:.3g} s, {traced.share:.0%} of it theirs")
+    typer.echo(
+        f"{name}: {len(operators)} operators traced in {traced.run_time_s:.3g} s, {traced.share:.0%} of it in them"
+    )
     return replace(task, spec=replace(task.spec, operators=operators))
 
 
 def _refuse_options(given: Sequence[str]) -> None:
     if given:
-        raise typer.BadParameter(f"{', '.join(given)}: of a script only; in a file each task says it itself")
+        raise typer.BadParameter(f"{', '.join(given)}: only for a script; in a file, set it per task")
 
 
 def _counts(text: str) -> list[int]:
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
-        raise typer.BadParameter(f"--units {text}: numbers such as 1,2,4")
+        raise typer.BadParameter(f"--units {text}: expected numbers, such as 1,2,4")
     return [int(word) for word in words]

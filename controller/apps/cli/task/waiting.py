@@ -14,8 +14,8 @@ from controller.apps.cli.amounts import in_seconds
 if TYPE_CHECKING:
     from controller.apiserver.resources import Task
 
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Return once they have ended; fail if one has failed.")]
-Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 604_800), help="How long to wait at most.")]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until they have ended; fail if one fails.")]
+Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 604_800), help="Maximum time to wait.")]
 
 
 async def until_ended(address: str | None, names: Sequence[str], timeout_s: float) -> None:
@@ -52,7 +52,7 @@ async def until_ended(address: str | None, names: Sequence[str], timeout_s: floa
 
 
 def line_of(task: Task) -> str:
-    """Return where a task is, and why, in a line."""
+    """Return a line with a task's phase, centre, units and reasons."""
     status = task.status
     where = "" if status.centre is None else f" at {status.centre}"
     units = "" if not status.units else f", {status.units} of {status.unit or 'the units it chooses'}"
@@ -61,7 +61,7 @@ def line_of(task: Task) -> str:
 
 
 def phase_of(task: Task) -> str:
-    """Return where a task is in its life, as people say it."""
+    """Return a task's phase, "deleting" while it is being deleted."""
     return "deleting" if task.metadata.deleting_ns is not None else task.status.phase.value
 
 

@@ -38,12 +38,12 @@ _CHILDREN = ("job", "at", "child", "last %", "mean ms", "max ms", "costs ms", "l
 
 def jobs(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Show the contributors of this job: number or name.")
+        str | None, typer.Argument(metavar="[JOB]", help="Show the workers of this job: number or name.")
     ] = None,
     feed: Feed = FEED,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List jobs of in-network aggregation, or the workers of one job that its items wait for, and for how long."""
+    """List jobs of in-network aggregation, or the workers that one job's items wait for, and for how long."""
     states = list(ask(feed, snapshot_of).jobs.values())
     if job is None:
         _show_jobs(states, form)
@@ -55,7 +55,7 @@ def _of(states: list[JobState], wanted: str) -> list[JobState]:
     found = [state for state in states if wanted in (str(state.key.job), state.name)]
     if not found:
         known = ", ".join(dict.fromkeys(_name(state) for state in states)) or "none"
-        raise ControllerError(f"job {wanted}: no switch has reported items of it recently; known jobs: {known}")
+        raise ControllerError(f"job {wanted}: no switch has reported its items recently; known jobs: {known}")
     return found
 
 
@@ -126,7 +126,7 @@ def events(
     feed: Feed = FEED,
     form: FormatOption = Format.TABLE,
     follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="Continue with new events, a line each, until Ctrl-C.")
+        bool, typer.Option("--follow", "-F", help="Follow new events, one line each, until Ctrl-C.")
     ] = False,
 ) -> None:
     """List the events that the collector keeps, raised and cleared by rules, oldest first; times are UTC."""
@@ -146,7 +146,7 @@ def rules(
         typer.Option("--set", metavar="FILE", help="Replace all rules by the `rules` of a YAML or TOML file."),
     ] = None,
 ) -> None:
-    """List the rules in force, or replace all of them while the collector runs."""
+    """List the active rules, or replace all of them while the collector runs."""
     if replacement is not None:
         _replace(feed, replacement)
     found = ask(feed, lambda client: client.rules())
@@ -228,7 +228,7 @@ def probe(
     port: Annotated[int, typer.Option(min=1, max=65535, help="UDP destination port, as in the watch rule.")] = 9,
     interval_ms: Annotated[
         int,
-        typer.Option("--interval", "--interval-ms", parser=in_milliseconds(1), help="Between probes to a host."),
+        typer.Option("--interval", "--interval-ms", parser=in_milliseconds(1), help="Time between probes to a host."),
     ] = 10,
 ) -> None:
     """Probe every link in both directions until Ctrl-C, so that links without traffic are measured."""

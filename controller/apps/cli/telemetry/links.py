@@ -117,7 +117,7 @@ async def _show_live(
                     seen += 1
                 else:
                     silent_s += patience_s
-                note = f"the collector has said nothing for {silent_s:.0f} s: figures are that old" if silent_s else ""
+                note = f"no update from the collector for {silent_s:.0f} s: figures are that old" if silent_s else ""
                 if console.is_terminal:
                     screen.update(Group(note, shown) if note else shown, refresh=True)
                 else:

@@ -68,9 +68,9 @@ def replay(
     ] = None,
     form: OneFormat = Format.TABLE,
 ) -> None:
-    """Replay a capture of reports through a collector, in the capture's time, and print what it found."""
+    """Replay a capture of reports through a collector, in the capture's time, and print a summary."""
     if (settings is None) == (topology is None):
-        raise typer.BadParameter("either --settings or --topology is needed, and not both")
+        raise typer.BadParameter("give either --settings or --topology")
     with _folder(history) as folder:
         result, status = _run(capture, _settings(settings, topology), folder)
         if form is Format.JSON:

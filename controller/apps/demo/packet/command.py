@@ -54,7 +54,7 @@ def columns_of(journey: Journey) -> Iterator[Column]:
     for one in journey.seen:
         parts = parts_of(one.frame, topology)
         after_us = (one.arrived_ns - journey.sent_ns) / 1000
-        title, note = f"{one.link.src} > {one.link.dst}", f"there after {after_us:.1f} us"
+        title, note = f"{one.link.src} > {one.link.dst}", f"arrives after {after_us:.1f} us"
         yield Column(title, parts if before is None else changed(parts, before), note, is_first=before is None)
         before = parts
     for one in journey.reports:
@@ -81,7 +81,7 @@ def _sum(journey: Journey) -> str:
     same = "as it was sent" if _behind_ip(journey.seen[0]) == _behind_ip(journey.seen[-1]) else "changed"
     return (
         f"\n{switches} switches; {max(sizes) - sizes[0]} bytes of telemetry in the packet at most, "
-        f"{many} of {reported} bytes in all. {journey.path[-1]} got what is behind the IP header {same}."
+        f"{many} of {reported} bytes in all. {journey.path[-1]} received the IP payload {same}."
     )
 
 

@@ -74,7 +74,7 @@ def draw(heading: str, columns: Sequence[Column], stem: Path) -> tuple[Path, Pat
         axis,
         _MARGIN_IN,
         height - 0.42,
-        "right in a box: its bytes; red: new since the cable before; words: what is new or changed",
+        "right in a box: bytes; red: new since the previous cable; text: what is new or changed",
     )
     top = height - _HEAD_IN
     for row, row_height in zip(rows, heights, strict=True):

@@ -72,16 +72,16 @@ def ends(topology: Topology, src: str | None, dst: str | None) -> tuple[str, str
     if src is None:
         others = [host for host in hosts if host.name != dst]
         if not others:
-            raise FabricError(f"topology {topology.name}: a packet needs two hosts beside the collector's")
+            raise FabricError(f"topology {topology.name}: a packet needs two hosts besides the collector's")
         known = None if dst is None else topology.host[dst]
         src = (others[0] if known is None else max(others, key=lambda host: hops(host, known))).name
     if dst is None:
         others = [host for host in hosts if host.name != src]
         if not others:
-            raise FabricError(f"topology {topology.name}: a packet needs two hosts beside the collector's")
+            raise FabricError(f"topology {topology.name}: a packet needs two hosts besides the collector's")
         dst = max(others, key=lambda host: hops(topology.host[src], host)).name
     if src == dst:
-        raise FabricError(f"a packet from {src} to itself crosses nothing")
+        raise FabricError(f"a packet from {src} to itself crosses no cable")
     return src, dst
 
 
@@ -91,7 +91,7 @@ def travel(topology: Topology, src: str, dst: str, *, mode: Mode = "md", seed: i
     The same seed gives the same journey.
     """
     if topology.collector is None:
-        raise FabricError(f"topology {topology.name} has no collector: nobody would get the reports")
+        raise FabricError(f"topology {topology.name} has no collector to receive the reports")
     collector = topology.collector.host
     address = topology.host[collector].ipv4, topology.collector.udp_port
     flow = flow_between(topology, _OURS, src, dst, 1_000_000, frame_bytes=FRAME_BYTES)

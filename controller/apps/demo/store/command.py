@@ -49,7 +49,7 @@ def run(options: StoreOptions) -> StoreOutcome:
     old = sum(read.is_old for phase in outcome.phases for read in phase.reads)
     every = sum(len(phase.reads) for phase in outcome.phases)
     console.print(
-        f"{old} of {every} reads got a value older than one whose write was acknowledged before.", highlight=False
+        f"{old} of {every} reads got a value older than one whose write was already acknowledged.", highlight=False
     )
     png, svg = draw(outcome, options.out / "store")
     figures = options.out / "store.json"

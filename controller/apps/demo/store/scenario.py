@@ -72,7 +72,7 @@ def roles(topology: Topology, producer: str | None = None) -> tuple[str, str, tu
     serving = producer or (hosts[-1] if hosts else "")
     others = [host for host in hosts if host != serving]
     if len(others) < 2:
-        raise FabricError(f"topology {topology.name}: a producer, a writer and a reader are three hosts")
+        raise FabricError(f"topology {topology.name}: needs three hosts: producer, writer and reader")
     return serving, others[-1], tuple(others[:-1][:_MOST_READERS])
 
 
@@ -111,11 +111,11 @@ class StoreRun:
             Phase("copies in the switch", self._by_popularity(names, _READS)),
         ]
         copies = len(world.stores[switch].copies)
-        phases[-1] = replace(phases[-1], remark=f"{copies} of {NAMES} names are there")
+        phases[-1] = replace(phases[-1], remark=f"{copies} of {NAMES} names are cached")
         phases += [self._write(names[0]), self._publish(names[1])]
         fashion = names[NAMES // 2 :] + names[: NAMES // 2]
         phases += [
-            Phase("other names are popular", self._by_popularity(fashion, _LEARNING_READS), "copies are replaced"),
+            Phase("other names become popular", self._by_popularity(fashion, _LEARNING_READS), "copies are replaced"),
             Phase("copies have followed", self._by_popularity(fashion, _READS)),
         ]
         return StoreOutcome(world.topology, self.producer, self.writer, self.readers, switch, tuple(phases), copies)

@@ -30,7 +30,7 @@ class TrainingOptions:
 def run(options: TrainingOptions) -> TrainingOutcome:
     """Run the demo and show it; raise a MillraceError of one line where it cannot: without root, or PyTorch."""
     if importlib.util.find_spec("torch") is None:
-        raise MillraceError("the demo of a training needs torch: pip install 'millrace-net[train]'")
+        raise MillraceError("the training demo requires torch: pip install 'millrace-net[train]'")
     from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
 
     require_root()
@@ -70,7 +70,7 @@ def lines(outcome: TrainingOutcome) -> list[str]:
     same = "the same" if outcome.same_parameters else "NOT the same"
     return [
         f"While all {outcome.workers} workers lived, every loss was within {outcome.difference:.1e} of gloo's.",
-        f"The {outcome.workers - 1} workers that are left have {same} parameters, to the bit.",
+        f"The remaining {outcome.workers - 1} workers have {same} parameters, bit for bit.",
         "The first worker's log:",
         *(f"  {line}" for line in outcome.said),
     ]

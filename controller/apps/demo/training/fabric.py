@@ -71,7 +71,7 @@ class Agent:
         deadline = LocalDeadline(timeout_s, f"an answer of host {self.host}")
         while b"\n" not in self._buffer:
             if not wait_readable(self.process.stdout, deadline):
-                raise self._failure(f"has said nothing for {timeout_s:g} s")
+                raise self._failure(f"no answer for {timeout_s:g} s")
             more = os.read(self.process.stdout.fileno(), 1 << 16)
             if not more:
                 raise self._failure("has ended")
@@ -96,7 +96,7 @@ class Agent:
 
     def _failure(self, what: str) -> FabricError:
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return FabricError(f"{self.host}: the agent {what}: {lines[-1] if lines else 'it left no words'}")
+        return FabricError(f"{self.host}: the agent {what}: {lines[-1] if lines else 'no output'}")
 
 
 WINDOW: Final = 32

@@ -68,12 +68,12 @@ def train(workers: int, steps: int, tell: Callable[[str], None]) -> TrainingOutc
         tell(f"{workers} workers train {steps} steps by gloo alone")
         fabric.begin(GLOO, by_gloo=True)
         by_gloo = fabric.results(workers)
-        tell(f"the same from the beginning over the switch; in step {dies_at} h{victim + 1} is killed")
+        tell(f"again from the beginning over the switch; in step {dies_at} h{victim + 1} is killed")
         fabric.begin(_JOB, dies=victim, dies_at=dies_at, tells=True, tells_at=ends_at)
         _expect(fabric.hear(), {"rank": victim, "ended": -9})
         tell(f"h{victim + 1} is dead, the others go on; in step {ends_at} the switch is killed")
         _expect(fabric.hear(), {"rank": 0, "middle": _JOB})
-        tell(f"the switch is dead; it starts again, empty, in {AWAY_S:g} s: by then the job is given up")
+        tell(f"the switch is dead; it restarts, empty, in {AWAY_S:g} s: by then the job is given up")
         fabric.restart_switch(after_s=AWAY_S)
         found = fabric.results(workers - 1)
     return outcome_of(workers, steps, by_gloo, found)
@@ -151,4 +151,4 @@ def _mean(found: Answers, step: int, of: Answers | None = None) -> float:
 
 def _expect(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     if said != wanted:
-        raise FabricError(f"a worker said {said}, not {wanted}")
+        raise FabricError(f"a worker sent {said}, not {wanted}")

@@ -190,7 +190,7 @@ def test_inconsistent_ground_is_refused(tmp_path: Path) -> None:
         ({}, "--topology"),
         ({"topology": "abilene", "feed": "unix:x", "rate": "1 Gbit/s"}, "--feed and --rate"),
         ({"rate": "1 Gbit/s", "feed": "unix:x"}, "--feed and --rate"),
-        ({"topology": "abilene", "server": "unix:x"}, "--server goes with --feed"),
+        ({"topology": "abilene", "server": "unix:x"}, "--server requires --feed"),
         ({"rate": "fast", "machines": 4}, "'fast' is not a rate such as '10 Gbit/s'"),
         ({"rate": "-1 Gbit/s", "machines": 4}, "is not a rate"),
         ({"rate": "-inf", "machines": 4}, "is not a rate"),

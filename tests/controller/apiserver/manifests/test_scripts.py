@@ -139,7 +139,7 @@ def test_a_pod_says_what_it_computes() -> None:
         ("64MiB", "64M", "s.yaml:8: pod.memory: '64M' is not a size such as '40 GiB' (units: B, KiB, MiB, GiB, TiB)"),
         ('"3600"', "3600", "s.yaml:5: pod.command[1]: expected `str`, got `int`: write it in quotes"),
         ("{A: b}", "{A: 5}", "s.yaml:6: pod.environment[...]: expected `str`, got `int`: write it in quotes"),
-        ("gpu, share", "gpuu, share", "s.yaml:10: pod.devices[0].kind: 'gpuu' is none of cpu, gpu, tpu,"),
+        ("gpu, share", "gpuu, share", "s.yaml:10: pod.devices[0].kind: 'gpuu' is not one of cpu, gpu, tpu,"),
         ("kind: npu", "kind: cpu", "s.yaml:11: pod.devices[1].kind: request cores by `cpu`"),
         ("share: 500m", "share: 2", "s.yaml:10: pod.devices[0].share: 2 is not part of one device"),
         ("share: 500m", "count: 1, share: 500m", "s.yaml:10: pod.devices[0].share: applies to one device: give either"),
@@ -149,7 +149,7 @@ def test_a_pod_says_what_it_computes() -> None:
         ("2ms", "2", "s.yaml:15: pod.peers[0].max_delay: 2 is not a delay such as '2 ms'"),
         ("{pod: db}", "{pod: db, host: h1}", "s.yaml:16: pod.peers[1]: a peer is either a `pod` or a `host`"),
         ("10 min", "10 minutes", "s.yaml:18: pod.idle_limit: '10 minutes' is not a time such as '30 s' (units: ms, s,"),
-        ("on-failure", "on-fail", ("s.yaml:19: pod.restart: 'on-fail' is none of always, on-failure, never; did you "
+        ("on-failure", "on-fail", ("s.yaml:19: pod.restart: 'on-fail' is not one of always, on-failure, never; did you "
                                   "mean `on-failure`?")),
         ("image: busybox", "bundle: /x\n  image: b", "s.yaml:1: pod: has either `image` or `bundle`, not both"),
         ("image: busybox", "containers: [{name: a, image: x}]", ("s.yaml:5: pod.command: belongs below a container"

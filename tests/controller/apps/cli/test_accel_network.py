@@ -46,7 +46,7 @@ def test_rounds_are_shown_with_their_links_and_the_switch(capsys: pytest.Capture
     assert "s1->h1" in out
     assert "24" in out
     assert "outputs of 1 GB: 24 s by the tree (per-path)" in out
-    assert "switch: sums are added up at s" in out
+    assert "switch: sums are computed at s" in out
     assert "free bandwidth between machines is nominal" in out
 
 
@@ -63,7 +63,7 @@ def test_programs_read_who_sends_to_whom(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_rate_gives_the_specifications_figures(capsys: pytest.CaptureFixture[str]) -> None:
     done, out, _ = said(capsys, "--rate", "1 Gbit/s", "-n", "1000")
     assert done
-    assert "24 s by the tree (per-path), 888.9 s by the sum of all data over one rate; decisions count sum" in out
+    assert "24 s by the tree (per-path), 888.9 s by the sum of all data over one rate; decisions use sum" in out
     assert said(capsys, "--rate", "1 Gbit/s", "-n", "1")[1] == "1 machine: nothing is sent\n"
 
 

@@ -89,7 +89,7 @@ def test_tokens_are_kept_as_hashes(here: Path, run: Run) -> None:
     records = read_records(here.parent / "tokens")
     assert token.strip() not in (here.parent / "tokens").read_text()
     (record,) = records.values()
-    assert said.startswith(f"token {record.id} of bob (user); without its line in tokens it counts no more")
+    assert said.startswith(f"token {record.id} of bob (user); remove its line from tokens to revoke it")
     found = principal_of(token.strip(), records, record.created_ns)
     assert (found.role, found.rights) == (Role.USER, (Right.CHANGE,))
 
@@ -97,7 +97,7 @@ def test_tokens_are_kept_as_hashes(here: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("issue x", "a --role is needed, or the --address of a service, or the --host of a worker"),
+        ("issue x", "a --role is required, or the --address of a service, or the --host of a worker"),
         ("issue x --role king", "'king' is not a valid Role; roles are user, "),
         ("issue x --role worker", "role worker names its node, centre, holder or host"),
         ("issue x --role user --host h1", "role user names none"),

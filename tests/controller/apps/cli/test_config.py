@@ -60,11 +60,11 @@ def test_a_schema_takes_numbers_with_units() -> None:
 def test_a_file_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "collector.yaml"
     file.write_text(COLLECTOR)
-    assert run("check", "collector", str(file)) == f"{file}: right for collector\n"
+    assert run("check", "collector", str(file)) == f"{file}: valid collector settings\n"
     file.write_text(COLLECTOR + "feeds: {}\n")
     with pytest.raises(ConfigError, match=r"collector\.yaml:4: feeds: unknown key; did you mean `feed`\?"):
         run("check", "collector", str(file))
-    with pytest.raises(ConfigError, match=r"colector: is no daemon with settings; did you mean `collector`\?"):
+    with pytest.raises(ConfigError, match=r"colector: is not a daemon with settings; did you mean `collector`\?"):
         run("check", "colector", str(file))
 
 

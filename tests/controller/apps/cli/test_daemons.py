@@ -74,7 +74,7 @@ def the_line(out: str, said: str) -> str:
     """Return what a command ended with, which wrote this."""
     assert out == ""
     lines = said.splitlines()
-    assert lines, "it said nothing"
+    assert lines, "no output"
     assert lines[-1].startswith("millrace: "), said
     assert "Traceback" not in said
     assert len([line for line in lines if not line.startswith("millrace ")]) == 1, said

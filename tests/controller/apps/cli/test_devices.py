@@ -36,8 +36,8 @@ def said(*words: str) -> str:
 def test_a_table_for_people(server: Path) -> None:
     text = said("--root", str(server))
     assert "AMD EPYC 7543" in text
-    assert "This process may use 8 CPUs and memory without limit." in text
-    assert "Note: NVML: not asked, as this is a recorded machine" in text
+    assert "This process may use 8 CPUs and unlimited memory." in text
+    assert "Note: NVML: not queried for a recorded machine" in text
 
 
 def test_yaml_in_a_topology_file_gives_the_same_node(server: Path) -> None:
@@ -87,5 +87,5 @@ def test_devices_of_nvml(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="none: is no machine's root"):
+    with pytest.raises(ConfigError, match="none: is not a machine's root"):
         CliRunner().invoke(app, ["devices", "--root", str(tmp_path / "none")], catch_exceptions=False)

@@ -55,7 +55,7 @@ def test_interrupted_training_resumes_to_identical_weights(train: list[str], tmp
     assert shown.startswith("decisions,")
     assert "stopping after this decision" in said
     assert f"wrote {part}: version " in said
-    found = re.search(r"interrupted: --resume \S+ --episodes (\d+) goes on", said)
+    found = re.search(r"interrupted: continue with --resume \S+ --episodes (\d+)", said)
     assert found is not None, said
     ended = 1000 - int(found[1])
     assert ended >= 1

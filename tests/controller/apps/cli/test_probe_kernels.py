@@ -87,10 +87,10 @@ def test_a_users_kernel_is_added_run_changed_and_deleted(run: Run, file: Path) -
     assert "counting.1" in run("probe kernels show counting.1")[0]
     ran = json.loads(run("probe kernels run counting.1 --size n=10 --repeat 2 -f json")[0])
     assert {"what": "kernel", "value": "counting.1 n=10"} in ran
-    assert run("probe kernels delete counting")[1].startswith("millrace: say which version of counting is to go")
+    assert run("probe kernels delete counting")[1].startswith("millrace: name a version of counting to remove")
     assert run("probe kernels delete counting.1") == ("kernel counting.1 is deleted\n", "")
     assert run("probe kernels show counting.1")[1] == "millrace: there is no version 1 of kernel counting; known: 2\n"
-    assert run("probe kernels delete dgemm.1")[1] == "millrace: kernel dgemm.1 comes with Millrace: it stays\n"
+    assert run("probe kernels delete dgemm.1")[1] == "millrace: kernel dgemm.1 is built in and cannot be removed\n"
 
 
 def test_what_show_writes_is_what_add_reads(run: Run, file: Path) -> None:
@@ -142,7 +142,7 @@ def test_files_that_are_wrong_are_one_line_with_the_place(run: Run, file: Path) 
     for old, new, said in (
         ("tolerance", "tolerence", "counting.yaml:7: tolerence: unknown key; did you mean `tolerance`?"),
         ("counting\ncategory", "Counting\ncategory", "counting.yaml:3: identifier: "),
-        ("device: cpu", "device: cpi", "'cpi' is none of"),
+        ("device: cpu", "device: cpi", "'cpi' is not one of"),
         ("tolerance: 0", "splits: q", "kernel counting: splits q, no size of its own"),
     ):
         file.write_text(KERNEL.replace(old, new), encoding="utf-8")
@@ -156,10 +156,10 @@ def test_wrong_words_of_the_command_line_are_one_line(run: Run) -> None:
         ("run dgem", "there is no kernel dgem; did you mean dgemm or dgemv?"),
         ("run dgemm.x", "'dgemm.x' names no kernel: IDENTIFIER or IDENTIFIER.VERSION"),
         ("run dgemm --size q=1", "kernel dgemm has no size q; known: k, m, n"),
-        ("run dgemm --size n=-1", "--size n=-1: write it as NAME=N, N a whole number"),
+        ("run dgemm --size n=-1", "--size n=-1: expected NAME=N, N a whole number"),
         ("run dgemm --size n=0", "kernel dgemm.1: n is 0, the least is 1"),
         ("run dgemm --device fpga", "kernel dgemm has no implementation for fpga"),
-        ("run dgemm --device cpi", "--device cpi: known are cpu"),
+        ("run dgemm --device cpi", "--device cpi: expected cpu"),
         ("run dgemm --size n=10000000 --size m=10000000", "kernel dgemm.1 at k=1024 m=10000000 n=10000000 needs"),
     ):
         err = run(f"probe kernels {line}")[1]
@@ -189,4 +189,4 @@ def test_without_an_api_the_built_in_kernels_are_there(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     out, err = run("probe kernels list -f csv")
     assert "dgemm,1,hpc,gemm,fp64" in out
-    assert err == "there is no API at its usual socket: the kernels are the built-in ones\n"
+    assert err == "no API server at the default socket: using the built-in kernels\n"

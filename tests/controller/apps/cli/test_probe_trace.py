@@ -84,7 +84,7 @@ def test_a_query_is_planned(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         (("missing.sql",), "millrace: missing.sql: No such file or directory"),
         (("query.sql",), "millrace: SQL: Catalog Error: Table with name sales does not exist!"),
         (("query.sql", "more"), "query.sql takes no arguments: more"),
-        (("query.sql", "--table", "sales"), "'sales' is no table: NAME=ROWS:BYTES"),
+        (("query.sql", "--table", "sales"), "'sales' is not a table: expected NAME=ROWS:BYTES"),
         (("program.py", "x"), "program.py: it ended with ValueError: invalid literal for int()"),
     ],
 )

@@ -333,7 +333,7 @@ def test_a_long_table_is_cut_and_says_so(history: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(output, "TABLE_ROWS", 3)
     done = runner.invoke(app, ["telemetry", "query", "--history", history, "from range(5)"])
     assert done.stdout.count("│") == 3 * 2
-    assert done.stderr == "only the first 3 rows are shown; --format csv or json has all\n"
+    assert done.stderr == "only the first 3 rows are shown; use --format csv or json for all\n"
 
 
 def test_a_wrong_query_is_one_line(history: str) -> None:

@@ -22,7 +22,7 @@ class Screen(io.StringIO):
         self.silence = asyncio.Event()
 
     def write(self, text: str) -> int:
-        if "has said nothing for" in text:
+        if "no update from the collector for" in text:
             self.silence.set()
         return super().write(text)
 
@@ -43,4 +43,4 @@ def test_silence_is_said_and_what_comes_after_it_is_shown(monkeypatch: pytest.Mo
     first, *silent, last = asyncio.run(finish_within(scene(), 20)).splitlines()
     assert (first, last) == ("look 1", "look 2")
     assert silent
-    assert all(line.startswith("the collector has said nothing for ") for line in silent)
+    assert all(line.startswith("no update from the collector for ") for line in silent)

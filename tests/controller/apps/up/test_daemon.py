@@ -70,7 +70,7 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, daemon: Make) -> No
     asyncio.run(use())
     log = (tmp_path / "thing.log").read_text(encoding="utf-8")
     assert log.count("ready:  --settings x") == 2
-    assert "killed by SIGKILL; starts again in 0.0 s (1. time)" in log
+    assert "killed by SIGKILL; restart 1 in 0.0 s" in log
 
 
 def test_one_that_cannot_run_says_why_and_is_counted(tmp_path: Path, daemon: Make) -> None:
@@ -97,7 +97,7 @@ def test_one_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
         await running
 
     asyncio.run(use())
-    assert "does not stop within 0.5 s: killed" in (tmp_path / "thing.log").read_text(encoding="utf-8")
+    assert "did not stop within 0.5 s: killed" in (tmp_path / "thing.log").read_text(encoding="utf-8")
 
 
 def test_one_that_is_stopped_while_it_starts_ends(daemon: Make) -> None:

@@ -78,7 +78,7 @@ def test_a_folder_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     path.mkdir()
     (path / "letter").touch()
     path.chmod(0o755)
-    with pytest.raises(UpError, match=r"home: others may enter it, and it holds letter, .*: chmod 700 it"):
+    with pytest.raises(UpError, match=r"home: other users can enter it, and it holds letter, .*: chmod 700 it"):
         StateFolder(path).prepare()
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
     assert [found.name for found in path.iterdir()] == ["letter"]
@@ -89,7 +89,7 @@ def test_a_state_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.mkdir()
     os.chown(path, 12345, 12345)
-    with pytest.raises(UpError, match=r"state folder .*: it belongs to user 12345: name another by --state"):
+    with pytest.raises(UpError, match=r"state folder .*: belongs to user 12345: use another with --state"):
         StateFolder(path).prepare()
 
 
@@ -263,7 +263,7 @@ def test_what_has_changed_is_named(state: StateFolder) -> None:
 def test_a_second_one_is_refused_while_the_first_lives(state: StateFolder) -> None:
     with (
         state.locked(),
-        pytest.raises(UpError, match=rf"runs already for .* \(process {os.getpid()}\)"),
+        pytest.raises(UpError, match=rf"is already running for .* \(process {os.getpid()}\)"),
         state.locked(),
     ):
         pytest.fail("two hold one folder")
@@ -283,8 +283,8 @@ def test_an_edited_file_is_taken_as_it_is_and_a_wrong_key_named(state: StateFold
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("geant", None), "is of topology abilene, not geant: edit it, or name another folder by --state"),
-        (("abilene", Time.KERNEL), "says time: virtual, not kernel"),
+        (("geant", None), "has topology abilene, not geant: edit it, or use another folder with --state"),
+        (("abilene", Time.KERNEL), "has time: virtual, not kernel"),
     ],
 )
 def test_a_command_that_contradicts_the_file_is_refused(
@@ -316,7 +316,7 @@ def test_a_slip_of_the_pen_is_not_written_down(state: StateFolder, tmp_path: Pat
     with pytest.raises(MillraceError, match="abilnee"):
         run(UpOptions("abilnee", None, state.path, None), print)
     assert not state.settings.exists()
-    with pytest.raises(UpError, match="which topology"):
+    with pytest.raises(UpError, match="no topology given"):
         run(UpOptions(None, None, state.path, None), print)
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(UpError, match="state folder"):

@@ -85,7 +85,7 @@ def test_local_quota_is_no_lever_while_its_pool_is_away(unit: Unit) -> None:
     settings = LeverSettings(
         cpu_quota=QuotaLever(group="/unit", set=True), pool=PoolLever(pool="p", holder="gpu0", set=True)
     )
-    host = Host(unit.machine.root, unit.machine.clock, "NVML: not asked")
+    host = Host(unit.machine.root, unit.machine.clock, "NVML: not queried")
     levers, absent = levers_of(settings, host, lambda _: unit.books)
     assert levers == []
     assert any("it is away" in line for line in absent)

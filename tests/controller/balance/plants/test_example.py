@@ -126,4 +126,4 @@ def test_the_command_gives_programs_one_array() -> None:
 def test_the_command_knows_two_rules() -> None:
     found = CliRunner().invoke(app, ["balance", "example", "--rule", "guess"])
     assert found.exit_code == 2
-    assert "it is platform, table or both" in found.output
+    assert "expected platform, table or both" in found.output

@@ -125,9 +125,9 @@ def test_whatif_command_prints_draws_and_writes_a_history(tmp_path: Path) -> Non
     ("arguments", "problem"),
     [
         (["--picture", "run.gif"], "ends in .png or .svg"),
-        (["--picture", "/nowhere/at/all.png"], "/nowhere/at/all.png: /nowhere/at is no folder"),
-        (["--write", "/nowhere/at/all.csv"], "/nowhere/at/all.csv: /nowhere/at is no folder"),
-        (["--write", "/"], "/: it is a folder"),
+        (["--picture", "/nowhere/at/all.png"], "/nowhere/at/all.png: /nowhere/at is not a folder"),
+        (["--write", "/nowhere/at/all.csv"], "/nowhere/at/all.csv: /nowhere/at is not a folder"),
+        (["--write", "/"], "/: is a folder"),
     ],
 )
 def test_the_command_says_before_the_run_what_cannot_be_written(

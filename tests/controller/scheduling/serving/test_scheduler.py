@@ -282,7 +282,7 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
             scheduler.note_away("waiting 0.2 s: nobody is there")
             assert caplog.text.count("nobody is there") == 1
             await hang_up(lambda: SchedulerSettings(profiles=(PodProfileSettings(), SPREAD)))
-            assert "not in force before the next start: name" in caplog.text
+            assert "restart required for: name" in caplog.text
             await cluster.pods_when(placed)
 
     play(act)

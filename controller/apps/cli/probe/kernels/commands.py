@@ -10,7 +10,7 @@ from controller.apps.cli.probe.kernels.serve import serve
 from controller.apps.cli.probe.kernels.show import show
 from controller.apps.cli.probe.kernels.write import add, change, delete
 
-kernels = typer.Typer(name="kernels", help="The library of probe kernels.", no_args_is_help=True)
+kernels = typer.Typer(name="kernels", help="Manage the library of probe kernels.", no_args_is_help=True)
 
 kernels.command("list")(list_)
 kernels.command()(show)

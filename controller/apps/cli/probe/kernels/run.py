@@ -23,18 +23,18 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def run(  # noqa: PLR0917 - a command line's options
-    name: Annotated[str, typer.Argument(metavar="KERNEL[.VERSION]", help="As `millrace probe kernels list` says.")],
-    size: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=N", help="Another size than its own; repeatable.")
-    ] = None,
-    repeat: Annotated[int, typer.Option(min=1, max=100_000, help="How often it runs.")] = 3,
+    name: Annotated[
+        str, typer.Argument(metavar="KERNEL[.VERSION]", help="Kernel as in `millrace probe kernels list`.")
+    ],
+    size: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Override a size; repeatable.")] = None,
+    repeat: Annotated[int, typer.Option(min=1, max=100_000, help="Number of runs.")] = 3,
     device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
-    library: Annotated[str | None, typer.Option(help="numpy, scipy, torch, ...; else the first it has.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of its data.")] = 0,
+    library: Annotated[str | None, typer.Option(help="numpy, scipy, torch, ...; default: its first.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of its data.")] = 0,
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:
-    """Run a probe kernel here: time, rate and the error of what it computes."""
+    """Run a probe kernel here; show time, rate and error of the result."""
     from contextlib import closing  # noqa: PLC0415
 
     from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
@@ -104,7 +104,7 @@ def _sizes(words: Sequence[str]) -> dict[str, int]:
     for word in words:
         name, equals, number = word.partition("=")
         if not (name and equals and number.isascii() and number.isdecimal()):
-            raise ProbeKernelError(f"--size {word}: write it as NAME=N, N a whole number")
+            raise ProbeKernelError(f"--size {word}: expected NAME=N, N a whole number")
         found[name] = int(number)
     return found
 
@@ -115,4 +115,4 @@ def _one_of(kind: type[E], word: str, switch: str) -> E:
     try:
         return kind(word)
     except ValueError:
-        raise ProbeKernelError(f"--{switch} {word}: known are {', '.join(one.value for one in kind)}") from None
+        raise ProbeKernelError(f"--{switch} {word}: expected {', '.join(one.value for one in kind)}") from None

@@ -11,14 +11,12 @@ from controller.apps.cli.amounts import in_bytes, in_seconds
 
 
 def serve(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to serve; port 0: any that is free.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to serve at; port 0: any free port.")],
     secret_file: Annotated[
-        Path, typer.Option("--secret-file", metavar="FILE", help="Is made, for its user alone; the puller reads it.")
+        Path, typer.Option("--secret-file", metavar="FILE", help="Created, readable only by you; clients need it.")
     ],
-    for_s: Annotated[
-        float, typer.Option("--for", parser=in_seconds(1, 86_400), help="How long; then it ends.")
-    ] = 600.0,
-    most_bytes: Annotated[int, typer.Option(parser=in_bytes(1, 1 << 40), help="To one connection.")] = 1 << 30,
+    for_s: Annotated[float, typer.Option("--for", parser=in_seconds(1, 86_400), help="Stop after this long.")] = 600.0,
+    most_bytes: Annotated[int, typer.Option(parser=in_bytes(1, 1 << 40), help="Limit per connection.")] = 1 << 30,
 ) -> None:
     """Serve bytes to clients with the secret from a new file, until interrupted or out of time."""
     import os  # noqa: PLC0415

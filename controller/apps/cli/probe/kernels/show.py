@@ -24,13 +24,13 @@ class Form(StrEnum):
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="KERNEL[.VERSION]", help="As `millrace probe kernels list` says.")],
-    form: Annotated[
-        Form, typer.Option("--output", "-o", "--format", "-f", help="For people, or the file that it could be of.")
-    ] = (Form.TABLE),
+    name: Annotated[
+        str, typer.Argument(metavar="KERNEL[.VERSION]", help="Kernel as in `millrace probe kernels list`.")
+    ],
+    form: Annotated[Form, typer.Option("--output", "-o", "--format", "-f", help="Text, or its file.")] = (Form.TABLE),
     address: Address = None,
 ) -> None:
-    """Show a probe kernel: what it stands for, its sizes, versions and code."""
+    """Show a probe kernel: its operator, sizes, versions and code."""
     from controller.probing.kernel_files import dumps  # noqa: PLC0415
 
     library = library_of(address)

@@ -14,16 +14,16 @@ from controller.apps.cli.probe.library import stored_library
 if TYPE_CHECKING:
     from controller.probing.values import ProbeKernel
 
-_File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON, as `show -o yaml` writes it.")]
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON, as from `show -o yaml`.")]
 _Unchecked = Annotated[
-    bool, typer.Option("--unchecked", help="Do not run it here first: its code, or device, is elsewhere.")
+    bool, typer.Option("--unchecked", help="Do not run it here first: its code or device is elsewhere.")
 ]
 _StandsFor = Annotated[
     str | None,
     typer.Option(
         "--stands-for",
         metavar="MODULE:FUNCTION",
-        help="A function of programs: those like it match by its code.",
+        help="Function that matches similar code in programs.",
     ),
 ]
 
@@ -32,12 +32,10 @@ def add(
     file: _File,
     unchecked: _Unchecked = False,
     stands_for: _StandsFor = None,
-    override: Annotated[
-        bool, typer.Option("--override", help="Take the place of the built-in kernel of this version.")
-    ] = False,
+    override: Annotated[bool, typer.Option("--override", help="Replace the built-in kernel of this version.")] = False,
     address: Address = None,
 ) -> None:
-    """Put a new probe kernel into the store, once it has run here with a right output."""
+    """Add a probe kernel to the store, once it has run here with the expected output."""
     from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
     from controller.probing.kernel_files import load  # noqa: PLC0415
 
@@ -45,7 +43,7 @@ def add(
     library = stored_library(address)
     if library.has(kernel.identifier, kernel.version) and not override:
         raise ProbeKernelError(
-            f"there is a kernel {kernel.identifier}.{kernel.version} already: change it to have a new version"
+            f"kernel {kernel.identifier}.{kernel.version} exists already: change it to get a new version"
         )
     _write(kernel, unchecked=unchecked, stands_for=stands_for, address=address)
 
@@ -60,7 +58,7 @@ def change(file: _File, unchecked: _Unchecked = False, stands_for: _StandsFor = 
     kernel = load(file, next_version=newest + 1)
     if kernel.version != newest + 1:
         next_is = f"the next version of {kernel.identifier} is {newest + 1}"
-        raise ProbeKernelError(f"{file}: version {kernel.version}: {next_is}; leave it out, and it is that")
+        raise ProbeKernelError(f"{file}: version {kernel.version}: {next_is}; omit it to use that")
     _write(kernel, unchecked=unchecked, stands_for=stands_for, address=address)
 
 
@@ -68,7 +66,7 @@ def delete(
     name: Annotated[str, typer.Argument(metavar="KERNEL.VERSION")],
     address: Address = None,
 ) -> None:
-    """Take a version of a probe kernel out of the store; refused while probe tasks are made of it."""
+    """Remove a version of a probe kernel from the store; refused while probe tasks use it."""
     from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
@@ -76,12 +74,12 @@ def delete(
     kernel = stored_library(address).named(name)
     full = f"{kernel.identifier}.{kernel.version}"
     if full != name:
-        raise ProbeKernelError(f"say which version of {name} is to go; the newest is {full}")
+        raise ProbeKernelError(f"name a version of {name} to remove; the newest is {full}")
     with client_of(address) as client:
         try:
             client.of(ProbeKernel).delete(full)
         except NotFoundError:
-            raise ProbeKernelError(f"kernel {full} comes with Millrace: it stays") from None
+            raise ProbeKernelError(f"kernel {full} is built in and cannot be removed") from None
     typer.echo(f"kernel {full} is deleted")
 
 

@@ -72,7 +72,7 @@ def test_all_of_them_fit_in_one_picture(capsys: pytest.CaptureFixture[str], tmp_
 
 def test_what_cannot_be_is_said_in_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for arguments, said in (
-        (("--transfer", "magic"), "--transfer magic: it is sum or per-path"),
+        (("--transfer", "magic"), "--transfer magic: expected sum or per-path"),
         (("--picture", str(tmp_path / "a.jpg")), "a.jpg: a picture's name ends in .png or .svg"),
         (("--picture", str(tmp_path / "none/a.svg")), "none/a.svg: No such file or directory"),
         (("--folder", "/dev/null/here"), "/dev/null/here: Not a directory"),

@@ -61,11 +61,11 @@ def test_run_is_compared_with_the_path_times_of_a_topology(capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--topology", "racks.yaml"), "--topology goes with --compare"),
-        (("--rate", "1 Gbit/s"), "--rate goes with --compare"),
+        (("--topology", "racks.yaml"), "--topology requires --compare"),
+        (("--rate", "1 Gbit/s"), "--rate requires --compare"),
         (("--compare", "--topology", "racks.yaml", "--rate", "1 Gbit/s"), "--rate and --topology"),
-        (("--compare", "--feed", "unix:x"), "--feed goes with --topology"),
-        (("--compare", "--topology", "racks.yaml", "--server", "unix:x"), "--server goes with --feed"),
+        (("--compare", "--feed", "unix:x"), "--feed requires --topology"),
+        (("--compare", "--topology", "racks.yaml", "--server", "unix:x"), "--server requires --feed"),
         (("--compare", "--rate", "-1 Gbit/s"), "--rate: '-1 Gbit/s' is not a rate"),
         (("--compare", "--topology", "nowhere.yaml"), "nowhere.yaml"),
         (("--compare", "--topology", "racks.yaml", "--hardware", "three.yaml"), "3 are named, and there are 2 workers"),

@@ -24,9 +24,9 @@ from tests.recorded import write_tree
 def test_what_a_machine_can_move_and_why_it_cannot_move_the_rest(tmp_path: Path) -> None:
     rows = list(_lever_rows(Host(Root(write_tree(tmp_path, EQUAL)), VirtualClock(), "NVML: not here")))
     assert [row[0] for row in rows] == ["cpu quota of /", "cpu clock of all CPUs", "clocks and instances of GPUs"]
-    assert rows[0][5] == "not here: there is no such control group with a quota of CPU time"
+    assert rows[0][5] == "unavailable: there is no such control group with a quota of CPU time"
     assert rows[1][1:5] == ("frequency", 3200, 800, 3200)
-    assert rows[2][5] == "not here: NVML: not here"
+    assert rows[2][5] == "unavailable: NVML: not here"
 
 
 def test_this_machine_says_something_of_each() -> None:
@@ -46,9 +46,9 @@ def test_clocks_and_instances_of_nvidias_devices_are_shown(tmp_path: Path) -> No
         check=True,
     )
     rows = {row["lever"]: row for row in json.loads(done.stdout)}
-    assert rows["clock of 0000:c1:00.0"]["note"] == "one of 5 clocks; may be set, where settings say set: true"
-    assert rows["instances of 0000:c1:00.0"]["note"] == "not here: NVML: Not Supported"
-    assert rows["instances of 0000:c2:00.0"]["note"].startswith("not here: NVML: ")
+    assert rows["clock of 0000:c1:00.0"]["note"] == "one of 5 clocks; settable where settings have set: true"
+    assert rows["instances of 0000:c1:00.0"]["note"] == "unavailable: NVML: Not Supported"
+    assert rows["instances of 0000:c2:00.0"]["note"].startswith("unavailable: NVML: ")
 
 
 def test_settings_that_cannot_be_are_a_line(tmp_path: Path) -> None:

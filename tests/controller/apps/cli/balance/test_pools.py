@@ -37,10 +37,10 @@ def test_a_pool_is_made_and_changed_and_what_is_not_named_stays(served: Place, r
 
 def test_what_cannot_be_is_refused_in_one_line(served: Place, run: Run) -> None:
     assert run("balance set none --units 3") == ("", "millrace: there is no UnitPool none\n")
-    assert run("balance set new --create")[1] == "millrace: --units: how many are there? a new pool needs it\n"
+    assert run("balance set new --create")[1] == "millrace: --units: required for a new pool\n"
     make = "balance set new --create --units 100 --claim"
-    assert "'lest=3' is none of least=N, most=N" in run(f"{make} i:lest=3")[1]
-    assert "least: 'x' is no number" in run(f"{make} i:least=x")[1]
+    assert "'lest=3' is not one of least=N, most=N" in run(f"{make} i:lest=3")[1]
+    assert "least: 'x' is not a number" in run(f"{make} i:least=x")[1]
     assert "least 5 exceeds most 2" in run(f"{make} i:least=5,most=2")[1]
     assert "Invalid enum value 'PIP'" in run(f"{make} i --form PIP")[1]
     refused = run(f"{make} i --form PI --kp 60 --ki 5")[1]
@@ -52,7 +52,7 @@ def test_what_cannot_be_is_refused_in_one_line(served: Place, run: Run) -> None:
 
 def test_minimum_shares_beyond_the_pool_are_warned_about(served: Place, run: Run) -> None:
     said = run("balance set gpus --create --units 10 --claim i:least=6 --claim ii:least=5")[1]
-    assert said == "warning: claims: at least 11 units together, of 10: not all can have their least share\n"
+    assert said == "warning: claims: minimum shares add up to 11 of 10 units: not all can be met\n"
     assert run("balance set gpus --claim ii:least=4")[1] == ""
 
 
@@ -61,9 +61,9 @@ def test_holders_report_and_their_pool_is_shown(served: Place, run: Run) -> None
     with SyncApiClient(served) as client:
         client.share_units("gpus", (UnitHolding(holder="i", units=6, leaving=2),))
     told = run("balance report gpus i --bus 1 --load 0.25 --holds 6 --precision int8 --mhz 1000")[0]
-    assert told == "i has 6 units of gpus, 2 of them are asked back\n"
+    assert told == "i has 6 units of gpus, 2 of them being reclaimed\n"
     wrong = run("balance report gpus i --bus 1 --load 1 --precision int9")[1]
-    assert wrong == "millrace: --precision 'int9' is none of int4, int8, int16, int32, fp16, fp32, fp64\n"
+    assert wrong == "millrace: --precision 'int9' is not one of int4, int8, int16, int32, fp16, fp32, fp64\n"
     assert run("balance report gpus i --holds 7")[1] == "millrace: UnitPool gpus: i has 6 units, not 7\n"
     with SyncApiClient(served) as client:
         pools = client.of(UnitPool)
@@ -76,7 +76,7 @@ def test_holders_report_and_their_pool_is_shown(served: Place, run: Run) -> None
     assert (first["error"], first["u"], first["wants"], first["levers"]) == (0.75, 0.75, -2, "int8 +2, 1000 -300 MHz")
     assert 0 <= first["reported s ago"] < 30
     assert (second["holder"], second["units"], second["reported s ago"]) == ("ii", 0, None)
-    assert run("balance status")[0].startswith("gpus: 6 of 10 units are held, one more would be worth 0.5\n")
+    assert run("balance status")[0].startswith("gpus: 6 of 10 units are held, one more unit would be worth 0.5\n")
 
 
 def kept(folder: Path) -> Path:

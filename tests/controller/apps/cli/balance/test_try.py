@@ -44,7 +44,7 @@ def test_a_controller_of_ones_own_is_tried_on_all_loads(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--load", "none"), "--load none: it is all, step, ramp, burst, noisy"),
+        (("--load", "none"), "--load none: expected all, step, ramp, burst, noisy"),
         (("--units", "0"), "should be greater than or equal to 1"),
         (("-s", "none.yaml"), "none.yaml: No such file or directory"),
     ],

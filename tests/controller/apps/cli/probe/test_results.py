@@ -109,4 +109,4 @@ def test_hours_tell_the_network_from_computing(client: SyncApiClient, run: Run, 
     assert picture.read_text().startswith("<?xml")
     assert "centre west" not in err
     assert run("probe hours west")[1] == "no result of any probe at west in the last 7 days\n"
-    assert "--history, --topology and --from go together" in run("probe hours east --history x")[1]
+    assert "--history, --topology and --from require each other" in run("probe hours east --history x")[1]

@@ -75,7 +75,7 @@ def test_the_hosts_are_the_first_and_one_that_is_far_from_it() -> None:
     assert ends(TOPOLOGY, None, "h1") == ("h3", "h1")
     for src, dst, problem in (
         ("h1", "h9", "has no host 'h9'"),
-        ("h1", "h1", "a packet from h1 to itself crosses nothing"),
+        ("h1", "h1", "a packet from h1 to itself crosses no cable"),
     ):
         with pytest.raises(FabricError, match=problem):
             ends(TOPOLOGY, src, dst)
@@ -92,5 +92,5 @@ def test_the_command_prints_the_headers_and_leaves_pictures(tmp_path: Path) -> N
     assert "report spine1 &gt; collector" in picture
     wrong = CliRunner().invoke(app, ["demo", "--seed", "1", "int", *spec])
     assert wrong.exit_code == 2
-    assert "write it behind" in wrong.output
+    assert "write it after" in wrong.output
     assert CliRunner().invoke(app, ["demo", "int", "--mode", "up"]).exit_code == 2

@@ -57,7 +57,7 @@ def test_producer_writer_and_readers_are_three_hosts() -> None:
     assert roles(TOPOLOGY) == ("h4", "h3", ("h1", "h2"))
     with pytest.raises(FabricError, match="has no host 'x'"):
         roles(TOPOLOGY, "x")
-    with pytest.raises(FabricError, match="a producer, a writer and a reader are three hosts"):
+    with pytest.raises(FabricError, match="needs three hosts: producer, writer and reader"):
         roles(load_topology("leaf-spine:spines=1,leaves=2,hosts=1"))
 
 

@@ -42,7 +42,7 @@ def test_each_phase_has_its_way_its_speed_and_both_losses() -> None:
     assert outcome.phases[0].loss - outcome.phases[0].gloo_loss == pytest.approx(1e-7, rel=1e-3)
     assert table(outcome).row_count == 4
     assert lines(outcome)[1:] == [
-        "The 2 workers that are left have the same parameters, to the bit.",
+        "The remaining 2 workers have the same parameters, bit for bit.",
         "The first worker's log:",
         "  h3 is no longer a member",
     ]
@@ -53,7 +53,7 @@ def test_mid_phase_switch_to_the_ring_is_reported_by_step() -> None:
     found = {0: answer(0, ring=22), 1: {**answer(1, ring=None), "parameters": "others"}}
     outcome = outcome_of(3, STEPS, by_gloo, found)
     assert outcome.phases[2].way == f"{RING} from step 22 (h1); {SWITCH_WAY} (h2)"
-    assert lines(outcome)[1] == "The 2 workers that are left have NOT the same parameters, to the bit."
+    assert lines(outcome)[1] == "The remaining 2 workers have NOT the same parameters, bit for bit."
 
 
 def test_without_root_or_torch_it_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_without_root_or_torch_it_is_one_line(tmp_path: Path, monkeypatch: pytes
         here.setattr(importlib.util, "find_spec", lambda _: None)
         done = CliRunner().invoke(app, command)
         assert isinstance(done.exception, MillraceError)
-        assert str(done.exception) == "the demo of a training needs torch: pip install 'millrace-net[train]'"
+        assert str(done.exception) == "the training demo requires torch: pip install 'millrace-net[train]'"
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
     with monkeypatch.context() as here:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.prose import comments_in, comments_per_1000_lines, headless_in, long_test_names_in
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("dataplane", "collectors", "controller")
+PACKAGES = ("dataplane", "collectors", "controller", "topologies")
 PRODUCT = (*PACKAGES, "p4", "topologies")
 LEAST_COMMENTS = 8
 """Comments per 1,000 lines of the product: fewer leave surprising lines unexplained."""

@@ -23,7 +23,7 @@ from dataplane.topology.file import load_topology
 
 SOURCE = Path(__file__).resolve().parents[1]
 SYSTEM_PACKAGES = Path("/usr/lib/python3/dist-packages")
-"""Where Debian and Ubuntu have packages of their own Python, which another one does not look into."""
+"""Folder of Debian's and Ubuntu's packages of their own Python, which other Pythons do not search."""
 
 
 def find_mininet(system: Path = SYSTEM_PACKAGES) -> None:

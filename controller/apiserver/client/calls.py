@@ -98,12 +98,12 @@ def kind_of(resource: type[R]) -> Kind[R]:
     return KINDS.of_type(resource)
 
 
-def options_of(place: Place) -> dict[str, Any]:
+def options_of(place: Place, answer_s: float = ANSWER_S) -> dict[str, Any]:
     """Return the options common to both httpx clients."""
     headers = {"Accept": "application/json"}
     if place.token is not None:
         headers["Authorization"] = f"Bearer {place.token}"
-    timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+    timeout = httpx.Timeout(answer_s, connect=min(answer_s, CONNECT_S))
     return {"base_url": place.url, "headers": headers, "timeout": timeout, "trust_env": False}
 
 

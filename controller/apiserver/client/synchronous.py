@@ -43,11 +43,12 @@ class SyncApiClient:
         tries: int = calls.TRIES,
         rng: random.Random | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        answer_s: float = calls.ANSWER_S,
     ) -> None:
         self.place = place or find_place()
         self._tries, self._rng, self.sleep = tries, rng or random.Random(), sleep
         transport = httpx.HTTPTransport(uds=self.place.socket, verify=calls.verify_of(self.place))
-        self._http = httpx.Client(transport=transport, **calls.options_of(self.place))
+        self._http = httpx.Client(transport=transport, **calls.options_of(self.place, answer_s))
 
     def of(self, resource: type[R]) -> SyncResources[R]:
         """Return the resources of a type: `client.of(Pod)`."""

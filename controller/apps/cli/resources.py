@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.names import complete_kind, complete_name
 from controller.apps.cli.output import Cells, Format, OneFormat, show
 from dataplane.clock import NS_PER_S
 
@@ -27,7 +28,9 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-_KindName = Annotated[str, typer.Argument(metavar="KIND", help="node, pod, podgroup, centre, task, ...")]
+_KindName = Annotated[
+    str, typer.Argument(metavar="KIND", help="node, pod, podgroup, centre, task, ...", autocompletion=complete_kind)
+]
 _Output = Annotated[Output, typer.Option("--output", "-o", "--format", "-f", help="Output format.")]
 _Labels = Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")]
 _Fields = Annotated[str, typer.Option("--fields", metavar="node=h1", help="Only with these fields.")]
@@ -35,7 +38,10 @@ _Fields = Annotated[str, typer.Option("--fields", metavar="node=h1", help="Only 
 
 def get(  # noqa: PLR0917 - a command line's options
     kind: _KindName,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of one resource; default: all.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Name of one resource; default: all.", autocompletion=complete_name),
+    ] = None,
     output: _Output = Output.TABLE,
     labels: _Labels = "",
     fields: _Fields = "",
@@ -58,7 +64,7 @@ def get(  # noqa: PLR0917 - a command line's options
 
 def describe(
     kind: _KindName,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_name)],
     address: Address = None,
     form: OneFormat = Format.TABLE,
 ) -> None:
@@ -71,7 +77,7 @@ def describe(
 
 def delete(
     kind: _KindName,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_name)],
     revision: Annotated[int | None, typer.Option(help="Only if it still has this revision.")] = None,
     address: Address = None,
 ) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from controller.apps.cli.api import Address, client_of
 from controller.apps.cli.decisions import COLUMNS, cells, show_decision, show_history
+from controller.apps.cli.names import complete_name_of
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.pod.list import phase_of
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="POD")],
+    name: Annotated[str, typer.Argument(metavar="POD", autocompletion=complete_name_of("pods"))],
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:

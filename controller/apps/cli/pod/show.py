@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.names import complete_name_of
 from controller.apps.cli.output import Format, utc
 from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.pod.list import phase_of
@@ -26,7 +27,7 @@ class Form(StrEnum):
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="POD")],
+    name: Annotated[str, typer.Argument(metavar="POD", autocompletion=complete_name_of("pods"))],
     form: Annotated[
         Form, typer.Option("--output", "-o", "--format", "-f", help="Text; the whole resource; or its manifest.")
     ] = (Form.TABLE),

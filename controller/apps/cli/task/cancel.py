@@ -7,9 +7,13 @@ from typing import Annotated
 import typer
 
 from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.names import complete_name_of
 
 
-def cancel(names: Annotated[list[str], typer.Argument(metavar="TASK...")], address: Address = None) -> None:
+def cancel(
+    names: Annotated[list[str], typer.Argument(metavar="TASK...", autocompletion=complete_name_of("tasks"))],
+    address: Address = None,
+) -> None:
     """Cancel tasks; a running task is stopped by its centre first, and removed once its units are free."""
     from controller.apiserver.resources import Task  # noqa: PLC0415
 

@@ -8,12 +8,13 @@ import typer
 
 from controller.apps.cli.api import Address, client_of
 from controller.apps.cli.decisions import COLUMNS, cells, show_decision, show_history
+from controller.apps.cli.names import complete_name_of
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.task.waiting import line_of
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="TASK")],
+    name: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_name_of("tasks"))],
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:

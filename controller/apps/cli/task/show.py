@@ -7,13 +7,16 @@ from typing import Annotated
 import typer
 
 from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.names import complete_name_of
 from controller.apps.cli.output import Format, FormatOption, utc
 from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.task.waiting import phase_of
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="TASK")], form: FormatOption = Format.TABLE, address: Address = None
+    name: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_name_of("tasks"))],
+    form: FormatOption = Format.TABLE,
+    address: Address = None,
 ) -> None:
     """Show a task: its centre, start, expected run time and cost."""
     from controller.apiserver.resources import Task  # noqa: PLC0415

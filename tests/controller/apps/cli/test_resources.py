@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from controller.apiserver.client import Place, SyncApiClient
 from controller.apiserver.resources import Metadata, Pod
 from controller.apiserver.resources.pod import Container, PodSpec
+from controller.apps.cli.app import app
 from tests.controller.apiserver.widget import Widget, WidgetSpec, widgets
 from tests.controller.apps.cli.conftest import Run
 
@@ -74,3 +76,24 @@ def test_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
 def test_where_nothing_serves_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")
     assert run("get pods") == ("", "millrace: API at 127.0.0.1:1: [Errno 111] Connection refused\n")
+
+
+def completed(words: str) -> list[str]:
+    """Return what bash offers for the last of some words; a space at the end begins a new one."""
+    environment = {"_MILLRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    return CliRunner().invoke(app, [], prog_name="millrace", env=environment).output.split()
+
+
+def test_shells_complete_kinds_and_names(served: Place, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    del run  # sets the address of the server
+    with SyncApiClient(served) as client:
+        for name in ("reader", "writer"):
+            spec = PodSpec(containers=(Container(name="main", image="busybox"),))
+            client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=spec))
+    assert completed("millrace get po") == ["pods", "podgroups"]
+    assert completed("millrace get pods ") == ["reader", "writer"]
+    assert completed("millrace delete pod w") == ["writer"]
+    assert completed("millrace pod explain r") == ["reader"]
+    assert completed("millrace get things ") == []
+    monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")  # nobody listens there
+    assert completed("millrace get pods ") == []

@@ -8,7 +8,7 @@ from tests.prose import comments_in, comments_per_1000_lines, headless_in, long_
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dataplane", "collectors", "controller", "topologies")
-PRODUCT = (*PACKAGES, "p4", "topologies")
+PRODUCT = (*PACKAGES, "p4")
 LEAST_COMMENTS = 8
 """Comments per 1,000 lines of the product: fewer leave surprising lines unexplained."""
 HEADLESS_IN_TESTS = 0

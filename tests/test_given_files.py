@@ -33,7 +33,7 @@ OWN = {
     "dataplane/cgroups.py": "the kernel's",
     "dataplane/fabric/": "its own logs, manifests and counters",
     "dataplane/given.py": "the reader itself",
-    "dataplane/load/monitor.py": "the kernel's",
+    "dataplane/load/processor.py": "the kernel's",
     "dataplane/local/deadline.py": "the kernel's",
     "dataplane/native/cache.py": "what is installed",
     "dataplane/nic/devices/far_end.py": "the kernel's",

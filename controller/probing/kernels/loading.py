@@ -19,9 +19,10 @@ from controller.probing.errors import ProbeKernelError, ProbeMemoryError
 from controller.probing.kernels.base import Maker, Output, Sizes, Value
 from controller.probing.values import Implementation, Library, Prepared
 from dataplane.cgroups import limits_of
+from dataplane.extras import EXTRA_OF
 
-_EXTRAS: Final = {"torch": "torch", "duckdb": None, "scipy": None, "numpy": None}
-"""Libraries, and the extra of this distribution that installs each."""
+_LIBRARIES: Final = frozenset({"torch", "duckdb", "scipy", "numpy"})
+"""Libraries that kernels may need."""
 _PARTS: Final = ("run", "accuracy")
 
 
@@ -146,8 +147,8 @@ def _imported(name: str, module: str) -> Any:  # noqa: ANN401 - any module
         return import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or module
-        if missing in _EXTRAS:
-            extra = _EXTRAS[missing]
+        if missing in _LIBRARIES:
+            extra = EXTRA_OF.get(missing)
             hint = f": pip install 'millrace-net[{extra}]'" if extra else ""
             raise ProbeKernelError(f"kernel {name} needs {missing}, which is not installed{hint}") from None
         raise ProbeKernelError(f"kernel {name}: there is no module {missing}", at="entry") from None

@@ -150,7 +150,7 @@ def test_a_pod_joins_no_group_of_others(play: Play) -> None:
             await ada.of(PodGroup).create(PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=1)))
             joining = pod("p")
             await eve.of(Pod).create(replace(joining, spec=replace(joining.spec, group="g")))
-            with pytest.raises(StaleError, match="Pod p is of owner eve, its PodGroup g is not"):
+            with pytest.raises(StaleError, match="Pod p belongs to owner eve, its PodGroup g does not"):
                 await served.client.bind(bound("p", "h1"))
 
     play(act)

@@ -170,7 +170,7 @@ def test_lost_trace_receiver_is_named_once_and_blocks_nothing(
     for _ in range(3):
         traces.begin("reroute", {}).end()
         traces._provider.force_flush()  # type: ignore[attr-defined]
-    assert caplog.messages == [f"traces are not taken at {where}: they are dropped until they are"]
+    assert caplog.messages == [f"the trace receiver at {where} does not accept traces: dropping them"]
     with receiving(where) as receiver:
         traces.begin("reroute", {}).end("no")
         traces.close()

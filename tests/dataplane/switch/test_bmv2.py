@@ -75,7 +75,7 @@ def test_rates_and_delays_are_refused_unless_taken_off(fake_path: Path, port: Po
 def test_switch_that_ends_or_stays_silent_is_reported(fake_path: Path) -> None:
     settings = SwitchSettings(ports=(), grpc_address=f"unix:{fake_path}/none.sock")
     put(fake_path, "exit 3")
-    with Bmv2Process(settings) as process, pytest.raises(SwitchError, match="ended before it answered on unix:"):
+    with Bmv2Process(settings) as process, pytest.raises(SwitchError, match="exited before it answered on unix:"):
         process.wait_ready()
     put(fake_path, "exec /bin/sleep 60")
     with Bmv2Process(settings) as process, pytest.raises(SwitchError, match="does not answer on unix:"):

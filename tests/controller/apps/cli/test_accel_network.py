@@ -72,7 +72,7 @@ def test_a_rate_gives_the_specifications_figures(capsys: pytest.CaptureFixture[s
     ("arguments", "problem"),
     [
         ((), "--topology"),
-        (("--rate", "1 Gbit/s"), "how many machines share the job is not known"),
+        (("--rate", "1 Gbit/s"), "the number of machines is unknown"),
         (("--rate", "-1 Gbit/s", "-n", "2"), "is not a rate"),
         (("-t", "racks.yaml", "-n", "9"), "machines: 9 are wanted, topology racks has 4"),
         (("-t", "racks.yaml", "--feed", "unix:nobody"), "collector at unix:nobody: cannot connect"),

@@ -64,7 +64,7 @@ def test_an_agent_is_trained_resumed_evaluated_and_compared(settings: str, tmp_p
 
 @pytest.mark.parametrize(
     ("option", "why"),
-    [(["--picture", "curve.pdf"], "ends in .png or .svg"), (["-c", "/nowhere/a.ckpt"], "/nowhere is no folder")],
+    [(["--picture", "curve.pdf"], "ends in .png or .svg"), (["-c", "/nowhere/a.ckpt"], "/nowhere is not a folder")],
 )
 def test_what_cannot_be_written_is_told_before_the_work(settings: str, option: list[str], why: str) -> None:
     _, said = run("train", "bursty", "-s", settings, "-c", "a.ckpt", *option, code=2)

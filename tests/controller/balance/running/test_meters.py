@@ -102,7 +102,7 @@ def test_device_load_is_the_drivers_and_gaps_have_reasons(tmp_path: Path) -> Non
     sampler = Sampler(Root(write_tree(tmp_path, SERVER, SERVER_LINKS)), VirtualClock())
     use = DeviceUse("u", "0000:81:00.0", sampler)
     assert DeviceLoad(use).share(0) == 0.37
-    with pytest.raises(SampleError, match=r"device 0000:81:00.0: pcie_rx_bytes_per_s: the driver does not say it"):
+    with pytest.raises(SampleError, match=r"device 0000:81:00.0: pcie_rx_bytes_per_s: the driver does not report it"):
         DeviceBus(use).share(0)
     with pytest.raises(SampleError, match=r"unit u: device 0000:ff:00.0 is not there"):
         DeviceLoad(DeviceUse("u", "0000:ff:00.0", sampler)).begin(0)

@@ -133,5 +133,5 @@ def test_agent_without_pytorch_decides_but_cannot_train(observe: Observe, monkey
         new_checkpoint(SETTINGS, observe(np.random.default_rng(7)), "nodes"), version=1
     )
     assert agent_of(checkpoint, First(), "none").decide(observe(np.random.default_rng(8)), None).version == 1
-    with pytest.raises(LearningError, match=r"pip install 'millrace-net\[torch\]'"):
+    with pytest.raises(LearningError, match=r"pip install 'millrace-net\[train\]'"):
         agent_of(checkpoint, First(), "process")

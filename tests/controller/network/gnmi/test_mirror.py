@@ -120,13 +120,13 @@ def test_corrections_bring_hellos_about_and_then_there_are_none(mirrored: Mirror
 @pytest.mark.parametrize(
     ("update", "text"),
     [
-        (gnmi.Update(path=gnmi.Path(elem=[gnmi.PathElem(name="x")])), "a path without an interface: x"),
+        (gnmi.Update(path=gnmi.Path(elem=[gnmi.PathElem(name="x")])), "path without an interface: x"),
         (
             gnmi.Update(
                 path=gnmi.Path(elem=[gnmi.PathElem(name="interface", key={"name": "a"})]),
                 val=gnmi.TypedValue(json_val=b"1"),
             ),
-            "a value as json_val",
+            "value of type json_val",
         ),
     ],
 )

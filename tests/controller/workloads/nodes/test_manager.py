@@ -268,7 +268,7 @@ def test_second_manager_or_foreign_state_folder_is_refused(tmp_path: Path) -> No
                 # Not until the node is ready: the first manager's next report would make it so.
                 async with world.managing(MemoryRuntime(), ready=False) as second:
                     await second
-        with pytest.raises(NodeError, match="is of node h1, not of h2"):
+        with pytest.raises(NodeError, match="belongs to node h1, not to h2"):
             async with world.managing(MemoryRuntime(), replace(world.settings(), node="h2")):
                 pass
 

@@ -33,7 +33,7 @@ def test_both_ends_know_what_befalls_the_cable_and_each_other(driver: str, tmp_p
         a.said("port 1 (a1) is down; other ports continue")
         b.said("port 1 (b1) is down (no carrier); other ports continue")
         for end in (a, b):
-            end.said("the neighbour is lost")
+            end.said("neighbour lost")
         linked.set_up("a1", is_up=True)
         for end in (a, b):
             end.said("is up again")

@@ -40,7 +40,7 @@ def test_unwritable_file_is_refused_before_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "--out", str(tmp_path / "no" / "c.yaml")) == 1
-    assert "there is no folder" in capsys.readouterr().err
+    assert "no such folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

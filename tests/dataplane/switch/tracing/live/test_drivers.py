@@ -43,7 +43,7 @@ def test_packets_that_are_chosen_are_explained(tmp_path: Path, pipeline: str) ->
         wait_until(is_told, "ten packets are explained, as many as a second may have")
     told = file.read_text("utf-8")
     assert told.count("extract order (bytes 0 to 2): ingress=0 egress=0 argument=3") == 10
-    assert "not known exactly: how long it waits in its queue" in told
+    assert "not known exactly: its waiting time in the queue" in told
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)

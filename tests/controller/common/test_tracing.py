@@ -174,7 +174,7 @@ def test_lost_trace_receiver_is_named_once_and_blocks_nothing(
     with receiving(where) as receiver:
         traces.begin("reroute", {}).end("no")
         traces.close()
-    assert caplog.messages[1:] == [f"traces are taken again at {where}"]
+    assert caplog.messages[1:] == [f"the trace receiver at {where} accepts traces again"]
     [(_, span)] = receiver.spans()
     assert (span.status.code, span.status.message) == (Status.STATUS_CODE_ERROR, "no")
 

@@ -62,7 +62,7 @@ def test_final_results_come_to_who_listens(loss: float) -> None:
         reading.result(20)
         assert np.array_equal(found, sums)
         assert job.reader.next_item == job.workers[0].next_item
-        assert job.server.pulled < 200  # of 395
+        assert job.server.pulled < 300  # of 395: on a busy machine it asks for some that are on their way
         assert job.server.switch.counts.get("mismatch", 0) == 0
 
 

@@ -78,7 +78,9 @@ def test_banned_full_and_too_wide_switches_are_refused() -> None:
     with pytest.raises(ControllerError, match="can be a root: spine1 is unreachable, spine2 is unreachable, leaf1 is"):
         place(topology, hops, state, ["h1", "h2"], cells=64, taken={}, banned=tuple(topology.switch))
     taken = {switch: [Block(0, 8192)] for switch in topology.switch}
-    with pytest.raises(ControllerError, match=r"spine1 has no 64 contiguous cells free \(8192 of 8192 are in use\), spine2"):
+    with pytest.raises(
+        ControllerError, match=r"spine1 has no 64 contiguous cells free \(8192 of 8192 are in use\), spine2"
+    ):
         place(topology, hops, state, ["h1", "h2"], cells=64, taken=taken)
     wide = leaf_spine(4, 1, 65)
     with pytest.raises(

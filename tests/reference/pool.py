@@ -64,7 +64,7 @@ class PlainPool:
         """Let the task run on a node; raise LearningError for one that is no candidate, or after the end."""
         if self.task < 0 or not 0 <= action < self.actions or self._obstacle(action, self.task) is not None:
             raise wrong_action(action, self.task)
-        task, ready_ns, forecast = self.task, self.now_ns, self.foretell(action)
+        task, ready_ns, forecast = self.task, self.now_ns, self.predict(action)
         before, held = self._backlog(), self._held(action)
         evicted_bytes, eviction_ns = self._act(action)
         left = self._backlog() - before
@@ -94,7 +94,7 @@ class PlainPool:
             elapsed_ns=self.now_ns - ready_ns,
         )
 
-    def foretell(self, action: int) -> Forecast:
+    def predict(self, action: int) -> Forecast:
         """Return how the task would run on a candidate."""
         if self.task < 0 or not 0 <= action < self.actions or self._obstacle(action, self.task) is not None:
             raise wrong_action(action, self.task)

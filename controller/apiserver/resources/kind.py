@@ -205,6 +205,11 @@ class KindTable:
         """Return the kind of a resource type; raise KeyError."""
         return self._by_type[resource]
 
+    def typed(self, word: str) -> Kind[Any] | None:
+        """Return the kind that a user names: `pod`, `Pods`, `pod-group`; None if there is none."""
+        wanted = word.lower().replace("-", "").replace("_", "")
+        return self.of_word(wanted) or self.of_plural(wanted)
+
     def of_word(self, word: str) -> Kind[Any] | None:
         """Return the kind with this name in lower case."""
         return self._by_word.get(word)

@@ -40,8 +40,7 @@ def _names(word: str, context: typer.Context, incomplete: str) -> list[str]:
     from controller.apiserver.client import SyncApiClient, find_place  # noqa: PLC0415
     from controller.apiserver.resources import KINDS  # noqa: PLC0415
 
-    wanted = word.lower().replace("-", "").replace("_", "")
-    if (kind := KINDS.of_word(wanted) or KINDS.of_plural(wanted)) is None:
+    if (kind := KINDS.typed(word)) is None:
         return []
     try:
         with SyncApiClient(find_place(context.params.get("address")), tries=1, answer_s=_ANSWER_S) as client:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from controller.apps.cli.output import Cells, Format, FormatOption, LineFormat, line_of, show, utc
+from controller.apps.cli.state.session import Tls, tls_of
 
 if TYPE_CHECKING:
     from dataplane.rpc.access.settings import TlsSettings
@@ -19,10 +19,6 @@ ports = typer.Typer(
 )
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address, shared by gNMI.")]
-Tls = Annotated[
-    Path | None,
-    typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; default: the environment."),
-]
 _COLUMNS: Final = ("port", "device", "admin", "oper", "since", "Mbit/s", "hello", "hello since", "cause")
 
 
@@ -31,14 +27,14 @@ def show_ports(address: Address, tls: Tls = None, form: FormatOption = Format.TA
     """List a switch's ports: whether the device is up and the neighbour answers; times are UTC."""
     from controller.network.gnmi.queries import read_ports  # noqa: PLC0415
 
-    found = asyncio.run(read_ports(address, _tls(tls)))
+    found = asyncio.run(read_ports(address, tls_of(tls)))
     show(_COLUMNS, map(_cells, found), form)
 
 
 @ports.command()
 def watch(address: Address, tls: Tls = None, form: LineFormat = Format.TABLE) -> None:
     """Print a line for each port, then for each change, until interrupted."""
-    asyncio.run(_watch(address, _tls(tls), form))
+    asyncio.run(_watch(address, tls_of(tls), form))
 
 
 @ports.command("set")
@@ -53,7 +49,7 @@ def set_port(
         raise typer.BadParameter(f"{state!r} is not up or down", param_hint="up|down")
     from controller.network.gnmi.queries import set_port as ask  # noqa: PLC0415
 
-    asyncio.run(ask(address, device, up=state == "up", tls=_tls(tls)))
+    asyncio.run(ask(address, device, up=state == "up", tls=tls_of(tls)))
 
 
 async def _watch(address: str, tls: TlsSettings | None, form: Format) -> None:
@@ -66,15 +62,6 @@ async def _watch(address: str, tls: TlsSettings | None, form: Format) -> None:
         if form is Format.TABLE:
             cells = ["-" if cell is None else str(cell) for cell in cells]
         typer.echo(line_of(_COLUMNS, cells, form))
-
-
-def _tls(file: Path | None) -> TlsSettings | None:
-    if file is None:
-        return None
-    from dataplane.config import load  # noqa: PLC0415
-    from dataplane.rpc.access.settings import TlsSettings  # noqa: PLC0415
-
-    return load(file, TlsSettings)
 
 
 def _cells(state: PortState) -> Cells:

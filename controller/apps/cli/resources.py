@@ -93,9 +93,7 @@ def _kind(word: str) -> Kind[Any]:
     from controller.common.errors import InvalidError  # noqa: PLC0415
     from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
 
-    wanted = word.lower().replace("-", "").replace("_", "")
-    found = KINDS.of_word(wanted) or KINDS.of_plural(wanted)
-    if found is None:
+    if (found := KINDS.typed(word)) is None:
         raise InvalidError(f"there is no kind {word}{did_you_mean(word.lower(), (kind.plural for kind in KINDS))}")
     return found
 

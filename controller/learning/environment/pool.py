@@ -1,4 +1,4 @@
-"""The pool in machine code: what `plain.PlainPool` says, fast enough to learn from."""
+"""The pool in machine code: as tests.reference.pool defines it, fast enough to learn from."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Pool:
             submitted_ns=ready_ns,
         )
 
-    def foretell(self, action: int) -> Forecast:
+    def predict(self, action: int) -> Forecast:
         """Return how the task would run on a candidate."""
         if self.task < 0 or not 0 <= action < self.actions or not self._layout.candidates[action]:
             raise wrong_action(action, self.task)

@@ -57,7 +57,7 @@ class PoolView(Protocol):
         """Nodes that can run the task."""
         ...
 
-    def foretell(self, action: int) -> Forecast:
+    def predict(self, action: int) -> Forecast:
         """Return how the task would run on a candidate; what happens is exactly that."""
         ...
 

@@ -44,7 +44,7 @@ class Heft:
         if observation.candidates[planned]:
             return planned
         possible: list[int] = np.flatnonzero(observation.candidates).tolist()
-        return min(possible, key=lambda action: view.foretell(action).end_ns)
+        return min(possible, key=lambda action: view.predict(action).end_ns)
 
 
 @dataclass(slots=True)

@@ -104,7 +104,7 @@ class Rollout:
 def pool_rules(made: PoolInput, seed: int) -> dict[str, Chooser[PoolView]]:
     """Return the rules that choose a node, each as at the beginning; HEFT where there is a graph.
 
-    `earliest-finish` foretells by the environment itself, which no scheduler of a real system can. `foretold-local` is
+    `earliest-finish` predicts by the environment itself, which no scheduler of a real system can. `foretold-local` is
     among them where what it goes by is shown.
     """
     rules: dict[str, Chooser[PoolView]] = {

@@ -101,14 +101,14 @@ class FastOnly:
 
 
 class EarliestFinish:
-    """The node on which the task ends first, as the model foretells: what no scheduler of a real system knows."""
+    """The node on which the task ends first, as the model predicts: what no scheduler of a real system knows."""
 
     def __init__(self) -> None:
         self._turns = Turns()
 
     def choose(self, observation: Observation, view: PoolView) -> int:
         """Return the candidate on which the task ends first."""
-        return self._turns.least(observation, lambda action: view.foretell(action).end_ns)
+        return self._turns.least(observation, lambda action: view.predict(action).end_ns)
 
 
 class ForetoldLocal:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from controller.learning.errors import LearningError
-from controller.learning.inputs.foretelling import foretold_waits_ns
+from controller.learning.inputs.predicted_waits import predicted_waits_ns
 from controller.learning.inputs.values import Jobs, Longs
 from controller.learning.values import JOB_LOADS, Floats, Observation, Step, one_of
 from dataplane.clock import NS_PER_S
@@ -37,7 +37,7 @@ class Gain(StrEnum):
     """A departure: minus the hours by which all waits together are longer than what was foretold before the decision.
 
     That is hours waited until the next decision, and what is foretold there of those that wait, less what was before:
-    `foretelling`. What is best stays the best, without a discount (potentials: Ng, Harada and Russell, 1999).
+    `predicted_waits`. What is best stays the best, without a discount (potentials: Ng, Harada and Russell, 1999).
     """
 
 
@@ -132,7 +132,7 @@ class Ordering:
         self._take(self._drawn(seed))
         self._begin()
         self._advance()
-        self._foretell()
+        self._predict()
         return self._observed()
 
     def step(self, action: int) -> Step:
@@ -153,7 +153,7 @@ class Ordering:
         self._job_ns = self._wait_ns = 0
         foretold_ns = self._foretold_ns
         self._advance()
-        self._foretell()
+        self._predict()
         self._wait_ns += self._foretold_ns - foretold_ns
         return Step(
             observation=self._observed() if self._places else None,
@@ -192,7 +192,7 @@ class Ordering:
         )
 
     def rest_ns(self) -> int:
-        """Return what responses of jobs that are there and not yet chosen will add up to, as `foretelling` has it."""
+        """Return the predicted sum of responses of jobs that are there and not yet chosen (`predicted_waits`)."""
         reserved_ns = 0 if self.reserved == NOBODY else self._shadow()[0] - self.now_ns
         known_ns = sum(self.now_ns - self._submitted[job] + self._estimate[job] for job in self._waiting)
         return self._foretold(foresight=False) - reserved_ns + known_ns
@@ -317,8 +317,8 @@ class Ordering:
             self._next += 1
         return True
 
-    def _foretell(self) -> None:
-        """Foretell what jobs will yet wait, where that is rewarded."""
+    def _predict(self) -> None:
+        """Predict what jobs will yet wait, where that is rewarded."""
         if self.settings.gain is Gain.FORETOLD:
             self._foretold_ns = self._foretold(foresight=self.settings.foresight)
 
@@ -337,7 +337,7 @@ class Ordering:
             (self._submitted[job] - self.now_ns, (estimate[job], processors[job]))
             for job in (range(self._next, len(self._submitted)) if foresight else ())
         ]
-        return foretold_waits_ns(free, running, waiting, reserved, coming)
+        return predicted_waits_ns(free, running, waiting, reserved, coming)
 
     def _reward(self, used: float, response_ns: int, run_ns: int) -> float:
         if self.settings.gain is not Gain.SLOWDOWN:

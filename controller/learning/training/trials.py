@@ -186,7 +186,7 @@ def evaluate(given: Given[View], chooser: Chooser[View], seed: int) -> Figures:
 def best_rule(given: Given[Any], seed: int, wanted: str = "", known: Mapping[str, Figures] | None = None) -> str:
     """Return the rule to fall back on: the wanted one, else that of the least mean response on the input.
 
-    What is `known` of rules is not tried again. Random choice and foretelling by the environment are not looked at.
+    What is `known` of rules is not tried again. Random choice and predictions by the environment are not looked at.
     Raises LearningError for a rule that the input has not.
     """
     rules = given.rules(seed)

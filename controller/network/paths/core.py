@@ -10,7 +10,7 @@ import numpy as np
 
 from collectors.values import FlowKey, LinkStatus, Snapshot
 from controller.common.errors import PathError
-from controller.network.algorithms.link_table import Flags, Longs
+from controller.network.algorithms.link_table import Flags
 from controller.network.intents import FlowSpec, RouteSet, WeightedRoute
 from controller.network.links.loss_failures import LossFailureDetector
 from controller.network.paths.balancing.balancer import Balancer, weights_on
@@ -27,9 +27,8 @@ from controller.network.paths.engineering.demands import demands_of, possible
 from controller.network.paths.engineering.engineer import TrafficEngineer
 from controller.network.paths.engineering.settings import EngineeringSettings
 from controller.network.paths.explicit_routes import explicit_routes
-from controller.network.paths.flow_admission import admit
 from controller.network.paths.locating import locate
-from controller.network.paths.managed_flows import ManagedFlows
+from controller.network.paths.membership import Membership
 from controller.network.paths.pins import Pins
 from controller.network.paths.records.store import PathStore
 from controller.network.paths.records.values import Assigned, Explanation, History, HistoryQuery
@@ -44,7 +43,6 @@ RECENT_DECISIONS = 1000
 """Decisions that are kept in memory; the store keeps more."""
 
 _EXPLAINED_MOVES = 10
-_REPLACED_EVERY_NS = 1_000_000_000
 _PREPARED_A_ROUND = 4
 """Pairs of switches whose candidate paths a calm round computes, so that a round that moves flows need not."""
 
@@ -54,6 +52,9 @@ class PathServerCore:
 
     `clock` only bounds how long traffic engineering computes; without one it is not bounded.
     """
+
+    membership: type[Membership] = Membership
+    """The tests' reference replaces it."""
 
     def __init__(
         self,
@@ -75,14 +76,13 @@ class PathServerCore:
         self.counters: Counter[str] = Counter()
         self.last_problem: str | None = None
         self._store = store
-        self._max_flows, self._forget_after_ns = max_flows, forget_after_ns
-        self._rates = {flow.spec: flow.rate_bps for flow in flows}
-        self._check_flows()
-        self._seen = SeenFlows(self.network, self._rates)
+        rates = {flow.spec: flow.rate_bps for flow in flows}
+        self._seen = SeenFlows(self.network, rates)
         self._pins = Pins(topology)
-        self._replaced_ns = -_REPLACED_EVERY_NS
-        self._managed = ManagedFlows(self.network, self._seen.code)
-        self._managed.add(self._rates, 0)
+        self._members = self.membership(
+            self.network, self._seen, rates, self.counters, most=max_flows, forget_after_ns=forget_after_ns
+        )
+        self._managed = self._members.flows
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
@@ -123,8 +123,7 @@ class PathServerCore:
         A round out of turn (`out_of_turn`) confirms no wish: its snapshot is hardly newer than the last.
         """
         self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
-        self._discover(self._seen.rows(snapshot), now_ns)
-        forgotten = self._forget(now_ns)
+        forgotten = self._follow_flows(snapshot, now_ns)
         if not self._is_reported:
             # Restarted: until the controller speaks, what it has reported to the collector counts.
             self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
@@ -147,6 +146,16 @@ class PathServerCore:
         if not decisions and not more and not forgotten and not changes:
             return None
         return self._publish([*decisions, *more], changes)
+
+    def _follow_flows(self, snapshot: Snapshot, now_ns: int) -> bool:
+        """Add the flows that telemetry shows, drop those not seen for long; return whether a route went with one."""
+        members, pinned = self._members, self._pins.paths
+        replaced = members.discover(self._seen.rows(snapshot), {**self._assigned, **pinned}, now_ns)
+        forgotten = members.forget(pinned, now_ns)
+        for flow in (*replaced, *forgotten):
+            self._moved_ns.pop(flow, None)
+        routed = [flow for flow in forgotten if self._assigned.pop(flow, None) is not None]
+        return bool(routed)
 
     def link_changed(self, link: LinkKey, now_ns: int, *, up: bool) -> RoundResult | None:
         """Note that a link went down or came back; return the routes around it, None if no route changes.
@@ -199,7 +208,7 @@ class PathServerCore:
         path = self._pins.release(flow)
         self._evacuation.forget(flow)
         self._moved_ns.pop(flow, None)  # a person's wish holds nothing down
-        is_part = not self._rates and flow != FlowSpec(flow.src_host, flow.dst_host)
+        is_part = not self._members.listed and flow != FlowSpec(flow.src_host, flow.dst_host)
         if is_part:
             self._seen.forget(flow)
             self._managed.discard(flow)
@@ -223,10 +232,14 @@ class PathServerCore:
     def _check_pinnable(self, flow: FlowSpec) -> None:
         topology = self.network.topology
         is_known = flow.src_host in topology.attachment and flow.dst_host in topology.attachment
-        if not is_known or len(set(self.network.ends(flow.src_host, flow.dst_host))) < 2 or not self._is_managed(flow):
+        if (
+            not is_known
+            or len(set(self.network.ends(flow.src_host, flow.dst_host))) < 2
+            or not self._members.manages(flow)
+        ):
             raise PathError(self._why_not(flow))
-        if not self._rates and flow not in self._managed and len(self._managed) >= self._max_flows:
-            raise PathError(f"the limit of {self._max_flows} managed flows is reached")
+        if self._members.is_full and flow not in self._managed:
+            raise PathError(f"the limit of {self._members.most} managed flows is reached")
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
         """Only leave dead links: the last snapshot was already evaluated when it arrived."""
@@ -344,7 +357,14 @@ class PathServerCore:
         pins = {flow: entry.path for flow, entry in self._pins.paths.items()}
         seen, is_engineered = self._seen.rows(snapshot), self.engineer is not None
         return locate(
-            self._managed, seen, explicit, pins, self._moved_ns, self._rates, now_ns, is_engineered=is_engineered
+            self._managed,
+            seen,
+            explicit,
+            pins,
+            self._moved_ns,
+            self._members.listed,
+            now_ns,
+            is_engineered=is_engineered,
         )
 
     def why(self, flow: FlowSpec, now_ns: int) -> Explanation:
@@ -388,7 +408,7 @@ class PathServerCore:
             return f"{name} stays within switch {src}: there is no path to choose"
         if flow in self._managed:
             return f"{name} has no path: its switches are not connected"
-        where = "telemetry has not seen it" if not self._rates else "it is not listed in the settings"
+        where = "telemetry has not seen it" if not self._members.listed else "it is not listed in the settings"
         return f"{name} is not managed: {where}"
 
     def history(self, query: HistoryQuery) -> History:
@@ -416,12 +436,6 @@ class PathServerCore:
             self.counters["saves_failed"] += 1
             self.last_problem = str(error)
 
-    def _check_flows(self) -> None:
-        for flow in self._rates:
-            for host in (flow.src_host, flow.dst_host):
-                if host not in self.network.topology.attachment:
-                    raise PathError(f"flows: topology {self.network.topology.name} has no host {host!r}")
-
     def _restore(self, engineering: EngineeringSettings | None, clock: Clock | None) -> RouteSet:
         """Restore the saved state that still fits, and begin engineering; return the routes to continue from."""
         version, explicit, weighted, lost = 0, dict[FlowSpec, Assigned](), tuple[WeightedRoute, ...](), 0
@@ -431,7 +445,7 @@ class PathServerCore:
             # The deque has the oldest first, and drops from that end.
             self.decisions.extend(reversed(newest_first))
             self._evacuation.restore(newest_first)
-            lost = self._pins.restore(self._store.pins(), self._is_managed)
+            lost = self._pins.restore(self._store.pins(), self._members.manages)
         pinned = {flow: entry for flow, entry in explicit.items() if flow in self._pins.paths}
         self._restore_paths(explicit if engineering is None else pinned)
         if engineering is None:
@@ -449,64 +463,10 @@ class PathServerCore:
     def _restore_paths(self, saved: Mapping[FlowSpec, Assigned]) -> None:
         """Take up the saved paths that the topology still has, of flows that are still looked after."""
         for flow, entry in saved.items():
-            if self._is_managed(flow) and self._pins.is_path(flow, entry.path):
+            if self._members.manages(flow) and self._pins.is_path(flow, entry.path):
                 self._assigned[flow] = entry
                 self._moved_ns[flow] = entry.since_ns
                 self._seen.name(flow)
-
-    def _is_managed(self, flow: FlowSpec) -> bool:
-        return not self._rates or flow in self._rates
-
-    def _discover(self, seen: SeenRows, now_ns: int) -> None:
-        """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
-        if self._rates:
-            return
-        # Restored: when it was last seen is unknown, and the collector may have just started, too.
-        self._managed.add((*self._assigned, *self._pins.paths), now_ns)
-        shown = seen.shown()
-        numbers = self._managed.numbers(shown)
-        self._managed.seen_ns[numbers[numbers >= 0]] = now_ns
-        new, room = shown[numbers < 0], max(self._max_flows - len(self._managed), 0)
-        if len(new) > room:
-            new = self._admit(new, seen, room, now_ns)
-        self._managed.add(map(self._seen.flow, new.tolist()), now_ns)
-
-    def _admit(self, new: Longs, seen: SeenRows, room: int, now_ns: int) -> Longs:
-        """Return the codes of the newcomers to manage from now on, and drop the flows they replace.
-
-        Flows are replaced once a second at most, as all state of flows by number must then be rebuilt.
-        """
-        may_replace = not 0 <= now_ns - self._replaced_ns < _REPLACED_EVERY_NS
-        self._replaced_ns = now_ns if may_replace else self._replaced_ns
-        held = np.full(len(self._managed), not may_replace)
-        for flows in (self._assigned, self._pins.paths):
-            held[[number for number, _ in self._managed.among(flows)]] = True
-        known = np.array([self._seen.code(flow) for flow in self._managed], np.int64)
-        found = admit(seen.sent_bps(new), seen.sent_bps(known), held, room=room)
-        self.counters["flows_over_limit"] += len(new) - len(found.admitted)
-        self.counters["flows_replaced"] += len(found.removed)
-        if len(found.removed):
-            gone = np.zeros(len(self._managed), np.bool_)
-            gone[found.removed] = True
-            for number in found.removed.tolist():
-                self._moved_ns.pop(self._managed.names[number], None)
-            self._managed.remove(gone)
-        return new[found.admitted]
-
-    def _forget(self, now_ns: int) -> bool:
-        """Drop flows not seen for long; return whether an explicit path went with one."""
-        if self._rates:
-            return False
-        old = self._managed.seen_ns < now_ns - self._forget_after_ns
-        old[[number for number, _ in self._managed.among(self._pins.paths)]] = False
-        if not old.any():
-            return False
-        gone = [self._managed.names[number] for number in np.flatnonzero(old).tolist()]
-        self._managed.remove(old)
-        for flow in gone:
-            self._moved_ns.pop(flow, None)
-        routed = [flow for flow in gone if self._assigned.pop(flow, None) is not None]
-        return bool(routed)
 
     def _path(self, flow: FlowSpec, seen: Path | None) -> Path | None:
         """Return the assigned path, else the only base path, else the last one seen, else the first base path.

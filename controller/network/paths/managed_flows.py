@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -74,7 +74,7 @@ class ManagedFlows:
         """Return the numbers of flows of these codes, -1 for those that are not looked after."""
         return np.array([self._by_code.get(code, _NOT_MANAGED) for code in codes.tolist()], np.int64)
 
-    def among(self, flows: Mapping[FlowSpec, object]) -> Iterator[tuple[int, FlowSpec]]:
+    def among(self, flows: Iterable[FlowSpec]) -> Iterator[tuple[int, FlowSpec]]:
         """Yield the numbers of those of some flows that are looked after."""
         for flow in flows:
             number = self._number.get(flow)

@@ -28,7 +28,7 @@ from tests.benchmarks.scheduling.trials import Job, Tried, in_processes, run
 from tests.benchmarks.scheduling.windows import ORACLE
 
 OURS: Final = "tokens"
-FORETELLS: Final = "earliest-finish"
+PREDICTS: Final = "earliest-finish"
 OWN: Final = ("foretold-local", "rollout")
 
 
@@ -44,7 +44,7 @@ class Found:
     @property
     def rules(self) -> list[str]:
         """The heuristics that a real scheduler could follow, without those of our own."""
-        return [name for name in self.figures if name not in {*FORMS, FORETELLS, *OWN}]
+        return [name for name in self.figures if name not in {*FORMS, PREDICTS, *OWN}]
 
     def response_ns(self, name: str) -> float:
         """Return the mean response, the mean over the seeds."""

@@ -90,14 +90,14 @@ def test_data_under_way_is_read_from_its_source_if_sooner(make: Maker) -> None:
     # The pool sends it once more, from 8000 ns on. The first node has it from 9100 ns on, and it would take 9010 more.
     assert pool.step(1).latency_ns == 8000 + FETCH_NS - 100 + ACCESS_NS
     # By now the pool is taken until 16,000 ns, and the first node has it no longer: sent a third time.
-    assert pool.foretell(0).served_ns == 16_000 + FETCH_NS + ACCESS_NS
+    assert pool.predict(0).served_ns == 16_000 + FETCH_NS + ACCESS_NS
     wide = system(node("a", cpu()), node("b", cpu()), node("pool", slow_bytes=100_000), delay_ns=1)
     tasks = [Task(0, reads=(0, 1, 2)), Task(100, reads=(0,))]
     pool = make(wide, Workload.of(tasks, [100, 1000, 900]), ARRIVING)
     pool.start(0)
     pool.step(0)
     # The first of three objects is at the first node after 901 ns; the pool sends the two others until 16,000 ns.
-    assert pool.foretell(1).served_ns == 800 + 101 + 800 + 1 + 10 + 10 + 100
+    assert pool.predict(1).served_ns == 800 + 101 + 800 + 1 + 10 + 10 + 100
 
 
 def test_written_data_is_available_after_the_write(make: Maker) -> None:
@@ -108,7 +108,7 @@ def test_written_data_is_available_after_the_write(make: Maker) -> None:
     assert written_ns == 20 + 1000
     assert pool.step(1).latency_ns == written_ns + 8000 + 1000 + 10 - 100 + ACCESS_NS
     # While its data is yet to come a transfer lets others pass: the node's port is taken from 100 to 8100 ns.
-    assert pool.foretell(1).served_ns >= 8100 + FETCH_NS + ACCESS_NS
+    assert pool.predict(1).served_ns >= 8100 + FETCH_NS + ACCESS_NS
 
 
 def test_evicted_data_is_read_at_its_old_node_until_it_is_home(make: Maker) -> None:
@@ -118,7 +118,7 @@ def test_evicted_data_is_read_at_its_old_node_until_it_is_home(make: Maker) -> N
     assert [pool.step(0).evicted_bytes for _ in tasks[:3]] == [0, 0, 1000]
     # The pool sends what was asked for until 108,000 ns, the node what it evicts alike. It has it, the pool not before
     # 109,010 ns.
-    assert pool.foretell(1).served_ns == 108_000 + 8000 + 1000 + 10 + ACCESS_NS
+    assert pool.predict(1).served_ns == 108_000 + 8000 + 1000 + 10 + ACCESS_NS
 
 
 def test_transfer_survives_its_source_and_is_passed_on(make: Maker) -> None:
@@ -368,8 +368,8 @@ def test_forecasts_come_true(make: Maker) -> None:
     pool = make(two_and_pool(), reads(0, 100, 200, 300), PLAIN)
     pool.start(0)
     for action in (0, 1, 0, 0):
-        told = [pool.foretell(node) for node in (0, 1)]
-        assert told == [pool.foretell(node) for node in (0, 1)]
+        told = [pool.predict(node) for node in (0, 1)]
+        assert told == [pool.predict(node) for node in (0, 1)]
         step = pool.step(action)
         end_ns, start_ns = step.submitted_ns + step.response_ns, step.submitted_ns + step.wait_ns
         assert (told[action].start_ns, told[action].end_ns) == (start_ns, end_ns)
@@ -436,5 +436,5 @@ def test_actions_that_are_no_nodes_are_refused(make: Maker) -> None:
         with pytest.raises(LearningError, match=f"node {action} is no candidate for task 0"):
             pool.step(action)
         with pytest.raises(LearningError, match=f"node {action} is no candidate for task 0"):
-            pool.foretell(action)
+            pool.predict(action)
     assert pool.step(1).task == 0

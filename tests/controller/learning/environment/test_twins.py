@@ -56,7 +56,7 @@ def _run(seed: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     while seen is not None:
         action = int(rng.choice(np.flatnonzero(seen.candidates)))
-        assert native.foretell(action) == plain.foretell(action)
+        assert native.predict(action) == plain.predict(action)
         for node in range(native.actions):
             assert (native.local_bytes(node), native.queued(node)) == (plain.local_bytes(node), plain.queued(node))
         assert (native.task, native.now_ns, native.candidates) == (plain.task, plain.now_ns, plain.candidates)

@@ -10,8 +10,8 @@ import pytest
 
 from controller.learning.errors import LearningError
 from controller.learning.heuristics.named import job_rules
-from controller.learning.inputs.foretelling import foretold_waits_ns
 from controller.learning.inputs.ordering import Gain, Ordering, OrderingSettings
+from controller.learning.inputs.predicted_waits import predicted_waits_ns
 from controller.learning.inputs.values import Jobs
 from controller.learning.values import Observation
 
@@ -327,11 +327,11 @@ def test_foresight_rewards_only_choices_that_change_the_forecast() -> None:
     assert -sum(sums) * 3600 == pytest.approx((waited_ns - made.outcome().mean_wait_ns) * len(made.jobs) / S)
 
 
-def test_foretelling_leaves_a_reserved_job_undelayed() -> None:
+def test_prediction_leaves_a_reserved_job_undelayed() -> None:
     # Of 4 processors 3 are held for 10 s; 4 are reserved. One of 12 s would delay it, one of 9 s does not.
-    assert foretold_waits_ns(1, [(10, 3)], [(12, 1), (9, 1)], (5, 4)) == 0 + 10 + 15
+    assert predicted_waits_ns(1, [(10, 3)], [(12, 1), (9, 1)], (5, 4)) == 0 + 10 + 15
     # One beside a reserved job of 3 starts at once, for any time; a second one does not.
-    assert foretold_waits_ns(1, [(10, 3)], [(100, 1), (120, 1)], (5, 3)) == 0 + 10 + 15
+    assert predicted_waits_ns(1, [(10, 3)], [(100, 1), (120, 1)], (5, 3)) == 0 + 10 + 15
 
 
 def test_saved_moment_can_be_restored_repeatedly() -> None:

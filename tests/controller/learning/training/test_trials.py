@@ -151,7 +151,7 @@ def test_checkpoint_of_other_nodes_is_refused(given: Given[Any]) -> None:
         greedy(given, fresh, given.rules(1)["random"])
 
 
-def test_fallback_is_the_best_rule_that_does_not_foretell(given: Given[Any]) -> None:
+def test_fallback_is_the_best_rule_that_does_not_predict(given: Given[Any]) -> None:
     figures = {name: evaluate(given, rule, 1).mean_response_ns for name, rule in given.rules(1).items()}
     best = best_rule(given, 1)
     assert best not in {"random", "earliest-finish"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from collectors.values import FlowKey, PathState, Snapshot
@@ -14,6 +14,7 @@ from controller.network.paths.core import PathServerCore
 from controller.network.paths.deciding.decide import Assignment, Part
 from controller.network.paths.deciding.graph import Network, Path
 from controller.network.paths.deciding.located import LocatedFlows
+from controller.network.paths.membership import Membership
 from controller.network.paths.seen_flows import MeasuredRate, SeenFlows, SeenRows, is_probe
 from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from controller.network.tables.path_choice import flow_hash
@@ -21,8 +22,55 @@ from controller.network.tables.path_choice import flow_hash
 MOSTLY: Final = 0.85
 
 
+class PlainMembership(Membership):
+    """Admits flows as `Membership`, one by one."""
+
+    def discover(self, seen: SeenRows, held: Collection[FlowSpec], now_ns: int) -> list[FlowSpec]:
+        if self.listed:
+            return []
+        self.flows.add(held, now_ns)
+        rates: dict[FlowSpec, int] = {}
+        for key, rate_bps in zip(seen.paths.flow_keys(), seen.paths.integers("rate_bps").tolist(), strict=True):
+            flow = None if is_probe(key) else self._seen.flow_of(key)
+            if flow is not None:
+                rates[flow] = rates.get(flow, 0) + max(rate_bps, 0)
+        for flow in rates:
+            number = self.flows.number(flow)
+            if number is not None:
+                self.flows.seen_ns[number] = now_ns
+        new = [flow for flow in rates if flow not in self.flows]
+        room = max(self.most - len(self.flows), 0)
+        replaced: list[FlowSpec] = []
+        if len(new) > room:
+            new, replaced = self._admitted(new, rates, held, room, now_ns)
+        self.flows.add(new, now_ns)
+        return replaced
+
+    def _admitted(
+        self, new: list[FlowSpec], rates: dict[FlowSpec, int], held: Collection[FlowSpec], room: int, now_ns: int
+    ) -> tuple[list[FlowSpec], list[FlowSpec]]:
+        may_replace = not 0 <= now_ns - self._replaced_ns < 1_000_000_000
+        self._replaced_ns = now_ns if may_replace else self._replaced_ns
+        heaviest = sorted(new, key=lambda flow: -rates[flow])
+        admitted, challengers = heaviest[:room], heaviest[room:]
+        movable = [flow for flow in self.flows if may_replace and flow not in held]
+        lightest = sorted(movable, key=lambda flow: rates.get(flow, 0))
+        replaced: list[FlowSpec] = []
+        for challenger, flow in zip(challengers, lightest, strict=False):
+            if rates[challenger] <= 2 * rates.get(flow, 0):
+                break
+            self.flows.discard(flow)
+            self._counters["flows_replaced"] += 1
+            replaced.append(flow)
+            admitted.append(challenger)
+        self._counters["flows_over_limit"] += len(new) - len(admitted)
+        return admitted, replaced
+
+
 class PlainCore(PathServerCore):
     """Decides as `PathServerCore`; the flows that it looks after stand in its `ManagedFlows` all the same."""
+
+    membership = PlainMembership
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
         """Return every flow looked after with the path that it is on, flow by flow."""
@@ -34,49 +82,12 @@ class PlainCore(PathServerCore):
             if path is not None and len(path) > 1:
                 since_ns = self._moved_ns.get(flow)
                 since_ns = None if since_ns is None or since_ns > now_ns else since_ns
-                rate = rates.get(flow) if self._rates.get(flow) is None else None
+                rate = rates.get(flow) if self._members.listed.get(flow) is None else None
                 spread = () if flow in self._assigned else parts.get(flow, ())
                 is_pinned = self._pins.holds(flow, path)
-                assignment = Assignment(path, since_ns, self._rates.get(flow), parts=spread, pinned=is_pinned)
+                assignment = Assignment(path, since_ns, self._members.listed.get(flow), parts=spread, pinned=is_pinned)
                 found[flow] = assignment if rate is None else rate.given_to(assignment)
         return LocatedFlows.of(self.network.book, found)
-
-    def _discover(self, seen: SeenRows, now_ns: int) -> None:
-        if self._rates:
-            return
-        self._managed.add((*self._assigned, *self._pins.paths), now_ns)
-        rates: dict[FlowSpec, int] = {}
-        for key, rate_bps in zip(seen.paths.flow_keys(), seen.paths.integers("rate_bps").tolist(), strict=True):
-            flow = None if is_probe(key) else self._seen.flow_of(key)
-            if flow is not None:
-                rates[flow] = rates.get(flow, 0) + max(rate_bps, 0)
-        for flow in rates:
-            number = self._managed.number(flow)
-            if number is not None:
-                self._managed.seen_ns[number] = now_ns
-        new = [flow for flow in rates if flow not in self._managed]
-        room = max(self._max_flows - len(self._managed), 0)
-        if len(new) > room:
-            new = self._admitted(new, rates, room, now_ns)
-        self._managed.add(new, now_ns)
-
-    def _admitted(self, new: list[FlowSpec], rates: dict[FlowSpec, int], room: int, now_ns: int) -> list[FlowSpec]:
-        may_replace = not 0 <= now_ns - self._replaced_ns < 1_000_000_000
-        self._replaced_ns = now_ns if may_replace else self._replaced_ns
-        heaviest = sorted(new, key=lambda flow: -rates[flow])
-        admitted, challengers = heaviest[:room], heaviest[room:]
-        held = {*self._assigned, *self._pins.paths}
-        movable = [flow for flow in self._managed if may_replace and flow not in held]
-        lightest = sorted(movable, key=lambda flow: rates.get(flow, 0))
-        for challenger, flow in zip(challengers, lightest, strict=False):
-            if rates[challenger] <= 2 * rates.get(flow, 0):
-                break
-            self._moved_ns.pop(flow, None)
-            self._managed.discard(flow)
-            self.counters["flows_replaced"] += 1
-            admitted.append(challenger)
-        self.counters["flows_over_limit"] += len(new) - len(admitted)
-        return admitted
 
     def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
         def has_route(key: FlowKey, src: str, dst: str) -> bool:

@@ -10,7 +10,7 @@ Job = tuple[int, int]
 """Estimated run time of a job, in ns, and its processors."""
 
 
-def foretold_waits_ns(
+def predicted_waits_ns(
     free: int,
     running: Iterable[tuple[int, int]],
     waiting: Sequence[Job],

@@ -16,7 +16,7 @@ OWN = {
     "collectors/history/journal.py": "its own journal",
     "controller/apiserver/agents/state_folder.py": "its own state",
     "controller/workloads/centres/": "files of jobs in folders of its own, with limits there",
-    "controller/apps/cli/fabric.py": "a log of its own",
+    "controller/apps/cli/network/fabric.py": "a log of its own",
     "controller/cluster/operators/tracing/exchange.py": "between two of its own processes",
     "controller/cluster/operators/tracing/running.py": "the kernel's",
     "controller/apps/demo/": "logs of its own",

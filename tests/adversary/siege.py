@@ -24,7 +24,7 @@ import yaml
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import FlowKey, Snapshot
-from controller.apps.cli.feed import snapshot_of
+from controller.apps.cli.network.feed import snapshot_of
 from controller.network.content.settings import StoreSettings
 from controller.network.p4runtime.grpc_session import GrpcSession
 from controller.network.p4runtime.grpc_session import Target as Switch

@@ -22,7 +22,7 @@ import yaml
 from collectors.feed.server import FeedSettings
 from collectors.process import CollectorProcessSettings
 from collectors.values import JobState
-from controller.apps.cli.feed import ask, snapshot_of
+from controller.apps.cli.network.feed import ask, snapshot_of
 from controller.apps.demo.training.fabric import star
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings

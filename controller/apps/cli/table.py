@@ -26,8 +26,12 @@ COMMANDS: Final = {
         ),
         Row("logs", "controller.apps.cli.up:logs", "Show the daemons' logs in order of time."),
         Row("down", "controller.apps.cli.up:down", "Stop everything that `millrace up` started."),
-        Row("fabric", "controller.apps.cli.fabric:fabric", "Bring up topologies in the kernel and keep them running."),
-        Row("topology", "controller.apps.cli.topology:topology", "Check and show topologies."),
+        Row(
+            "fabric",
+            "controller.apps.cli.network.fabric:fabric",
+            "Bring up topologies in the kernel and keep them running.",
+        ),
+        Row("topology", "controller.apps.cli.network.topology:topology", "Check and show topologies."),
         Row("clean", "controller.apps.cli.clean:clean", "Remove remains of a killed kernel fabric or benchmark."),
     ),
     "Network": (
@@ -42,14 +46,20 @@ COMMANDS: Final = {
             "controller.apps.cli.daemons:controller",
             "Run the controller, which writes the switches' tables.",
         ),
-        Row("paths", "controller.apps.cli.paths:paths", "Run the path server, or query a running one."),
+        Row("paths", "controller.apps.cli.network.paths:paths", "Run the path server, or query a running one."),
         Row(
             "telemetry", "controller.apps.cli.telemetry.commands:telemetry", "Query a running collector or its history."
         ),
-        Row("job", "controller.apps.cli.job:job", "Manage jobs of in-network aggregation."),
-        Row("store", "controller.apps.cli.store:store", "Serve, read and write named content cached in switches."),
-        Row("alto", "controller.apps.cli.alto:alto", "Serve the cost map by ALTO (RFC 7285, RFC 9439)."),
-        Row("ports", "controller.apps.cli.ports:ports", "Show and set a switch's ports and BFD sessions (gNMI)."),
+        Row("job", "controller.apps.cli.network.job:job", "Manage jobs of in-network aggregation."),
+        Row(
+            "store",
+            "controller.apps.cli.network.store:store",
+            "Serve, read and write named content cached in switches.",
+        ),
+        Row("alto", "controller.apps.cli.network.alto:alto", "Serve the cost map by ALTO (RFC 7285, RFC 9439)."),
+        Row(
+            "ports", "controller.apps.cli.network.ports:ports", "Show and set a switch's ports and BFD sessions (gNMI)."
+        ),
         Row("table", "controller.apps.cli.state.tables:table", "List, read and write tables of a running switch."),
         Row(
             "counter", "controller.apps.cli.state.arrays:counter", "List, read and write counters of a running switch."
@@ -59,9 +69,9 @@ COMMANDS: Final = {
             "controller.apps.cli.state.arrays:register",
             "List, read and write registers of a running switch.",
         ),
-        Row("trace", "controller.apps.cli.trace:trace", "Explain what a program does with a packet."),
-        Row("stf", "controller.apps.cli.stf:stf", "Run a test of p4c's simple test framework."),
-        Row("nic", "controller.apps.cli.nic:nic", "Inspect a network device and the packets that it receives."),
+        Row("trace", "controller.apps.cli.network.trace:trace", "Explain what a program does with a packet."),
+        Row("stf", "controller.apps.cli.network.stf:stf", "Run a test of p4c's simple test framework."),
+        Row("nic", "controller.apps.cli.network.nic:nic", "Inspect a network device and the packets that it receives."),
         Row(
             "install-shims",
             "controller.apps.cli.install_shims:install_shims",
@@ -69,28 +79,34 @@ COMMANDS: Final = {
         ),
     ),
     "Cluster": (
-        Row("api", "controller.apps.cli.api:api", "Run the API server; manage its tokens."),
+        Row("api", "controller.apps.cli.cluster.api:api", "Run the API server; manage its tokens."),
         Row(
-            "get", "controller.apps.cli.resources:get", "Show resources as a table, CSV or JSON; --watch follows them."
+            "get",
+            "controller.apps.cli.cluster.resources:get",
+            "Show resources as a table, CSV or JSON; --watch follows them.",
         ),
-        Row("describe", "controller.apps.cli.resources:describe", "Show one resource in full."),
-        Row("delete", "controller.apps.cli.resources:delete", "Delete a resource."),
-        Row("project", "controller.apps.cli.project:project", "Manage projects: quotas and weights."),
+        Row("describe", "controller.apps.cli.cluster.resources:describe", "Show one resource in full."),
+        Row("delete", "controller.apps.cli.cluster.resources:delete", "Delete a resource."),
+        Row("project", "controller.apps.cli.cluster.project:project", "Manage projects: quotas and weights."),
         Row("pod", "controller.apps.cli.pod.commands:pod", "Run containers: manifests, placement, logs, commands."),
         Row("task", "controller.apps.cli.task.commands:task", "Run programs at compute centres."),
         Row(
             "scheduler",
-            "controller.apps.cli.scheduler:scheduler",
+            "controller.apps.cli.cluster.scheduler:scheduler",
             "Run the scheduler; explain and simulate placements.",
         ),
         Row(
             "placement",
-            "controller.apps.cli.placement:placement",
+            "controller.apps.cli.cluster.placement:placement",
             "Run the workload controller, which creates groups' pods.",
         ),
-        Row("node", "controller.apps.cli.node:node", "Run a node's container manager."),
-        Row("centre", "controller.apps.cli.centre:centre", "Run a compute centre's agent."),
-        Row("devices", "controller.apps.cli.devices:devices", "Show this machine's processors, memory and devices."),
+        Row("node", "controller.apps.cli.cluster.node:node", "Run a node's container manager."),
+        Row("centre", "controller.apps.cli.cluster.centre:centre", "Run a compute centre's agent."),
+        Row(
+            "devices",
+            "controller.apps.cli.cluster.devices:devices",
+            "Show this machine's processors, memory and devices.",
+        ),
         Row(
             "probe",
             "controller.apps.cli.probe.commands:probe",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.cluster.api import Address, client_of
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import UnitPool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.pod.waiting import Timeout, Wait
 from dataplane.errors import ConfigError
 from dataplane.given import read_stdin

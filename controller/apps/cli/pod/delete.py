@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
-from controller.apps.cli.names import complete_name_of
+from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.pod.waiting import Timeout, Wait
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
-from controller.apps.cli.names import complete_name_of
+from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.pod.logs import Container, put_out
 
 if TYPE_CHECKING:

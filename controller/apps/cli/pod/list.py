@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.cluster.resources import age_of
 from controller.apps.cli.output import Cells, Format, FormatOption, show
-from controller.apps.cli.resources import age_of
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Pod

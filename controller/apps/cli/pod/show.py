@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
-from controller.apps.cli.names import complete_name_of
+from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.output import Format, utc
 from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.pod.list import phase_of
@@ -36,7 +36,7 @@ def show(
     """Show a pod: its requests, node and the state of its containers."""
     from controller.apiserver.manifests import script_of  # noqa: PLC0415
     from controller.apiserver.resources import Pod  # noqa: PLC0415
-    from controller.apps.cli.resources import Output, text_of  # noqa: PLC0415
+    from controller.apps.cli.cluster.resources import Output, text_of  # noqa: PLC0415
 
     with client_of(address) as client:
         found = client.of(Pod).get(name)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from controller.apps.cli.api import Address
+from controller.apps.cli.cluster.api import Address
 from controller.apps.cli.output import Format, OneFormat
 from controller.apps.cli.probe.build import build
 from controller.apps.cli.probe.hours import hours

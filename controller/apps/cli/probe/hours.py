@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from controller.apps.cli.amounts import in_days
-from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
 from dataplane.clock import NS_PER_S
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from controller.apps.cli.api import client_of
+from controller.apps.cli.cluster.api import client_of
 
 if TYPE_CHECKING:
     from controller.probing.library import KernelLibrary

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.api import Address
+from controller.apps.cli.cluster.api import Address
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.probe.library import library_of
 from dataplane.given import read_given_text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.output import Format, FormatOption, show
 from dataplane.clock import NS_PER_S
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
-from controller.apps.cli.decisions import COLUMNS, cells, show_decision, show_history
-from controller.apps.cli.names import complete_name_of
+from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.cluster.decisions import COLUMNS, cells, show_decision, show_history
+from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.task.waiting import line_of
 

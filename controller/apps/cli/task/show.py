@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
-from controller.apps.cli.names import complete_name_of
+from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.output import Format, FormatOption, utc
 from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.task.waiting import phase_of

@@ -15,8 +15,8 @@ import typer
 
 from collectors.values import ChildState, Event, JobKey, JobState, PathState, ReporterState
 from controller.apps.cli.amounts import in_milliseconds
-from controller.apps.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.apps.cli.load import load_rows, warn_overloads
+from controller.apps.cli.network.feed import FEED, Feed, ask, snapshot_of
 from controller.apps.cli.output import Cells, Format, FormatOption, flat, line_of, show, show_values, utc
 from controller.apps.cli.telemetry.links import links, top
 from controller.apps.cli.telemetry.replay import replay

@@ -15,7 +15,7 @@ from rich.live import Live
 
 from collectors.values import LinkCondition, LinkState, LinkStatus, Snapshot
 from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.feed import FEED, Feed, ask, snapshot_of
+from controller.apps.cli.network.feed import FEED, Feed, ask, snapshot_of
 from controller.apps.cli.output import Format, FormatOption, LineFormat, flat, line_of, show, show_values, table_of
 from controller.apps.cli.units import milliseconds, percent, seconds
 from controller.common.console import plain_or_terminal

@@ -29,7 +29,7 @@ from collectors.history.writer import HistoryWriter
 from collectors.values import ChildKey, JobKey, JobNote, LinkCondition, LinkStatus
 from controller.apps.cli import output
 from controller.apps.cli.app import app
-from controller.apps.cli.feed import ask
+from controller.apps.cli.network.feed import ask
 from controller.apps.cli.output import Format
 from controller.apps.cli.telemetry.commands import _awaited
 from controller.common.errors import ControllerError

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from controller.apps.cli.api import Address
+from controller.apps.cli.cluster.api import Address
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.probe.library import library_of
 

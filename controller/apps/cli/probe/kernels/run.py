@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from controller.apps.cli.api import Address
+from controller.apps.cli.cluster.api import Address
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.probe.library import library_of
 from dataplane.clock import NS_PER_S

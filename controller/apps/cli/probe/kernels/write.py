@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
+from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.probe.library import stored_library
 
 if TYPE_CHECKING:

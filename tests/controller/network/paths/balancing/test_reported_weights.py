@@ -11,7 +11,7 @@ import pytest
 
 from collectors.values import DelaySource, FlowKey, LinkState, LinkStatus, PathState, Snapshot
 from collectors.values import LinkCondition as Condition
-from controller.apps.cli.paths import _history_cells
+from controller.apps.cli.network.paths import _history_cells
 from controller.network.intents import FlowSpec, WeightedRoute
 from controller.network.paths.core import PathServerCore
 from controller.network.paths.records.store import PathStore

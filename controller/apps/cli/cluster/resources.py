@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from controller.apps.cli.api import Address, client_of
-from controller.apps.cli.names import complete_kind, complete_name
+from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.cluster.names import complete_kind, complete_name
 from controller.apps.cli.output import Cells, Format, OneFormat, show
 from dataplane.clock import NS_PER_S
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from collectors.values import HopRecord, RecordKind
 from controller.apps.cli.common import SettingsFile, run_daemon
 from controller.apps.cli.load import load_rows, warn_overloads
+from controller.apps.cli.network.path_costs import cost
 from controller.apps.cli.output import (
     AsJson,
     Cells,
@@ -27,7 +28,6 @@ from controller.apps.cli.output import (
     table_of,
     utc,
 )
-from controller.apps.cli.path_costs import cost
 from controller.apps.cli.units import seconds
 from controller.common.console import plain_or_terminal
 from controller.network.intents import FlowSpec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.feed import FEED, Feed
+from controller.apps.cli.network.feed import FEED, Feed
 from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.units import milliseconds, percent, seconds
 from controller.network.paths.settings import ADDRESS

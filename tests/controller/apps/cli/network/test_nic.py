@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
-from controller.apps.cli.nic import rows
+from controller.apps.cli.network.nic import rows
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import Drop, NicSettings, memory_pair, open_nic

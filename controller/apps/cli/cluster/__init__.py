@@ -1,0 +1,1 @@
+"""Commands of the cluster: the API server, its nodes, centres, projects and schedulers."""

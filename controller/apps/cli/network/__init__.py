@@ -1,0 +1,1 @@
+"""Commands of the network: fabrics, ports, paths, jobs and stores of switches."""

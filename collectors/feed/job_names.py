@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from collectors.errors import FeedError
-from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient
 from collectors.values import JobNote
 
 INTERVAL_S: Final = 2.0
@@ -15,8 +15,8 @@ INTERVAL_S: Final = 2.0
 _PATIENCE_S: Final = 5.0
 
 
-async def tell_jobs(
-    settings: FeedClientSettings,
+async def report_jobs(
+    collector: FeedClient,
     notes: Callable[[], Mapping[int, JobNote]],
     on_problem: Callable[[str], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -26,14 +26,13 @@ async def tell_jobs(
     A collector that cannot be reached is a problem, which is reported once as long as it stays the same.
     """
     problem = ""
-    async with FeedClient(settings) as client:
-        while True:
-            try:
-                await asyncio.wait_for(client.name_jobs(notes()), _PATIENCE_S)
-                problem = ""
-            except (FeedError, TimeoutError) as error:
-                reason = str(error) or f"no answer within {_PATIENCE_S:.0f} s"
-                if reason != problem:
-                    on_problem(f"the collector at {settings.address} did not receive the job names: {reason}")
-                problem = reason
-            await sleep(INTERVAL_S)
+    while True:
+        try:
+            await asyncio.wait_for(collector.name_jobs(notes()), _PATIENCE_S)
+            problem = ""
+        except (FeedError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {_PATIENCE_S:.0f} s"
+            if reason != problem:
+                on_problem(f"the collector at {collector.address} did not receive the job names: {reason}")
+            problem = reason
+        await sleep(INTERVAL_S)

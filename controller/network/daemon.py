@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
 
 from collectors.errors import FeedError
 from collectors.state.nominal import nominal_snapshot
@@ -26,27 +25,15 @@ from controller.network.intents import RouteSet
 from controller.network.links.monitor import LinkMonitor
 from controller.network.links.status import RETURN_AFTER_NS, LinkStatusTable
 from controller.network.owners.telemetry import Telemetry
+from controller.network.status.values import ControllerStatus, SwitchProblem
 from controller.network.tables.sources import RoutedNetworks
 from controller.network.tables.telemetry.int_domain import IntDomain
 from controller.network.tables.telemetry.int_watch import Watch
 from controller.network.tables.telemetry.reporting import Reporting
 from dataplane.clock import Clock
+from dataplane.load.values import NO_LOAD, DaemonLoad
 
 LOGGER = logging.getLogger("millrace.controller")
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonStatus:
-    """Status of the daemon: reconciled switches, the others with the reason, and the routes in force."""
-
-    live: tuple[str, ...]
-    problems: Mapping[str, str]
-    wanted_version: int | None
-    pending_entries: int
-    settled: bool
-    rejected_route_sets: int
-    source_problem: str | None
-    writes: int
 
 
 class Daemon:
@@ -117,19 +104,24 @@ class Daemon:
         """Have switches hold what owners of tables want now."""
         self._driver.changed()
 
-    def status(self) -> DaemonStatus:
-        """Return what is and what is not as it should be."""
+    def status(self, load: DaemonLoad = NO_LOAD) -> ControllerStatus:
+        """Return the state of the switches and the routes, with the load of the process if it is measured."""
         routes, live, plan = self.features.route_set, self.coordinator.live, self.coordinator.plan()
-        is_right = self.coordinator.is_everybody_right and not plan.steps and not plan.pending
-        return DaemonStatus(
-            tuple(sorted(live)),
-            {name: self._driver.problem(name) for name in self.features.topology.switch if name not in live},
-            None if routes is None else routes.version,
-            len(plan.pending),
-            is_right and not self._driver.is_sending,
-            self._rejected,
-            self._source_problem,
-            self._driver.writes,
+        switches = self.features.topology.switch
+        is_reconciled = self.coordinator.is_everybody_right and not plan.steps and not plan.pending
+        return ControllerStatus(
+            switches=len(switches),
+            live=tuple(sorted(live)),
+            problems=tuple(
+                SwitchProblem(name, self._driver.problem(name)) for name in sorted(switches) if name not in live
+            ),
+            wanted_version=None if routes is None else routes.version,
+            pending_entries=len(plan.pending),
+            settled=is_reconciled and not self._driver.is_sending,
+            rejected_route_sets=self._rejected,
+            source_problem=self._source_problem,
+            writes=self._driver.writes,
+            load=load,
         )
 
     async def _follow(self) -> None:

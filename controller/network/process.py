@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from collectors.feed.client import FeedClient, FeedClientSettings
-from collectors.feed.job_names import tell_jobs
+from collectors.feed.job_names import report_jobs
 from controller.common.errors import ControllerError
 from controller.common.tracing import traces_of
 from controller.network.aggregation.service import metrics as job_metrics
@@ -37,12 +37,11 @@ from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, che
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.status import metrics as status_metrics
 from controller.network.status.service import StatusServer
-from controller.network.status.values import ControllerStatus, SwitchProblem
 from dataplane.clock import NS_PER_S, Clock, MonotonicClock, UtcClock
 from dataplane.daemon import Daemon as Process
 from dataplane.daemon import Lifecycle, Reload
 from dataplane.load.monitor import LoadMonitor
-from dataplane.load.values import NO_LOAD, DaemonLoad
+from dataplane.load.values import DaemonLoad
 from dataplane.metrics_server import registry_of, serve_metrics
 from dataplane.rpc.access.tls import check_client
 from dataplane.rpc.backoff import Backoff
@@ -80,30 +79,15 @@ async def serve(
     async with AsyncExitStack() as stack:
         traces = traces_of(settings.traces, "controller", settings.tls)
         stack.push_async_callback(asyncio.to_thread, traces.close)
-        routes, subscribers = nothing(), list[Subscriber]()
-        if settings.path_server is not None:
-            place = RouteClientSettings(address=settings.path_server, tls=settings.tls)
-            client = RouteClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info)
-            routes = (await stack.enter_async_context(client)).routes()
-            subscribers.append(
-                Subscriber(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning, LOGGER.info)
-            )
-        if settings.collector is not None:
-            collector = await stack.enter_async_context(
-                FeedClient(FeedClientSettings(address=settings.collector, tls=settings.tls))
-            )
-            subscribers.append(
-                Subscriber(f"the collector at {settings.collector}", collector.note_links, LOGGER.warning, LOGGER.info)
-            )
-        states, aggregation = None, settings.effective_aggregation
-        if aggregation is not None and settings.collector is not None:
-            source = FeedClientSettings(address=settings.collector, tls=settings.tls)
-            feed = FeedClient(source, on_wait=LOGGER.warning, on_answer=LOGGER.info)
-            states = (await stack.enter_async_context(feed)).snapshots(aggregation.interval_ns)
+        path_server, collector = await _servers(settings, stack)
+        aggregation = settings.effective_aggregation
+        states = None
+        if aggregation is not None and collector is not None:
+            states = collector.snapshots(aggregation.interval_ns)
         daemon = Daemon(
             features,
             connector(settings, topology),
-            routes,
+            nothing() if path_server is None else path_server.routes(),
             clock,
             retry=settings.retry,
             rng=random.Random(),
@@ -122,58 +106,57 @@ async def serve(
             service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=change_ns, tls=settings.tls)
         status = None
         if settings.listen is not None:
-            status = StatusServer(settings.listen, lambda: status_of(daemon, topology, monitor.load), settings.tls)
+            status = StatusServer(settings.listen, lambda: daemon.status(monitor.load), settings.tls)
             await status.start()
             stack.push_async_callback(status.stop)
         metrics = ""
         if settings.metrics is not None:
-            registry = registry_of(lambda: _families(daemon, topology, monitor.load, service))
+            registry = registry_of(lambda: _families(daemon, monitor.load, service))
             metrics = serve_metrics(registry, settings.metrics, stack, ControllerError)
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
             where += metrics if status is None else f", status at {status.address}{metrics}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
+        subscribers = []
+        if path_server is not None:
+            name = f"the path server at {settings.path_server}"
+            subscribers.append(Subscriber(name, path_server.note_links, LOGGER.warning, LOGGER.info))
+        if collector is not None:
+            name = f"the collector at {settings.collector}"
+            subscribers.append(Subscriber(name, collector.note_links, LOGGER.warning, LOGGER.info))
         watchers = port_watchers(settings, topology, daemon.links)
-        names = _job_names(settings)
-        await run_until(until_first_ends(work_of(daemon, service, names, subscribers, watchers), monitor.run()), stop)
+        work = _work(daemon, service, collector, subscribers, watchers)
+        await run_until(until_first_ends(work, monitor.run()), stop)
 
 
-def _job_names(settings: DaemonSettings) -> FeedClientSettings | None:
-    """Return the collector that takes the names of jobs, None without one."""
-    return None if settings.collector is None else FeedClientSettings(address=settings.collector, tls=settings.tls)
+async def _servers(settings: DaemonSettings, stack: AsyncExitStack) -> tuple[RouteClient | None, FeedClient | None]:
+    """Return clients of the path server and the collector, None for one that the settings do not name."""
+    path_server, collector = None, None
+    if settings.path_server is not None:
+        routes_at = RouteClientSettings(address=settings.path_server, tls=settings.tls)
+        path_server = RouteClient(routes_at, on_wait=LOGGER.warning, on_answer=LOGGER.info)
+        await stack.enter_async_context(path_server)
+    if settings.collector is not None:
+        feed_at = FeedClientSettings(address=settings.collector, tls=settings.tls)
+        collector = FeedClient(feed_at, on_wait=LOGGER.warning, on_answer=LOGGER.info)
+        await stack.enter_async_context(collector)
+    return path_server, collector
 
 
-def _families(daemon: Daemon, topology: Topology, load: DaemonLoad, jobs: JobService | None) -> Iterator[Metric]:
-    yield from status_metrics.families(status_of(daemon, topology, load))
+def _families(daemon: Daemon, load: DaemonLoad, jobs: JobService | None) -> Iterator[Metric]:
+    yield from status_metrics.families(daemon.status(load))
     if jobs is not None:
         yield from job_metrics.families(jobs.rows())
 
 
-def status_of(daemon: Daemon, topology: Topology, load: DaemonLoad = NO_LOAD) -> ControllerStatus:
-    """Return a daemon's state and load as its service reports them."""
-    status = daemon.status()
-    return ControllerStatus(
-        switches=len(topology.switches),
-        live=status.live,
-        problems=tuple(SwitchProblem(name, problem) for name, problem in sorted(status.problems.items())),
-        wanted_version=status.wanted_version,
-        pending_entries=status.pending_entries,
-        settled=status.settled,
-        rejected_route_sets=status.rejected_route_sets,
-        source_problem=status.source_problem,
-        writes=status.writes,
-        load=load,
-    )
-
-
-async def work_of(
+async def _work(
     daemon: Daemon,
     service: JobService | None,
-    feed: FeedClientSettings | None,
+    collector: FeedClient | None,
     subscribers: Sequence[Subscriber] = (),
     watchers: Sequence[PortWatcher] = (),
 ) -> None:
-    """Control, watch ports, serve jobs, send a collector their names and `subscribers` dead links, until cancelled.
+    """Control, watch ports, serve jobs and report to the collector and to `subscribers`, until cancelled.
 
     The first failure ends it all.
     """
@@ -186,8 +169,8 @@ async def work_of(
         if service is None:
             return
         group.create_task(service.run())
-        if feed is not None:
-            group.create_task(tell_jobs(feed, service.notes, LOGGER.warning))
+        if collector is not None:
+            group.create_task(report_jobs(collector, service.notes, LOGGER.warning))
 
 
 def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Owner] = ()) -> Features:

@@ -101,6 +101,11 @@ class ServiceClient:
             await self._channel.close()
             self._channel = None
 
+    @property
+    def address(self) -> str:
+        """The service's gRPC address, as in the settings."""
+        return self._place.address
+
     async def _ask(self, method: str, request: Message, schema: type[M]) -> M:
         """Return the answer to a request."""
         return self._parsed(schema, await self._call(method, request.SerializeToString()))

@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from collectors.collector import Collector
-from collectors.feed.client import FeedClientSettings
-from collectors.feed.job_names import tell_jobs
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.job_names import report_jobs
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import JobNote
 from dataplane.clock import VirtualClock
@@ -33,22 +33,23 @@ def test_names_reach_a_collector_that_comes_back() -> None:
 
         rests = asyncio.Semaphore(0)
         settings = FeedClientSettings(address=address, longest_wait_ns=1_000_000)
-        telling = asyncio.create_task(tell_jobs(settings, lambda: notes, problems.append, sleep))
-        for _ in range(2):
-            await rests.acquire()
-            turn.release()
-        for name in ("resnet", "vgg"):
-            notes[3] = JobNote(name)
-            collector = Collector(build_topology(), VirtualClock())
-            collector.receive(Reporter().item(12, Completion(3, 0, 0, 10, 0, 0)))
-            server = FeedServer(collector, FeedSettings(address=address))
-            await server.start()
-            while names(collector) != [name]:
+        async with FeedClient(settings) as client:
+            reporting = asyncio.create_task(report_jobs(client, lambda: notes, problems.append, sleep))
+            for _ in range(2):
                 await rests.acquire()
                 turn.release()
-                await asyncio.sleep(0.001)
-            await server.stop()
-        telling.cancel()
+            for name in ("resnet", "vgg"):
+                notes[3] = JobNote(name)
+                collector = Collector(build_topology(), VirtualClock())
+                collector.receive(Reporter().item(12, Completion(3, 0, 0, 10, 0, 0)))
+                server = FeedServer(collector, FeedSettings(address=address))
+                await server.start()
+                while names(collector) != [name]:
+                    await rests.acquire()
+                    turn.release()
+                    await asyncio.sleep(0.001)
+                await server.stop()
+            reporting.cancel()
         assert problems
         assert all(
             problem.startswith(f"the collector at {address} did not receive the job names") for problem in problems

@@ -21,6 +21,7 @@ from controller.network.owners.telemetry import longest_flight_ns
 from controller.network.p4runtime.in_process import InProcessSession
 from controller.network.p4runtime.session import Bundling, OnLearned, fabric_program, load_schema
 from controller.network.reconcile import diff
+from controller.network.status.values import SwitchProblem
 from controller.network.tables.base import WATCH_ALL
 from controller.network.tables.entities import Batch, Entity, EntityKey, same
 from controller.network.tables.sources import RoutedNetworks
@@ -346,7 +347,7 @@ def test_a_dead_switch_holds_up_only_the_flows_that_need_it(lab: Lab) -> None:
             await run.until(lambda: run.flow_switches() == "acd")
             status = run.daemon.status()
             assert status.live == ("a", "c", "d")
-            assert status.problems == {"b": "switch b: connect: UNAVAILABLE: nobody there"}
+            assert status.problems == (SwitchProblem("b", "switch b: connect: UNAVAILABLE: nobody there"),)
             assert status.pending_entries == 2
             assert not status.settled
             lab.down.clear()

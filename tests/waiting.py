@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import TypeVar
 
 from dataplane.local import deadline
@@ -18,6 +20,26 @@ _POLL_S = 0.002
 def wait_until(condition: Callable[[], bool], what: str = "it never comes true") -> None:
     """Return once a condition holds; fail with `what` if it does not in half a minute, or longer on a busy machine."""
     assert deadline.wait_until(condition, DEADLINE_S, f"waiting to fail with {what!r}", poll_s=_POLL_S), what
+
+
+async def until(
+    condition: Callable[[], bool] | Callable[[], Awaitable[bool]],
+    what: str | Callable[[], object] = "it never comes true",
+    *,
+    limit_s: float = DEADLINE_S,
+    poll_s: float = _POLL_S,
+) -> None:
+    """Return once a condition, or one that is awaited, holds; fail with `what` as `wait_until` does.
+
+    The event loop runs in between. A callable `what` is called when the wait has failed: it can show the last state.
+    """
+    limit = deadline.LocalDeadline(limit_s, "a test waits")
+    while True:
+        holds = condition()
+        if await holds if isawaitable(holds) else holds:
+            return
+        assert not limit.has_passed(), what() if callable(what) else what
+        await asyncio.sleep(poll_s)
 
 
 async def finish_within(asked: Awaitable[T], limit_s: float) -> T:

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from controller.acceleration.running.errors import RunError
-from controller.acceleration.running.statements import split_statement
+from controller.acceleration.running.statements.splitting import split_statement
 from controller.acceleration.running.values import Engine, Operator, OperatorKind, Plan
 
 COUNT: Final = "number"

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataplane.config import Strict
 
-PARTS = "parts"
+PARTS = "_parts"
 """The table of partial results that a merge reads."""
 MOST_COPIES = 64
 """Maximum copies of a result in a trial of merging."""

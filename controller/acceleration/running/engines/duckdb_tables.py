@@ -15,7 +15,7 @@ class DuckDbBackend:
     """Computes a split statement."""
 
     def __init__(self, split: Split, memory_bytes: int, threads: int) -> None:
-        self._split = split
+        self.split = split
         self._connection = duckdb.connect(":memory:")
         for setting in (
             f"SET memory_limit = '{memory_bytes} B'",
@@ -38,15 +38,15 @@ class DuckDbBackend:
 
     def partial(self) -> pa.Table:
         """Return the result on this shard."""
-        return self._result(self._split.partial, "the shard's statement")
+        return self._result(self.split.partial, "the shard's statement")
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Merge partial results."""
-        return self._over(pa.concat_tables(parts), self._split.merge, "the merge")
+        return self._over(pa.concat_tables(parts), self.split.merge, "the merge")
 
     def finish(self, merged: pa.Table) -> pa.Table:
         """Return the statement's result."""
-        return self._over(merged, self._split.final, "the root's statement")
+        return self._over(merged, self.split.final, "the root's statement")
 
     def interrupt(self) -> None:
         """Cancel the computation."""

@@ -215,6 +215,7 @@ def _tables(given: list[str]) -> dict[str, pa.Table]:
     import duckdb  # noqa: PLC0415
 
     from controller.acceleration.running.errors import RunError  # noqa: PLC0415
+    from controller.acceleration.running.statements.splitting import LOSSLESS  # noqa: PLC0415
 
     found = {}
     for one in given:
@@ -225,6 +226,7 @@ def _tables(given: list[str]) -> dict[str, pa.Table]:
             raise RunError(f"table {name}: no such file: {file}")
         try:
             with duckdb.connect(":memory:") as connection:
+                connection.execute(LOSSLESS)
                 found[name] = connection.from_query("SELECT * FROM query_table($1)", params=[file]).to_arrow_table()
         except duckdb.Error as error:
             raise RunError(f"table {name}: {file}: {str(error).splitlines()[0]}") from None
@@ -238,7 +240,7 @@ def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | No
 
     if engine not in set(Engine):
         raise typer.BadParameter(f"--engine {engine}: expected one of {', '.join(Engine)}")
-    if sharded is not None and sharded not in tables:
+    if sharded is not None and sharded.lower() not in {name.lower() for name in tables}:
         raise typer.BadParameter(f"--sharded {sharded}: no --table has that name")
     if what not in set(OperatorKind):
         if engine != Engine.DUCKDB:
@@ -297,5 +299,34 @@ def _processing(found: Processing) -> str:
 
 
 def _show_rows(result: pa.Table, form: Format) -> None:
-    rows = (tuple(row.values()) for batch in result.to_batches() for row in batch.to_pylist())
-    show(result.column_names, rows, form)
+    columns = [column.to_pylist() for column in result.columns]
+    rows: Iterator[tuple[object, ...]] = zip(*columns, strict=True)
+    if form is not Format.TABLE:
+        rows = (tuple(_in_json(value) for value in row) for row in rows)
+    show(_distinct(result.column_names) if form is Format.JSON else result.column_names, rows, form)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of an object's members: a second column of a name gets `_1`, and so on."""
+    distinct: list[str] = []
+    for name in names:
+        number = 1
+        unique = name
+        while unique in distinct:
+            unique = f"{name}_{number}"
+            number += 1
+        distinct.append(unique)
+    return distinct
+
+
+def _in_json(value: object) -> object:
+    """Return a value with texts for the numbers that JSON lacks: Infinity, -Infinity and NaN."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case list():
+            return [_in_json(each) for each in value]
+        case dict():
+            return {name: _in_json(each) for name, each in value.items()}
+        case _:
+            return value

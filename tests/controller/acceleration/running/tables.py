@@ -36,13 +36,12 @@ def numbers(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 
 def merged(plan: Plan, tables: Mapping[str, pa.Table], count: int) -> pa.Table:
     """Run a plan in parts, as workers do: merges of merges."""
-    partial = []
+    backends = []
     for shard in shards_of(tables["data"], count):
-        backend = backend_of(plan, MEMORY, 1)
+        backends.append(backend_of(plan, MEMORY, 1))
         for name, table in ({**tables, "data": shard}).items():
-            backend.load(name, table)
-        partial.append(backend.partial())
-    root = backend_of(plan, MEMORY, 1)
+            backends[-1].load(name, table)
+    root, partial = backends[0], [backend.partial() for backend in backends]
     return root.finish(root.merge([root.merge(partial[:2]), *partial[2:]]))
 
 

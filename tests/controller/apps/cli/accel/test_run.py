@@ -32,9 +32,11 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "data=data.parquet"
 
 
-def run(capsys: pytest.CaptureFixture[str], table: str, *arguments: str) -> tuple[bool, str, str]:
+def run(
+    capsys: pytest.CaptureFixture[str], table: str, *arguments: str, statement: str = "select * from data"
+) -> tuple[bool, str, str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["millrace", "accel", "run", "select * from data", "--table", table, *arguments])
+        patch.setattr("sys.argv", ["millrace", "accel", "run", statement, "--table", table, *arguments])
         patch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as end:
             main()
@@ -80,3 +82,20 @@ def test_a_network_that_cannot_be_is_one_clear_line(
     assert not out
     assert problem in " ".join(err.replace("│", " ").split())
     assert "Traceback" not in err
+
+
+def test_json_states_numbers_that_it_lacks_and_loses_no_column(capsys: pytest.CaptureFixture[str], table: str) -> None:
+    statement = (
+        "select 'inf'::double as a, ['-inf'::double] as b, {'x': 'nan'::double} as c, max(value) as m, 1 as a from data"
+    )
+    options = ("--processes", "2", "--sharded", "DATA", "--format", "json")
+    done, out, err = run(capsys, table, *options, statement=statement)
+    assert done, err
+    row = {"a": "Infinity", "b": ["-Infinity"], "c": {"x": "NaN"}, "m": 999, "a_1": 1}
+    assert json.loads(out) == [row]
+
+
+def test_statement_without_a_split_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], table: str) -> None:
+    done, _, err = run(capsys, table, "--processes", "2", statement="select median(value) from data")
+    assert not done
+    assert err.splitlines()[-1] == "millrace: SQL: aggregate median cannot be split across workers"

@@ -21,7 +21,7 @@ from tests.left_processes import kill_those_of
 
 SECONDS = float(os.environ.get("MILLRACE_SOAK_S", "600"))
 LONGEST_S = 1.0
-"""That a report of a node may take."""
+"""Limit of an answer to a node's report."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
@@ -51,9 +51,11 @@ def test_ten_minutes_of_siege_have_no_effect(tmp_path: Path) -> None:
         async with besieged(folder, int.from_bytes(os.urandom(4)), storage, engines=True) as siege:
             print(f"all daemons are there after {time.monotonic() - begun_s:.1f} s")
             await siege.play(SECONDS)
-            print(f"{dict(siege.forged)}, the slowest report took {siege.slowest_s:.3f} s")
+            slowest = siege.slowest(10)
+            lines = ", ".join(f"{answer.method} {answer.took_s:.3f} s at {answer.at_s:.0f} s" for answer in slowest)
+            print(f"{dict(siege.forged)}; slowest of {len(siege.answers)} answers: {lines}")
             assert siege.effects == []
-            assert siege.slowest_s < LONGEST_S
+            assert slowest[0].took_s < LONGEST_S
 
     (tmp_path / "containers").mkdir()
     with storage_in(tmp_path / "containers") as storage, folder_that_all_pass() as folder:

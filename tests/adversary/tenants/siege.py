@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import httpx
 import msgspec
@@ -37,6 +37,14 @@ _KINDS: Final = ("pods", "podgroups", "tasks", "projects", "decisions", "nodes",
 _ACTIONS: Final = ("bindings", "releases", "evictions", "dispatches", "picks", "completions", "batches/bindings")
 
 
+class Answer(NamedTuple):
+    """How long an answer took, and when in the siege it was asked for."""
+
+    took_s: float
+    at_s: float
+    method: str
+
+
 @dataclass
 class TenantSiege:
     """Attacks of one seed; `effects` has what came of them."""
@@ -51,18 +59,20 @@ class TenantSiege:
     random: random.Random
     forged: Counter[str] = field(default_factory=Counter)
     effects: list[str] = field(default_factory=list)
-    slowest_s: float = 0.0
-    """The longest that a report of the node took."""
+    answers: list[Answer] = field(default_factory=list)
+    """Answers to the node's reports, one a request."""
     attacks: list[Attack] = field(default_factory=list)
     """Each runs round after round, concurrently with all others."""
     nodes: list[str] = field(default_factory=list)
     centres: list[str] = field(default_factory=list)
     """Those with a daemon, which must be ready at the end."""
+    _begun_s: float = 0.0
 
     async def play(self, seconds: float, pause_s: float = 0.0) -> None:
         """Attack for `seconds`, each attacker pausing between its attacks, and compare everything else afterwards."""
         before = await self._objects(), self._files()
-        until_s = time.monotonic() + seconds
+        self._begun_s = time.monotonic()
+        until_s = self._begun_s + seconds
         reporting = asyncio.create_task(self._report())
         kinds: tuple[Attack, ...] = (
             self._ask_for_others,
@@ -129,19 +139,28 @@ class TenantSiege:
             found[str(path)] = f"{state.st_mode} {state.st_uid} {hashlib.sha256(content).hexdigest()}".encode()
         return found
 
+    def slowest(self, number: int) -> list[Answer]:
+        """Return the slowest answers to the node's reports."""
+        return sorted(self.answers, reverse=True)[:number]
+
     async def _report(self) -> None:
-        """Report as node h1 does, and note how long that takes."""
+        """Report as node h1 does, and note how long each answer takes."""
         while True:
-            begun_s = time.monotonic()
             try:
-                found = (await self.node.get("/v1/nodes/h1")).json()
-                answer = await self.node.put("/v1/nodes/h1/status", json=found)
+                node = (await self._timed("GET", "/v1/nodes/h1")).json()
+                answer = await self._timed("PUT", "/v1/nodes/h1/status", json=node)
                 if answer.status_code >= 400:
                     self.effects.append(f"node h1 cannot report: {answer.status_code} {answer.text[:200]}")
             except httpx.HTTPError as error:
                 self.effects.append(f"node h1 cannot report: {error!r}")
-            self.slowest_s = max(self.slowest_s, time.monotonic() - begun_s)
             await asyncio.sleep(0.25)
+
+    async def _timed(self, method: str, path: str, json: object = None) -> httpx.Response:
+        begun_s = time.monotonic()
+        try:
+            return await self.node.request(method, path, json=json)
+        finally:
+            self.answers.append(Answer(time.monotonic() - begun_s, begun_s - self._begun_s, method))
 
     async def _ask_for_others(self) -> None:
         """Read what is Ada's, each way there is."""

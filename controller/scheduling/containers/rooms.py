@@ -41,16 +41,16 @@ def view_of(column: Longs) -> Array[int]:
 def alike(columns: NodeColumns) -> Longs:
     """Return a number for each device that is shared by devices of the same kind and model."""
     numbers: dict[object, int] = {}
-    found = [
+    model_numbers = [
         numbers.setdefault((device.kind, device.model), len(numbers))
         for node in columns.nodes
         for device in node.devices
     ]
-    return np.array(found or [0], np.int64)
+    return np.array(model_numbers or [0], np.int64)
 
 
-def can_be_asked(request: Request) -> bool:
-    """Return whether kernels accept a request: it asks for at most one sort of device."""
+def is_supported(request: Request) -> bool:
+    """Return whether kernels support a request: one for at most one sort of device."""
     return len(request.devices) <= 1
 
 

@@ -19,8 +19,8 @@ def fragment_changes(  # noqa: PLR0917 - kernels have no keywords
 
     `scratch` has room for one node's devices.
     """
-    for place in range(count):
-        row: i64 = rows[place]
+    for index in range(count):
+        row: i64 = rows[index]
         out[row] = NEVER
         if room.cpu_milli[row] >= asked.cpu_milli and room.memory_bytes[row] >= asked.memory_bytes:
             out[row] = best_change(room, typical, asked, row, scratch)
@@ -41,9 +41,9 @@ def best_change(room: Room, typical: Typical, asked: Asked, row: i64, scratch: A
         for device in range(devices):
             if serves(room, asked, first + device) and is_first(room, asked, scratch, first, device):
                 scratch[device] -= asked.milli
-                fallen: i64 = before - expected(room, typical, first, devices, cpu, memory, scratch)
+                decrease: i64 = before - expected(room, typical, first, devices, cpu, memory, scratch)
                 scratch[device] += asked.milli
-                best = max(best, fallen)
+                best = max(best, decrease)
         return best
     left: i64 = asked.count
     never: i64 = NEVER
@@ -86,7 +86,7 @@ def expected(  # noqa: PLR0917 - kernels have no keywords
         total += milli[device]
     if total == 0:
         return as_i64(0)
-    found: i64 = 0
+    unusable: i64 = 0
     for request in range(typical.requests):
         unused: i64 = total
         if typical.count[request] > 0 and typical.cpu_milli[request] <= cpu and typical.memory_bytes[request] <= memory:
@@ -99,5 +99,5 @@ def expected(  # noqa: PLR0917 - kernels have no keywords
                     used += milli[device]
             if able >= typical.count[request]:
                 unused = total - used
-        found += typical.weight[request] * unused
-    return found
+        unusable += typical.weight[request] * unused
+    return unusable

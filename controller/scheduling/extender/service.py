@@ -96,21 +96,21 @@ class ExtenderService:
                 untolerated=asked.untolerated,
                 explained=self._settings.explained_nodes,
             )
-            found = await self._run(how, asked.profile, asked.pod, args.names, asked.snapshot)
+            result = await self._run(how, asked.profile, asked.pod, args.names, asked.snapshot)
         except ControllerError as error:
             self._note_failure("filter", args.pod, error)
             return msgspec.json.encode(ExtenderFilterResult(error=str(error)))
-        if found.passed and self._api is not None:
+        if result.passed and self._api is not None:
             self.unbound.note(args.pod, asked.wishes)
-        decision = self.recent.filtered(args.pod, asked.profile.name, found, self._now_ns())
+        decision = self.recent.filtered(args.pod, asked.profile.name, result, self._now_ns())
         for policy, count in decision.refused_by.items():
             self._metrics.refused_nodes.labels(policy).inc(count)
-        self._metrics.requests.labels("filter", "some" if found.passed else "none").inc()
+        self._metrics.requests.labels("filter", "some" if result.passed else "none").inc()
         why = ", ".join(f"{count} by {policy}" for policy, count in decision.refused_by.items())
         LOGGER.info("pod %s: %d of %d nodes pass%s", decision.pod, decision.passed, decision.asked, why and f": {why}")
-        final = {name: str(one) for name, one in found.refused.items() if one.is_final}
-        others = {name: str(one) for name, one in found.refused.items() if not one.is_final}
-        return await self._run(_filter_answer, args, frozenset(found.passed), others, final)
+        final = {name: str(refusal) for name, refusal in result.refused.items() if refusal.is_final}
+        others = {name: str(refusal) for name, refusal in result.refused.items() if not refusal.is_final}
+        return await self._run(_filter_answer, args, frozenset(result.passed), others, final)
 
     async def prioritize(self, body: bytes) -> bytes:
         """Return a score from 0 to 10 for each node; raise SchedulerError, as the answer has no field for an error."""
@@ -130,7 +130,7 @@ class ExtenderService:
             LOGGER.info(
                 "pod %s: %s is best: score %d, %s", decision.pod, best.node, best.score, "; ".join(best.reasons)
             )
-        return msgspec.json.encode([HostPriority(one.node, one.score) for one in scores])
+        return msgspec.json.encode([HostPriority(score.node, score.score) for score in scores])
 
     async def preempt(self, body: bytes) -> bytes:
         """Return the nodes on which a pod could run once their victims are gone; raise SchedulerError."""
@@ -152,9 +152,9 @@ class ExtenderService:
         full_name, error = f"{args.pod_namespace}/{args.pod_name}", ""
         try:
             if self._api is None:
-                raise SchedulerError("no API server is in the settings: leave bindVerb out")
+                raise SchedulerError("no API server is configured: omit bindVerb")
             await self._api.bind(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
-            # The watch shows the binding later, so count it until then.
+            # Count the binding until the watch shows it.
             pod = self.recent.pod(full_name, args.pod_uid)
             if pod is not None:
                 self._books.assume(pod, args.node, self._clock.now_ns() + _ASSUMED_NS)
@@ -185,15 +185,15 @@ class ExtenderService:
     async def _asked(
         self, pod: objects.Pod, args: ExtenderArgs | None, *, gone: frozenset[str] = frozenset()
     ) -> _Asked:
-        """Return the input of a decision about a pod; raise SchedulerError for invalid annotations."""
+        """Return the inputs of a decision about a pod; raise SchedulerError for invalid annotations."""
         wishes = wishes_of(pod)
         name = wishes.profile or next(iter(self._profiles))
         if (profile := self._profiles.get(name)) is None:
-            known = ", ".join(self._profiles)
-            raise SchedulerError(f"pod {pod.full_name}: there is no profile {name[:60]!r}; there are {known}")
+            names = ", ".join(self._profiles)
+            raise SchedulerError(f"pod {pod.full_name}: unknown profile {name[:60]!r}; known: {names}")
         books = self._books
         if self._api is not None and not await self.unbound.settled(pod, wishes, self._settings.limits.settle_s):
-            LOGGER.info("pod %s: a pod that matters to it is not bound yet: decided without it", pod.full_name)
+            LOGGER.info("pod %s: deciding although a pod that it depends on is not bound yet", pod.full_name)
         if self._api is None and args is not None:
             books = await self._run(_books_of, books, args)
         books.expire(self._clock.now_ns())
@@ -207,10 +207,10 @@ class ExtenderService:
 
     def _check_nodes(self, args: ExtenderArgs) -> None:
         if len(args.names) > self._settings.limits.nodes:
-            raise SchedulerError(f"{len(args.names)} nodes; at most {self._settings.limits.nodes} are taken")
+            raise SchedulerError(f"{len(args.names)} nodes; at most {self._settings.limits.nodes} are allowed")
         if self._api is None and args.nodes is None:
             raise SchedulerError(
-                "nodes came by their names only, and no API server is in the settings: "
+                "the request has only the nodes' names, and no API server is configured: "
                 "set nodeCacheCapable to false, or `kubernetes` in the extender's settings"
             )
 

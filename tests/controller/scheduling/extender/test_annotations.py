@@ -53,7 +53,7 @@ def test_json_will_do_and_other_annotations_are_none_of_ours() -> None:
 @pytest.mark.parametrize(
     ("annotations", "problem"),
     [
-        ({"peer": "h1"}, "millrace.io/peer: there is none; there are peers, nodes, device-kind, group, profile"),
+        ({"peer": "h1"}, "millrace.io/peer: unknown; known: peers, nodes, device-kind, group, profile"),
         ({"peers": "[{host: h1, min_bandwith: 1 Gbit/s}]"}, "min_bandwith: unknown key"),
         ({"peers": "[{host: h1, pod: p1}]"}, "a peer is either a host, a pod or labels"),
         ({"peers": "[{}]"}, "a peer is either a host, a pod or labels"),
@@ -61,9 +61,9 @@ def test_json_will_do_and_other_annotations_are_none_of_ours() -> None:
         ({"peers": "[{host: h1, max_delay: 5}]"}, "max_delay: expected"),
         ({"peers": "[{host: h1, max_delay: 5 parsec}]"}, "'5 parsec' is not a delay such as '5.7 ms'"),
         ({"peers": "[{host: h1"}, "millrace.io/peers: peers:1: "),
-        ({"peers": "- {host: h}\n" * 300}, "300 peers; at most 256 are taken"),
+        ({"peers": "- {host: h}\n" * 300}, "300 peers; at most 256 are allowed"),
         ({"peers": "#" * 70_000}, "70000 characters; at most 65536"),
-        ({"nodes": " , "}, "0 names; 1 to 256 are taken"),
+        ({"nodes": " , "}, "0 names; 1 to 256 are allowed"),
         ({"device-kind": "cgpu"}, "'cgpu' is not a valid DeviceKind"),
     ],
 )

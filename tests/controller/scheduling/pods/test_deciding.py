@@ -216,15 +216,15 @@ def test_a_score_that_answers_wrongly(answer: object) -> None:
     [
         (
             PodProfileSettings(filters=(PolicySettings(policy="nothing"),)),
-            "profile default: there is no policy 'nothing'; there are best-fit,",
+            "profile default: unknown policy 'nothing'; known: best-fit,",
         ),
         (
             PodProfileSettings(filters=(PolicySettings(policy="spread"),)),
-            "profile default: policy spread: it has no passes",
+            "profile default: policy spread: has no passes",
         ),
         (PodProfileSettings(filters=(PolicySettings(policy="fits", weight=2),)), "policy fits: a filter has no weight"),
-        (PodProfileSettings(scores=(PolicySettings(policy="fits"),)), "policy fits: it has no points"),
-        (PodProfileSettings(scores=(PolicySettings(policy="spread", weight=0),)), "a weight of 0 is not 1 to"),
+        (PodProfileSettings(scores=(PolicySettings(policy="fits"),)), "policy fits: has no points"),
+        (PodProfileSettings(scores=(PolicySettings(policy="spread", weight=0),)), "a weight of 0 is not between 1 and"),
         (
             PodProfileSettings(scores=(PolicySettings(policy="network-cost", settings={"defaultbytes": 1}),)),
             "policy network-cost: settings: Object contains unknown field `defaultbytes`",
@@ -239,7 +239,7 @@ def test_profiles_that_cannot_be(settings: PodProfileSettings, words: str) -> No
 
 
 def test_profiles_of_one_name() -> None:
-    with pytest.raises(SchedulerError, match="profile default is there twice"):
+    with pytest.raises(SchedulerError, match="duplicate profile default"):
         PodProfile.by_name([PodProfileSettings(), PodProfileSettings()])
 
 

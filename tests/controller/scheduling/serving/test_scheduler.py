@@ -276,7 +276,7 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
                 await lifecycle.close()
 
             await hang_up(broken)
-            assert "profiles stay as they were: profile default: there is no policy 'x'" in caplog.text
+            assert "keeping the previous profiles: profile default: unknown policy 'x'" in caplog.text
             assert set(scheduler.profiles) == {"default", "accelerated"}
             scheduler.note_away("waiting 0.1 s: nobody is there")
             scheduler.note_away("waiting 0.2 s: nobody is there")

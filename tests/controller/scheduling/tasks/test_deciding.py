@@ -176,11 +176,11 @@ def test_an_unprobed_centre_gets_no_work() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        (replace(MEASURED, filters=(PolicySettings(policy="ready"),)), "policy ready is of pods; those of tasks are"),
+        (replace(MEASURED, filters=(PolicySettings(policy="ready"),)), "policy ready is for pods; those for tasks are"),
         (replace(MEASURED, filters=(PolicySettings(policy="probed", weight=2),)), "a filter has no weight"),
-        (replace(MEASURED, scores=(PolicySettings(policy="thrift", weight=0),)), "a weight of 0 is not 1 to"),
-        (replace(MEASURED, scores=(PolicySettings(policy="probed"),)), "it has no points"),
-        (replace(MEASURED, filters=(PolicySettings(policy="nope"),)), "there is no policy 'nope'"),
+        (replace(MEASURED, scores=(PolicySettings(policy="thrift", weight=0),)), "a weight of 0 is not between 1 and"),
+        (replace(MEASURED, scores=(PolicySettings(policy="probed"),)), "has no points"),
+        (replace(MEASURED, filters=(PolicySettings(policy="nope"),)), "unknown policy 'nope'"),
         (
             replace(MEASURED, filters=(PolicySettings(policy="firm-estimate", settings={"weakest": "none"}),)),
             "by `none` tasks would go where nothing is known",
@@ -194,5 +194,5 @@ def test_profiles_that_cannot_be_are_one_line_that_names_them(settings: TaskProf
 
 
 def test_two_profiles_of_one_name_are_refused() -> None:
-    with pytest.raises(SchedulerError, match="task profile measured is there twice"):
+    with pytest.raises(SchedulerError, match="duplicate task profile measured"):
         TaskProfile.by_name((MEASURED, MEASURED))

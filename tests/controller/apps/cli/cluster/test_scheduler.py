@@ -83,7 +83,7 @@ def test_simulate_what_cannot_be(racks: str, arguments: tuple[str, ...], words: 
 
 def test_a_policy_that_is_not_there(racks: str, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("profiles: [{scores: [{policy: fastest}]}]\n")
-    with pytest.raises(SchedulerError, match="profile default: there is no policy 'fastest'"):
+    with pytest.raises(SchedulerError, match="profile default: unknown policy 'fastest'"):
         run("simulate", "--topology", racks, "-w", "batch:tasks=2", "--settings", str(tmp_path / "s.yaml"))
 
 

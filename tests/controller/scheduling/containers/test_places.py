@@ -44,10 +44,10 @@ def test_a_stated_device_is_the_one_that_is_given() -> None:
 @pytest.mark.parametrize(
     ("request_", "device", "kind", "reason"),
     [
-        (Request(1), 0, None, "device 0 is stated, but the pod asks for no device"),
+        (Request(1), 0, None, "device 0 is stated, but the pod requests no device"),
         (HALF, 5, None, "it has 2 devices, no device 5"),
         (HALF, 0, DeviceKind.NPU, "it has no npu"),
-        (Request(devices=(DeviceRequest(DeviceKind.GPU, 2),)), 0, None, "stated, but the pod asks for 2 devices"),
+        (Request(devices=(DeviceRequest(DeviceKind.GPU, 2),)), 0, None, "stated, but the pod requests 2 devices"),
         (
             Request(devices=(DeviceRequest(DeviceKind.GPU, models=frozenset({"A100"})),)),
             0,

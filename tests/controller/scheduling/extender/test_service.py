@@ -56,7 +56,7 @@ def test_a_kube_schedulers_nodes_are_scored() -> None:
         assert all(isinstance(score, int) and 0 <= score <= 10 for score in scores.values())
         decision = extender.service.recent.get("default/bodies")
         assert decision is not None
-        assert "2 * 1000 by network-cost: h3: it is there" in decision.scores[0].reasons
+        assert "2 * 1000 by network-cost: h3: the same host" in decision.scores[0].reasons
 
     extending(act)
 
@@ -262,7 +262,7 @@ def test_bandwidth_of_bound_pods_is_reserved_and_preemptible() -> None:
         assert answer["NodeNames"] == ["n1"]  # the peer's own host
         assert answer["FailedAndUnresolvableNodes"] == {}  # without the other pod there would be enough
         assert answer["FailedNodes"]["n5"].startswith("network-need: h1: 4000.0 Mbit/s are free")
-        assert "less what bound pods have reserved" in answer["FailedNodes"]["n5"]
+        assert "less reservations of bound pods" in answer["FailedNodes"]["n5"]
         given = victims(n3=["uid-holder"], n5=["uid-x"])
         helped = await extender.ask("preempt", {"Pod": plain(asked), "NodeNameToMetaVictims": given})
         assert list(helped["NodeNameToMetaVictims"]) == ["n3"]
@@ -417,6 +417,6 @@ def test_without_a_network_needs_are_refused_everywhere() -> None:
     async def act(extender: Extender) -> None:
         asked = a_pod("p", annotations=peers({"host": "h1", "min_bandwidth": "1 Mbit/s"}))
         answer = await extender.ask("filter", arguments(asked, [a_node("n1", "h1")]))
-        assert failed(answer) == {"n1": "network-need: nothing is known of the network"}
+        assert failed(answer) == {"n1": "network-need: the network is unknown"}
 
     extending(act, costs=None)

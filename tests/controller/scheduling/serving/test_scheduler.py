@@ -246,9 +246,9 @@ def test_what_is_stated_of_location_and_network(play: Play) -> None:
             await cluster.add_pod("near", peers=(PeerNeed(host="h1", min_bps=5),))
             names = ("labelled", "device", "near")
             reasons = {name: (await cluster.decision_about(name, Outcome.REFUSED)).spec for name in names}
-            assert reasons["labelled"].refused[0].reason == "its label zone is not there, not a"
-            assert reasons["device"].refused[0].reason == "device 1 is stated, but the pod asks for no device"
-            assert reasons["near"].refused[0].reason == "nothing is known of the network"
+            assert reasons["labelled"].refused[0].reason == "its label zone is unset, not a"
+            assert reasons["device"].refused[0].reason == "device 1 is stated, but the pod requests no device"
+            assert reasons["near"].refused[0].reason == "the network is unknown"
             pods = await cluster.pods_when(lambda pods: pods["there"].status.node is not None)
             assert pods["there"].status.node == "h2"
 

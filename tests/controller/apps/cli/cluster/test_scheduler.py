@@ -97,7 +97,7 @@ def test_explain(play: Play) -> None:
             await cluster.decision_about("second", Outcome.REFUSED)
         shown = await asyncio.to_thread(run, "explain", "first", "--api", cluster.socket)
         assert "first: bound: bound by" in shown
-        assert "of it stay free" in shown
+        assert "of it stays free" in shown
         refused = await asyncio.to_thread(run, "explain", "second", "--api", cluster.socket, "-f", "json")
         assert json.loads(refused) == [
             {

@@ -38,7 +38,7 @@ class Assumption:
             name: tuple(share for share in node.shares if share not in nodes[name].shares)
             for name, node in made.nodes.items()
         }
-        return cls(shares, tuple((type(one), one.metadata.name) for one in _resources(made)))
+        return cls(shares, tuple((type(resource), resource.metadata.name) for resource in _resources(made)))
 
     @staticmethod
     def resources(made: State) -> Iterator[Resource]:
@@ -92,7 +92,7 @@ class Assumptions:
         if layer is None:
             return before
         revision = layer.seen.metadata.revision
-        layer.assumptions = [one for one in layer.assumptions if not one.is_over(revision)]
+        layer.assumptions = [assumption for assumption in layer.assumptions if not assumption.is_over(revision)]
         if not layer.assumptions:
             del self._layers[kind, name]
             return layer.seen
@@ -110,9 +110,11 @@ def with_shares(node: Node, assumptions: list[Assumption]) -> Node:
     held = {(share.uid, share.epoch) for share in node.shares}
     shares, versions = list(node.shares), 0
     for assumption in assumptions:
-        more = [one for one in assumption.shares.get(node.metadata.name, ()) if (one.uid, one.epoch) not in held]
-        replaced = {one.uid for one in more}
-        shares = [one for one in shares if one.uid not in replaced] + more
+        more = [
+            share for share in assumption.shares.get(node.metadata.name, ()) if (share.uid, share.epoch) not in held
+        ]
+        replaced = {share.uid for share in more}
+        shares = [share for share in shares if share.uid not in replaced] + more
         versions += bool(more)
     return replace(node, shares=tuple(shares), shares_version=node.shares_version + versions) if versions else node
 

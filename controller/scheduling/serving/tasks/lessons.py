@@ -12,10 +12,10 @@ from controller.scheduling.tasks.deciding import Verdict
 
 def utilisation_of(view: TasksView) -> float:
     """Return the share of the units of all ready centres that running tasks hold."""
-    ready = {name: one for name, one in view.centres.items() if one.status.ready}
-    units = sum(offer.count for one in ready.values() for offer in one.status.units)
-    running = (one for one in view.tasks.values() if one.status.phase is TaskPhase.RUNNING)
-    held = sum(one.status.units or 0 for one in running if one.status.centre in ready)
+    ready = {name: centre for name, centre in view.centres.items() if centre.status.ready}
+    units = sum(offer.count for centre in ready.values() for offer in centre.status.units)
+    running = (task for task in view.tasks.values() if task.status.phase is TaskPhase.RUNNING)
+    held = sum(task.status.units or 0 for task in running if task.status.centre in ready)
     return min(held / units, 1.0) if units else 0.0
 
 

@@ -23,14 +23,14 @@ def transfers(
     hosts = sorted({read.host for task in tasks for read in task.reads})
     if costs is None or not hosts:
         return {}
-    known = costs.model.host_number
-    found = {}
+    numbers = costs.model.host_number
+    times = {}
     for centre in centres:
-        its = [name for name in centre.hosts if name in known]
+        its = [name for name in centre.hosts if name in numbers]
         for host in hosts:
-            if its and host in known:
-                found[host, centre.name] = min((_way(costs, host, name) for name in its), key=lambda way: way[0])
-    return found
+            if its and host in numbers:
+                times[host, centre.name] = min((_way(costs, host, name) for name in its), key=lambda way: way[0])
+    return times
 
 
 def _way(costs: CostMap, host: str, to: str) -> tuple[float, bool]:

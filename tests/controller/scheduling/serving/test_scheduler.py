@@ -123,7 +123,7 @@ def test_pods_that_wait_say_why(play: Play) -> None:
                 lambda pods: len(pods) == 3 and all(p.status.reasons for p in pods.values())
             )
             assert waiting["big"].status.reasons == ("none of 1 nodes: 1 by fits",)
-            assert "is not placed whole" in waiting["g1"].status.reasons[0]
+            assert "does not fit as a whole" in waiting["g1"].status.reasons[0]
             # What was written wakes nobody; who is looked at again with the same outcome is not written again.
             due_ns = scheduler.queue.next_due_ns()
             assert due_ns is not None
@@ -224,7 +224,7 @@ def test_a_group_is_placed_whole_or_not_at_all(play: Play) -> None:
             for number in range(3):
                 await cluster.add_pod(f"g{number}", group="g")
             why = await cluster.decision_about("g0", Outcome.REFUSED)
-            assert why.spec.reason.startswith("group g is not placed whole: g0: ")
+            assert why.spec.reason.startswith("group g does not fit as a whole: g0: ")
             assert all(pod.status.node is None for pod in (await cluster.client.of(Pod).list()).items)
             await cluster.add_node("h2", cores=2)
             pods = await cluster.pods_when(placed)

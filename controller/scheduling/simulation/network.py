@@ -40,7 +40,9 @@ class Framing:
 
     def __post_init__(self) -> None:
         if self.payload_bytes < 1 or self.overhead_bytes < 0:
-            raise SchedulerError(f"packets of {self.payload_bytes} and {self.overhead_bytes} bytes cannot be")
+            raise SchedulerError(
+                f"invalid packets: {self.payload_bytes} bytes of payload, {self.overhead_bytes} of overhead"
+            )
 
     def wire_bits(self, nbytes: int) -> int:
         """Return the bits on a link for this many bytes."""
@@ -96,7 +98,7 @@ class Network:
     """Transfers in progress; everything happens in `events`. Raises SchedulerError for hosts without a path.
 
     Free capacities and delays are those of the cost map; `carried_bits` are by its rows of links. A transfer takes one
-    path for its whole life, by `seed` and the order of transfers.
+    path for its whole life, drawn by `seed` and the order of transfers.
     """
 
     def __init__(
@@ -182,13 +184,13 @@ class Network:
         model = self.costs.model
         start, end = model.number(src), model.number(dst)
         between = (int(model.host_switch[start]), int(model.host_switch[end]))
-        # Hosts with a path of their own get negative keys, so that these never meet switches' keys.
+        # Hosts with a path of their own get negative keys, so that they never collide with switches' keys.
         key = (-1 - start, end) if (start, end) in self.costs.routing.own_paths else between
         if (ways := self._ways.get(key)) is None:
             ways = self._ways[key] = self._find(src, dst)
         drawn = 0
         if len(ways.links) > 1:
-            # Not a random generator: the same seed draws the same paths whatever else is drawn.
+            # Not a random generator, so that the same seed draws the same paths whatever else is drawn.
             drawn = ways.draw(crc32(f"{self._seed}/{self.transfers}".encode()) / (1 << 32))
         if (route := self._routes.get((src, dst, drawn))) is None:
             route = self._routes[src, dst, drawn] = self._made(start, dst, ways.links[drawn])
@@ -199,7 +201,7 @@ class Network:
         start, end = model.number(src), model.number(dst)
         paths = routing.paths(start, end, _MOST_PATHS)
         if not paths:
-            raise SchedulerError(f"nothing leads from {src} to {dst}")
+            raise SchedulerError(f"no path from {src} to {dst}")
         if self.spreading is Spreading.HASH:
             links = tuple({int(row): ONE for row in model.table.rows(path.switches)} for path in paths)
             return _Ways(links, tuple(accumulate(path.share for path in paths)))

@@ -26,7 +26,7 @@ def type_of(task: Task) -> str:
 
 
 def name_of(*words: str | int) -> str:
-    """Return words as one valid resource name; a digest tells apart words that would read alike."""
+    """Return words as one valid resource name; a digest distinguishes words that would read alike."""
     digest = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()[:_SHORT]
     text = "-".join(_NOT_IN_NAMES.sub("-", str(word).lower()).strip("-.") or "0" for word in words)
     return f"{text[: MAX_NAME - 1 - _SHORT].strip('-.')}-{digest}"

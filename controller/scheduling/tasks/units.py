@@ -50,7 +50,7 @@ class Wanted:
 def choose_unit(wanted: Wanted, places: Sequence[Place]) -> Chosen:
     """Return the unit type of its centre for a probe; `places` are those of that centre."""
     if not places:
-        return Chosen(Step.WAIT, f"centre {wanted.centre} has said of no units")
+        return Chosen(Step.WAIT, f"centre {wanted.centre} has reported no units")
     if wanted.unit is not None or wanted.choice is UnitChoice.USER:
         return _stated(wanted, places)
     if wanted.choice is UnitChoice.CENTRE:
@@ -66,13 +66,13 @@ def lacking(offer: Offer, kernels: frozenset[str]) -> tuple[str, ...]:
 
 
 def _stated(wanted: Wanted, places: Sequence[Place]) -> Chosen:
-    known = ", ".join(place.offer.unit for place in places)
+    names = ", ".join(place.offer.unit for place in places)
     if wanted.unit is None:
-        return Chosen(Step.FAIL, f"its user is to choose a unit of centre {wanted.centre}, and states none: {known}")
-    place = next((one for one in places if one.offer.unit == wanted.unit), None)
+        return Chosen(Step.FAIL, f"its user must choose a unit of centre {wanted.centre}: {names}")
+    place = next((candidate for candidate in places if candidate.offer.unit == wanted.unit), None)
     if place is None:
-        return Chosen(Step.FAIL, f"centre {wanted.centre} has no unit {wanted.unit}: {known}")
-    return _on(wanted, place, "as its user states")
+        return Chosen(Step.FAIL, f"centre {wanted.centre} has no unit {wanted.unit}: {names}")
+    return _on(wanted, place, "as its user stated")
 
 
 def _of_fitting(wanted: Wanted, places: Sequence[Place]) -> Chosen:
@@ -84,12 +84,12 @@ def _of_fitting(wanted: Wanted, places: Sequence[Place]) -> Chosen:
         fitting = [place for place in places if place.offer.unit in wanted.answered]
         how = "as the centre has answered"
     if not fitting:
-        return Chosen(Step.FAIL, _nobody(wanted, places))
-    return _on(wanted, max(fitting, key=lambda one: (one.free, one.offer.count, one.offer.unit)), how)
+        return Chosen(Step.FAIL, _no_unit(wanted, places))
+    return _on(wanted, max(fitting, key=lambda place: (place.free, place.offer.count, place.offer.unit)), how)
 
 
 def _left_to_centre(wanted: Wanted, places: Sequence[Place]) -> Chosen:
-    most = max(places, key=lambda one: (one.free, one.offer.count))
+    most = max(places, key=lambda place: (place.free, place.offer.count))
     chosen = _on(wanted, most, "the centre picks")
     return Chosen(chosen.step, chosen.reason, None, chosen.units)
 
@@ -105,8 +105,8 @@ def _on(wanted: Wanted, place: Place, how: str) -> Chosen:
     return Chosen(Step.DISPATCH, f"{wanted.units} of {offer.unit}: {how}", offer.unit, wanted.units)
 
 
-def _nobody(wanted: Wanted, places: Sequence[Place]) -> str:
+def _no_unit(wanted: Wanted, places: Sequence[Place]) -> str:
     if wanted.answered is not None:
         return f"centre {wanted.centre} answers that none of its units could run it"
-    lacks = "; ".join(f"{one.offer.unit} lacks {', '.join(lacking(one.offer, wanted.kernels))}" for one in places)
+    lacks = "; ".join(f"{place.offer.unit} lacks {', '.join(lacking(place.offer, wanted.kernels))}" for place in places)
     return f"no unit of centre {wanted.centre} supports every kernel: {lacks}"

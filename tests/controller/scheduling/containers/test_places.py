@@ -119,8 +119,8 @@ def test_images_that_are_there() -> None:
     )
     why = explain(scoring("image-locality"), PendingPod("p", images=("x", "y", "nowhere")), snapshot)
     assert [(one.name, one.points, one.scores[0].reason) for one in why.candidates] == [
-        ("b", 750, "3.0 of 4.0 MB of its images are there"),
-        ("a", 250, "1.0 of 4.0 MB of its images are there"),
+        ("b", 750, "3.0 of 4.0 MB of its images are present"),
+        ("a", 250, "1.0 of 4.0 MB of its images are present"),
     ]
 
 

@@ -381,7 +381,7 @@ def test_too_many_nodes_and_policies_that_fail_are_said() -> None:
         assert answer["Error"] == "3 nodes; at most 2 are allowed"
         bind = {"PodName": "p", "PodNamespace": "default", "PodUID": "", "Node": "n"}
         extender.service._api = None
-        assert "leave bindVerb out" in (await extender.ask("bind", bind))["Error"]
+        assert "omit bindVerb" in (await extender.ask("bind", bind))["Error"]
 
     extending(act, ExtenderSettings(limits=ExtenderLimits(nodes=2)), kubernetes=AWAY)
 

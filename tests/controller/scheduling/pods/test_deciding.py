@@ -254,7 +254,7 @@ def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
     why = explain(profile("network-cost", filters=("network-need",)), pod, snapshot)
     assert {one.name: one.points for one in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
     assert [one.name for one in why.candidates][-1] == "vm-c"
-    assert "it is there" in why.candidates[0].scores[0].reason
+    assert "the same host" in why.candidates[0].scores[0].reason
     assert "nominal" in why.candidates[-1].scores[0].reason
     nowhere = dataclasses.replace(snapshot, host_names=(hosts[0], "unknown", hosts[2]))
     refused = explain(profile("network-cost", filters=("network-need",)), pod, nowhere).refused

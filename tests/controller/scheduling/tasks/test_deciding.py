@@ -117,10 +117,10 @@ def test_data_counts_by_the_way_that_it_takes() -> None:
     verdict = decided(seen, task, far=MEASURED_10, near=Estimate.exactly(20.0, Basis.MEASURED))
     assert centre_of(verdict) == "near"
     reasons = {one.name: one.scores[0].reason for one in explained(PROFILE, verdict).candidates}
-    assert "its 100000000 bytes are there in 0.1 s (nominal)" in reasons["near"]
+    assert "its 100000000 bytes arrive in 0.1 s (nominal)" in reasons["near"]
     assert "in 100 s (measured)" in reasons["far"]
     cut = view("far", transfer_s={("store", "far"): (np.inf, True)})
-    assert explained(PROFILE, decided(cut, task, far=MEASURED_10)).refused[0].reason == "nothing leads there from store"
+    assert explained(PROFILE, decided(cut, task, far=MEASURED_10)).refused[0].reason == "no path there from store"
 
 
 def test_patient_task_starts_in_the_forecast_good_window() -> None:
@@ -183,7 +183,7 @@ def test_an_unprobed_centre_gets_no_work() -> None:
         (replace(MEASURED, filters=(PolicySettings(policy="nope"),)), "unknown policy 'nope'"),
         (
             replace(MEASURED, filters=(PolicySettings(policy="firm-estimate", settings={"weakest": "none"}),)),
-            "by `none` tasks would go where nothing is known",
+            "with `none` tasks would be dispatched without any",
         ),
     ],
 )

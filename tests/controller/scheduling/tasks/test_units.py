@@ -62,7 +62,7 @@ def test_by_the_centre_no_unit_is_named() -> None:
 @pytest.mark.parametrize(
     ("units", "step", "reason"),
     [
-        (3, Step.DISPATCH, "3 of unit-2: as its user states"),
+        (3, Step.DISPATCH, "3 of unit-2: as its user stated"),
         (4, Step.WAIT, "4 units of unit-2 wanted, 3 are free"),
         (21, Step.FAIL, "21 units wanted, centre c has 20 of unit unit-2"),
     ],

@@ -58,10 +58,10 @@ def test_simulate(racks: str, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("-w", "batch:tasks=2"), "either --topology or --nodes"),
-        (("--topology", "abilene", "-w", "batch:tasks=2"), "topology abilene says of no host"),
-        (("--topology", "R", "-w", "nothing"), "workload 'nothing' begins with none of swf:"),
-        (("--topology", "R", "-w", "batch:tasks"), "'tasks' is no key=value"),
-        (("--topology", "R", "-w", "batch:taks=2"), "workload batch: there is no key 'taks'"),
+        (("--topology", "abilene", "-w", "batch:tasks=2"), "topology abilene states no host's cores"),
+        (("--topology", "R", "-w", "nothing"), "workload 'nothing' must begin with one of swf:"),
+        (("--topology", "R", "-w", "batch:tasks"), "'tasks' is not key=value"),
+        (("--topology", "R", "-w", "batch:taks=2"), "workload batch: unknown key 'taks'"),
         (("--topology", "R", "-w", "batch:tasks=two"), "workload batch: Expected `int`"),
         (("--topology", "R", "-w", "batch:tasks=0"), "a batch of 0 tasks"),
         (("--topology", "R", "-w", "swf:/no/file"), "/no/file: No such file"),
@@ -69,8 +69,8 @@ def test_simulate(racks: str, tmp_path: Path) -> None:
             ("--topology", "R", "-w", "batch:tasks=2", "--order", "lifo"),
             "--order 'lifo' is not one of strict",
         ),
-        (("--topology", "R", "-w", "batch:tasks=2", "--profile", "x"), "there is no profile 'x'"),
-        (("--topology", "R", "-w", "batch:tasks=2", "--trace", "t.txt"), "t.txt: a trace is written to a file"),
+        (("--topology", "R", "-w", "batch:tasks=2", "--profile", "x"), "unknown profile 'x'"),
+        (("--topology", "R", "-w", "batch:tasks=2", "--trace", "t.txt"), "t.txt: the name of a trace file must end in"),
     ],
 )
 def test_simulate_what_cannot_be(racks: str, arguments: tuple[str, ...], words: str) -> None:

@@ -207,7 +207,7 @@ def test_more_units_than_there_are_wait_with_the_reason(play: Play) -> None:
             )
             assert tasks["big"].status.phase is TaskPhase.PENDING
             decision = (await site.decisions_about("big"))[-1].spec
-            assert any("9 units wanted, there are 4 of cpu" in one.reason for one in decision.refused)
+            assert any("9 units wanted, 4 of cpu exist" in one.reason for one in decision.refused)
 
     play(act)
 

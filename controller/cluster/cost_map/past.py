@@ -52,7 +52,7 @@ def snapshot_over(folder: Path, start: datetime, end: datetime) -> Snapshot:
 def _snapshot(folder: Path, rows: str, end: datetime, when: str) -> Snapshot:
     links = {state.link: state for state in _states(folder, _FIGURES.format(rows=rows), end)}
     if not links:
-        raise HistoryError(f"{folder}: no figures of any link {when}")
+        raise HistoryError(f"{folder}: no link figures {when}")
     return Snapshot(_ns(end), links, {}, {})
 
 

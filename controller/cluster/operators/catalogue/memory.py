@@ -34,7 +34,7 @@ MEMORY: Final[Mapping[str, Kind]] = {
         ("n",),
         lambda s: s["n"] * max(s["operands"] - 1, 1),
         lambda s, w: (s["n"] * s["operands"] * w, s["n"] * w),
-        "one operation between two operands, one a number of a single operand",
+        "one operation between two operands, or one for each number of a single operand",
         optional=(("operands", 2),),
     ),
     "reduction": Kind(
@@ -42,7 +42,7 @@ MEMORY: Final[Mapping[str, Kind]] = {
         ("n",),
         lambda s: max(s["n"] - 1, 0),
         lambda s, w: (s["n"] * w, w),
-        "one operation less than there are numbers",
+        "one operation fewer than numbers",
     ),
     "scan": Kind(
         "the sums of the first 1, 2, ... n numbers",
@@ -53,7 +53,7 @@ MEMORY: Final[Mapping[str, Kind]] = {
         counting=Counting.LOWER_BOUND,
     ),
     "copy": Kind(
-        "n numbers moved to another place in memory, in whatever order",
+        "n numbers moved to another place in memory, in any order",
         ("n",),
         lambda _: 0,
         lambda s, w: (s["n"] * w, s["n"] * w),
@@ -82,7 +82,7 @@ MEMORY: Final[Mapping[str, Kind]] = {
         ("n",),
         lambda s: s["n"],
         lambda s, w: (0, s["n"] * w),
-        "evaluations: how many operations each takes is the generator's",
+        "evaluations; the operations of each depend on the generator",
         unit="evaluation",
     ),
     "small-files": Kind(

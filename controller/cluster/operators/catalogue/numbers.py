@@ -117,7 +117,7 @@ NUMBERS: Final[Mapping[str, Kind]] = {
         optional=(("batch", 1),),
     ),
     "conv2d": Kind(
-        "convolution of images with kernels, as layers of networks have it, each output summed up directly",
+        "convolution of images with kernels, as in layers of networks, each output summed up directly",
         (
             *("batch", "in_channels", "in_height", "in_width"),
             *("out_channels", "out_height", "out_width", "kernel_height", "kernel_width"),
@@ -133,7 +133,7 @@ NUMBERS: Final[Mapping[str, Kind]] = {
         ("n",),
         lambda s: s["n"],
         lambda s, w: (s["n"] * w, s["n"] * w),
-        "evaluations: how many operations each takes is the library's",
+        "evaluations; the operations of each depend on the library",
         unit="evaluation",
     ),
 }

@@ -72,7 +72,7 @@ TABLES: Final[Mapping[str, Kind]] = {
         ("rows", "row_bytes", "expressions"),
         lambda s: s["rows"] * s["expressions"],
         lambda s, _: (s["rows"] * s["row_bytes"], s["rows"] * s["row_bytes"]),
-        "evaluations of a formula: how many operations each takes is its own",
+        "evaluations of a formula; the operations of each depend on it",
         unit="evaluation",
         of_bytes=True,
     ),

@@ -47,7 +47,7 @@ def _leave_when_stuck(request: Request, folder: Path, recorder: Recorder) -> Non
     """Write the trace and exit if a call into a library does not return after the deadline."""
     threading.Event().wait(request.deadline_s + _STUCK_S)
     recorder.problem(
-        f"it was stopped after {request.deadline_s:g} s, within a call that did not end: that call is not in the graph"
+        f"it was stopped after {request.deadline_s:g} s, in a call that did not return: that call is not in the graph"
     )
     _write(request, folder, finished(recorder, request.name, request.deadline_s))
     os._exit(0)
@@ -72,12 +72,12 @@ def _program(request: Request) -> Callable[[], Any]:
 def _function(request: Request) -> Callable[..., Any]:
     """Return the function to trace; importing its module is traced, too."""
     module = request.module or Path(request.script).stem
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for part in request.function.split("."):
-        found = getattr(found, part)
-    if not callable(found):
-        raise TypeError(f"{module}:{request.function} cannot be called")
-    called: Callable[..., Any] = found
+        target = getattr(target, part)
+    if not callable(target):
+        raise TypeError(f"{module}:{request.function} is not callable")
+    called: Callable[..., Any] = target
     return called
 
 

@@ -15,7 +15,7 @@ from controller.cluster.operators.tracing.places import Place
 from controller.cluster.operators.tracing.values import Described
 
 MOST_OPERATORS: Final = 4096
-"""Limit of distinct operators in a graph; a program with more changes its shapes all the time."""
+"""Limit of distinct operators in a graph; a program with more keeps changing its shapes."""
 _NOTICEABLE: Final = 0.02
 _NOTICEABLE_S: Final = 1e-4
 _OFTEN: Final = 100
@@ -105,7 +105,7 @@ class Recorder:
             self._local.depth -= 1
 
     def passed(self, seconds: float, overhead_s: float) -> None:
-        """Record the time of an operator and of the tracer itself: neither counts as the calling function's."""
+        """Record the time of an operator and of the tracer itself; neither counts towards the calling function."""
         self.overhead_s += overhead_s
         if calls := self.calls:
             calls[-1].elsewhere_s += seconds + overhead_s
@@ -120,10 +120,10 @@ class Recorder:
     def calls(self) -> list[Any]:
         """The program's own calls that are running in this thread, the innermost last."""
         try:
-            found: list[Any] = self._local.calls
+            running: list[Any] = self._local.calls
         except AttributeError:
-            found = self._local.calls = []
-        return found
+            running = self._local.calls = []
+        return running
 
     def changed(self, array: object) -> None:
         """Record that the running function writes single elements of an array."""
@@ -168,7 +168,7 @@ class Recorder:
         """Record that data was passed on unchanged: its readers depend on the original writers."""
         with self._lock:
             self._forget_gone()
-            sources = [found for read in reads for found in self._written.get(read.key, ())]
+            sources = [written for read in reads for written in self._written.get(read.key, ())]
             for source in sources:
                 source.is_read = True
             for buffer in writes:
@@ -193,21 +193,22 @@ class Recorder:
             for key in tuple(self._written):
                 self._forget(key)
             return tuple(
-                one
-                for one in self.operators.values()
-                if one.library != "python" or (one.seconds >= least_s and (one.executions >= _OFTEN or one.repeats))
+                operator
+                for operator in self.operators.values()
+                if operator.library != "python"
+                or (operator.seconds >= least_s and (operator.executions >= _OFTEN or operator.repeats))
             )
 
     def _operator(self, what: Described, place: Place, library: str, code: str) -> Folded | None:
         key = (what.kind, what.shape, what.number_format, place.user, place.inner, code)
-        if (found := self.operators.get(key)) is not None:
-            return found
+        if (operator := self.operators.get(key)) is not None:
+            return operator
         if len(self.operators) == MOST_OPERATORS:
-            self.problem(f"more than {MOST_OPERATORS} different operators: those that came later are left out")
+            self.problem(f"more than {MOST_OPERATORS} different operators: later ones are left out")
             return None
-        found = Folded(len(self.operators), what.kind, what.shape, what, place, library, code)
-        self.operators[key] = found
-        return found
+        operator = Folded(len(self.operators), what.kind, what.shape, what, place, library, code)
+        self.operators[key] = operator
+        return operator
 
     def _note_reads(self, operator: Folded, reads: Iterable[Buffer]) -> None:
         for key, nbytes in {read.key: read.nbytes for read in reads}.items():

@@ -20,7 +20,7 @@ def _other(name: str) -> Describe:
     """Return a function that describes calls without a known kind: a kind named after the function, and the size."""
 
     def describe(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-        arrays = [one for one in (*args, result) if isinstance(one, np.ndarray)]
+        arrays = [array for array in (*args, result) if isinstance(array, np.ndarray)]
         largest = max(arrays, key=lambda array: array.size, default=None)
         if largest is None or largest.size <= 1:
             return None
@@ -141,21 +141,21 @@ def sparse_solving(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Describ
 
 def sparse_product(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
     """Describe a product with a sparse matrix on one side."""
-    one, other = args[0], args[1]
+    left, right = args[0], args[1]
     if result is NotImplemented:
         return None
-    if hasattr(one, "nnz") and hasattr(other, "nnz"):
-        if not one.nnz or not other.nnz:
+    if hasattr(left, "nnz") and hasattr(right, "nnz"):
+        if not left.nnz or not right.nnz:
             return None
-        sizes = {"left_nonzeros": one.nnz, "right_nonzeros": other.nnz, "out_nonzeros": max(result.nnz, 1)}
-        return described("spgemm", np.result_type(one.dtype, other.dtype), **sizes)
-    matrix, dense = (one, other) if hasattr(one, "nnz") else (other, one)
+        sizes = {"left_nonzeros": left.nnz, "right_nonzeros": right.nnz, "out_nonzeros": max(result.nnz, 1)}
+        return described("spgemm", np.result_type(left.dtype, right.dtype), **sizes)
+    matrix, dense = (left, right) if hasattr(left, "nnz") else (right, left)
     if np.ndim(dense) == 0:
         return described("elementwise", matrix.dtype, n=matrix.nnz, operands=1) if matrix.nnz else None
     if matrix.ndim != 2 or not matrix.nnz:
         return None
     dtype = np.result_type(matrix.dtype, np.asarray(dense).dtype)
-    vectors = np.size(dense) // (matrix.shape[1] if matrix is one else matrix.shape[0])
+    vectors = np.size(dense) // (matrix.shape[1] if matrix is left else matrix.shape[0])
     sizes = {"rows": matrix.shape[0], "columns": matrix.shape[1], "nonzeros": matrix.nnz}
     return described("spmv", dtype, **sizes) if vectors == 1 else described("spmm", dtype, **sizes, vectors=vectors)
 
@@ -164,12 +164,12 @@ def by_operator(name: str) -> Describe:
     """Return a function that describes `x @ A`, or `A * x`: a product for matrices, elementwise for arrays."""
 
     def describe(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401
-        one, other = args[:2]
+        left, right = args[:2]
         if result is NotImplemented:
             return None
-        if name in {"__mul__", "__rmul__"} and (np.ndim(other) == 0 or not _is_matrix(one)):
-            return described("elementwise", one.dtype, n=one.nnz, operands=2) if one.nnz else None
-        return sparse_product((other, one) if name.startswith("__r") else (one, other), kwargs, result)
+        if name in {"__mul__", "__rmul__"} and (np.ndim(right) == 0 or not _is_matrix(left)):
+            return described("elementwise", left.dtype, n=left.nnz, operands=2) if left.nnz else None
+        return sparse_product((right, left) if name.startswith("__r") else (left, right), kwargs, result)
 
     return describe
 

@@ -63,7 +63,7 @@ def test_simulate(racks: str, tmp_path: Path) -> None:
         (("--topology", "R", "-w", "batch:tasks"), "'tasks' is not key=value"),
         (("--topology", "R", "-w", "batch:taks=2"), "workload batch: unknown key 'taks'"),
         (("--topology", "R", "-w", "batch:tasks=two"), "workload batch: Expected `int`"),
-        (("--topology", "R", "-w", "batch:tasks=0"), "a batch of 0 tasks"),
+        (("--topology", "R", "-w", "batch:tasks=0"), "invalid batch: 0 tasks"),
         (("--topology", "R", "-w", "swf:/no/file"), "/no/file: No such file"),
         (
             ("--topology", "R", "-w", "batch:tasks=2", "--order", "lifo"),

@@ -147,17 +147,17 @@ class Node:
 
     def check(self, held: Shares) -> None:
         """Raise HardwareError, naming node and resource, if more is held than the node has."""
-        for what, some, most in (
+        for unit, amount, most in (
             ("thousandths of cores", held.cpu_milli, self.cpu_milli),
             ("bytes of memory", held.memory_bytes, self.memory_bytes),
         ):
-            if some > most:
-                raise HardwareError(f"{self.name}: {some} {what} of {most}")
+            if amount > most:
+                raise HardwareError(f"{self.name}: {amount} {unit} exceed {most}")
         for share in held.devices:
             if share.number >= len(self.devices):
                 raise HardwareError(f"{self.name}: there is no device {share.number}")
             memory_bytes = self.devices[share.number].memory_bytes or 0
             if share.memory_bytes > memory_bytes:
                 raise HardwareError(
-                    f"{self.name}: device {share.number}: {share.memory_bytes} bytes of memory of {memory_bytes}"
+                    f"{self.name}: device {share.number}: {share.memory_bytes} bytes of memory exceed {memory_bytes}"
                 )

@@ -118,7 +118,7 @@ def swf_jobs(path: Path) -> Iterator[Task]:
 
 def _at_least_one(record: Record, processors: int) -> int:
     if processors < 1:
-        raise record.error(f"a job of {processors} processors")
+        raise record.error(f"invalid job: {processors} processors")
     return processors
 
 

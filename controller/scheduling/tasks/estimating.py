@@ -18,7 +18,7 @@ from controller.scheduling.tasks.values import Offer, Option
 from dataplane.clock import NS_PER_S
 
 MOST_SAMPLES: Final = 10
-"""Number of newest finished tasks considered at a place."""
+"""Maximum number of finished tasks considered at a place, the newest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ MEMORY: Final[Mapping[str, Kind]] = {
         optional=(("operands", 2),),
     ),
     "reduction": Kind(
-        "one number of n, such as their sum",
+        "n numbers reduced to one, such as their sum",
         ("n",),
         lambda s: max(s["n"] - 1, 0),
         lambda s, w: (s["n"] * w, w),
@@ -60,11 +60,11 @@ MEMORY: Final[Mapping[str, Kind]] = {
         _MOVED,
     ),
     "stencil": Kind(
-        "a sweep over a grid, each point of itself and its neighbours: 5 points in a plane, 7 in space, or so many",
+        "a sweep over a grid, each point from itself and its neighbours: 5 points in a plane, 7 in space, or as given",
         ("rows", "columns"),
         lambda s: (2 * _stencil_points(s) - 1) * s["rows"] * s["columns"] * s["planes"],
         _grid,
-        "a multiplication a point of the stencil and the additions between them",
+        "a multiplication per point of the stencil, and the additions between them",
         counting=Counting.NOMINAL,
         optional=(("planes", 1), ("neighbours", 0)),
     ),

@@ -150,7 +150,7 @@ class Probes:
     def _chosen(self, task: Task, centre: str, places: Sequence[Place]) -> Chosen:
         spec = task.spec
         if spec.asks:
-            return Chosen(Step.DISPATCH, "it asks and holds nothing")
+            return Chosen(Step.DISPATCH, "it only asks, and holds no units")
         probe = self._view.probe(spec.program.entry)
         if probe is None and not spec.program.text:
             why = self._view.problems.get(spec.program.entry, "it does not exist")

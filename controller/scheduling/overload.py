@@ -26,7 +26,7 @@ def monitor_of(scheduler: Scheduler, tasks: TaskScheduler | None, log: logging.L
         count, oldest_ns = scheduler.undecided()
         return QueueLoad("pods to decide about", count, None, oldest_ns)
 
-    def long_round() -> Cause | None:
+    def slow_round() -> Cause | None:
         if tasks is None or tasks.last_round_ns < _LONG_ROUND_NS:
             return None
         text = f"a round over all tasks took {tasks.last_round_ns / NS_PER_S:.1f} s"
@@ -42,5 +42,5 @@ def monitor_of(scheduler: Scheduler, tasks: TaskScheduler | None, log: logging.L
         lambda: {"pods beyond the queue": queue.left_out},
         {"pods beyond the queue": "raise queue.most: these pods wait until the queue has room"},
     )
-    monitor.watch(long_round)
+    monitor.watch(slow_round)
     return monitor

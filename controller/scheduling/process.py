@@ -44,7 +44,7 @@ async def serve(
         costs = await stack.enter_async_context(costs_of(settings.topology, settings.network, LOGGER))
 
         def on_wait(line: str) -> None:
-            scheduler.note_away(line)
+            scheduler.note_unreachable(line)
 
         client = ApiClient(find_place(settings.api), on_wait=on_wait)
         await stack.enter_async_context(client)

@@ -57,7 +57,7 @@ def router(
 ) -> Router:
     """Return the routes below a path; the mounting application controls access, by guards or beforehand."""
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="alto")
-    routes = [*_gets(service, worker), *_posts(service, worker, timeout_s)]
+    routes = [*_get_routes(service, worker), *_post_routes(service, worker, timeout_s)]
     return Router(
         path=path,
         guards=guards,
@@ -73,7 +73,7 @@ def router(
     )
 
 
-def _gets(service: AltoService, worker: Executor) -> list[HTTPRouteHandler]:
+def _get_routes(service: AltoService, worker: Executor) -> list[HTTPRouteHandler]:
     @get("/directory")
     async def directory(request: _Asked) -> Response[bytes]:
         _check_accept(request, DIRECTORY_TYPE)
@@ -92,7 +92,7 @@ def _gets(service: AltoService, worker: Executor) -> list[HTTPRouteHandler]:
     return [directory, network_map, cost_map]
 
 
-def _posts(service: AltoService, worker: Executor, timeout_s: float) -> list[HTTPRouteHandler]:
+def _post_routes(service: AltoService, worker: Executor, timeout_s: float) -> list[HTTPRouteHandler]:
     async def answer(
         request: _Asked, accepts: str, gives: str, make: Callable[[bytes], Answer | None]
     ) -> Response[bytes]:

@@ -43,7 +43,7 @@ async def serve(
         async with follow(model, settings.network_state, clock=clock) as follower:
             service = AltoService(model, follower, clock.now_ns, base=base, most_pairs=settings.most_pairs)
             server = _server(settings, service, listening)
-            where = f"ALTO directory at {_shown(settings, listening)}"
+            where = f"ALTO directory at {_url(settings, listening)}"
             try:
                 await server.start()
                 if on_ready is not None:
@@ -90,7 +90,7 @@ def _base(settings: AltoSettings, listening: socket.socket) -> str:
     return f"http://{settings.listen.rpartition(':')[0]}:{listening.getsockname()[1]}"
 
 
-def _shown(settings: AltoSettings, listening: socket.socket) -> str:
+def _url(settings: AltoSettings, listening: socket.socket) -> str:
     if listening.family == socket.AF_UNIX:
         return f"/directory, {settings.listen}"
     return f"{_base(settings, listening)}/directory"

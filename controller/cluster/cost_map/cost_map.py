@@ -76,7 +76,11 @@ class CostMap:
         Only what has changed is recomputed; load added before is dropped.
         """
         model, dead = self.model, _dead(snapshot)
-        own = self._own_later(snapshot.taken_ns) if host_links is None else {state.host: state for state in host_links}
+        own = (
+            self._aged_host_links(snapshot.taken_ns)
+            if host_links is None
+            else {state.host: state for state in host_links}
+        )
         if (routes is None or routes is self.routes) and dead == self.dead:
             links = _links(model, snapshot, dead, own, self.stale_after_ns)
             made = replace(self._with(links), taken_ns=snapshot.taken_ns, host_links=own, is_predicted=False)
@@ -219,7 +223,7 @@ class CostMap:
             lambda row: between_hosts(self.routing, self.links, self.between, range(row, row + 1))
         )
 
-    def _own_later(self, taken_ns: int) -> dict[str, HostLinkState]:
+    def _aged_host_links(self, taken_ns: int) -> dict[str, HostLinkState]:
         """Return the hosts' measurements with their ages at a later time."""
         more_ns = max(0, taken_ns - self.taken_ns)
         return {name: replace(state, age_ns=state.age_ns + more_ns) for name, state in self.host_links.items()}

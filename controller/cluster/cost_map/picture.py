@@ -30,7 +30,7 @@ _BIT: Final = {"delay": DELAY, "bandwidth": AVAILABLE, "loss": LOSS}
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _Plotted:
     """One figure of all pairs to draw, NaN where there is none."""
 
     values: npt.NDArray[np.float64]
@@ -66,19 +66,19 @@ def draw(costs: CostMap, figure: str, path: Path) -> None:
     save(canvas, path, PathError)
 
 
-def _figure(costs: CostMap, figure: str) -> _Shown:
+def _figure(costs: CostMap, figure: str) -> _Plotted:
     pairs = costs.pairs
     if figure == "delay":
         values = np.where(pairs.delay_ns > 0, pairs.delay_ns.astype(np.float64), np.nan)
         unit_ns, unit = (1e6, "ms") if np.nanmax(values, initial=0) >= 1e6 else (1e3, "us")
-        return _Shown(values / unit_ns, f"delay, {unit}", "viridis", is_logarithmic=True)
+        return _Plotted(values / unit_ns, f"delay, {unit}", "viridis", is_logarithmic=True)
     if figure == "bandwidth":
         is_shown = (pairs.available_bps < UNLIMITED_BPS) & (pairs.delay_ns > 0)
         values = np.where(is_shown, pairs.available_bps.astype(np.float64), np.nan)
         unit_bps, unit = (1e9, "Gbit/s") if np.nanmax(values, initial=0) >= 1e9 else (1e6, "Mbit/s")
-        return _Shown(values / unit_bps, f"free bandwidth, {unit}", "viridis_r")
+        return _Plotted(values / unit_bps, f"free bandwidth, {unit}", "viridis_r")
     if figure == "loss":
-        return _Shown(np.where(pairs.delay_ns > 0, 100 * pairs.loss_ppb / PPB, np.nan), "loss, %", "viridis")
+        return _Plotted(np.where(pairs.delay_ns > 0, 100 * pairs.loss_ppb / PPB, np.nan), "loss, %", "viridis")
     raise PathError(f"a picture shows delay, bandwidth or loss, not {figure}")
 
 

@@ -19,7 +19,7 @@ from controller.cluster.hardware.errors import HardwareError
 from controller.scheduling.containers.kernels.compiled import compiled
 from controller.scheduling.containers.kernels.fragments import NEVER, fragment_changes
 from controller.scheduling.containers.kernels.structures import Typical
-from controller.scheduling.containers.rooms import asked_of, is_supported, room_of
+from controller.scheduling.containers.rooms import is_supported, kernel_request_of, room_of
 from controller.scheduling.containers.typical import TypicalPod, assumed_workload, workload_of
 from controller.scheduling.framework.policies import MOST_POINTS, Flags, Floats, Ids, Longs
 from controller.scheduling.pods import PendingPod, Snapshot
@@ -170,7 +170,7 @@ def _has_changed(previous: _Cached, snapshot: Snapshot) -> Flags:
 def _compute(expectation: _Expectation, request: Request, snapshot: Snapshot, rows: Ids, decrease: Longs) -> None:
     if is_supported(request):
         scratch = np.empty(_MOST_DEVICES, np.int64)
-        asked = asked_of(request, snapshot.columns)
+        asked = kernel_request_of(request, snapshot.columns)
         pointers = (pointer_to(np.ascontiguousarray(rows)), len(rows), pointer_to(scratch), pointer_to(decrease))
         compiled(fragment_changes)(room_of(snapshot), expectation.native, asked, *pointers)
         return

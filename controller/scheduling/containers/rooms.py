@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from controller.cluster.hardware import WHOLE, DeviceRequest, Request
-from controller.scheduling.containers.kernels.structures import Asked, Room
+from controller.scheduling.containers.kernels.structures import KernelRequest, Room
 from controller.scheduling.framework.policies import Longs
 from controller.scheduling.pods import Snapshot
 from controller.scheduling.pods.columns import NodeColumns
@@ -54,11 +54,11 @@ def is_supported(request: Request) -> bool:
     return len(request.devices) <= 1
 
 
-def asked_of(request: Request, columns: NodeColumns) -> Asked:
+def kernel_request_of(request: Request, columns: NodeColumns) -> KernelRequest:
     """Return a request for at most one sort of device as kernels see it."""
     wanted: DeviceRequest | None = request.devices[0] if request.devices else None
     accepts = _NO_DEVICES if wanted is None else columns.accepted(wanted).view(np.uint8)
-    return Asked(
+    return KernelRequest(
         cpu_milli=request.cpu_milli,
         memory_bytes=request.memory_bytes,
         count=0 if wanted is None else wanted.count,

@@ -21,7 +21,7 @@ from controller.cluster.hardware.errors import HardwareError
 from controller.scheduling.containers.kernels.compiled import compiled
 from controller.scheduling.containers.kernels.stranded import IMPOSSIBLE, stranded_changes
 from controller.scheduling.containers.kernels.structures import Demand
-from controller.scheduling.containers.rooms import asked_of, is_supported, room_of
+from controller.scheduling.containers.rooms import is_supported, kernel_request_of, room_of
 from controller.scheduling.containers.typical import TypicalPod, assumed_workload, workload_of
 from controller.scheduling.framework.policies import MOST_POINTS, Floats, Ids, Longs
 from controller.scheduling.pods import PendingPod, Snapshot
@@ -157,7 +157,7 @@ class Stranding:
         nodes, expectation = len(snapshot.columns.nodes), self._expectation_for(snapshot)
         growth, device = np.empty(nodes, np.int64), np.full(nodes, -1, np.int64)
         if is_supported(pod.request):
-            asked = asked_of(pod.request, snapshot.columns)
+            asked = kernel_request_of(pod.request, snapshot.columns)
             rows = (0, nodes) if only is None else (only, only + 1)
             pointers = pointer_to(growth), pointer_to(device)
             compiled(stranded_changes)(room_of(snapshot), expectation.native, asked, *rows, *pointers)

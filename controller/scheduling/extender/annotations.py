@@ -68,7 +68,7 @@ class PeerNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class PodAnnotations:
     """Everything in a pod's annotations; empty without annotations."""
 
     peers: tuple[PeerNeed, ...] = ()
@@ -78,10 +78,10 @@ class Wishes:
     profile: str = ""
 
 
-NOTHING: Final = Wishes()
+NOTHING: Final = PodAnnotations()
 
 
-def wishes_of(pod: objects.Pod) -> Wishes:
+def annotations_of(pod: objects.Pod) -> PodAnnotations:
     """Return the parsed annotations of a pod; raise SchedulerError, naming pod and annotation."""
     own = {
         name.removeprefix(PREFIX): text
@@ -95,7 +95,7 @@ def wishes_of(pod: objects.Pod) -> Wishes:
         raise SchedulerError(f"pod {pod.full_name}: annotation {PREFIX}{unknown[0]}: unknown; known: {names}")
     namespace = pod.metadata.namespace or "default"
     group = own.get("group", "").strip()
-    return Wishes(
+    return PodAnnotations(
         peers=_parsed(pod, own, "peers", lambda text: _peers(text, namespace), ()),
         nodes=_parsed(pod, own, "nodes", _names, ()),
         device_kind=_parsed(pod, own, "device-kind", lambda text: DeviceKind(text.strip()), None),

@@ -20,7 +20,7 @@ from controller.cluster.hardware.errors import HardwareError
 from controller.common.errors import SchedulerError
 from controller.scheduling.containers.reservations import Reservation, with_reservations
 from controller.scheduling.extender import objects
-from controller.scheduling.extender.annotations import NOTHING, PeerNeed, Wishes, matches, wishes_of
+from controller.scheduling.extender.annotations import NOTHING, PeerNeed, PodAnnotations, annotations_of, matches
 from controller.scheduling.extender.hardware import KindOf, node_of, request_of
 from controller.scheduling.pods import Peer, PendingPod, Snapshot
 from controller.scheduling.pods.columns import FreeColumns, NodeColumns
@@ -49,7 +49,7 @@ class KnownPod:
     node: str
     request: Request
     labels: Mapping[str, str]
-    wishes: Wishes
+    annotations: PodAnnotations
     problem: str = ""
     """Reason for ignoring its request or annotations; empty if they are used."""
 
@@ -123,7 +123,7 @@ class Books:
         self.pods[record.uid] = record
         if record.problem:
             self.problems[f"{record.namespace}/{record.name}"] = record.problem
-        if record.wishes.peers:
+        if record.annotations.peers:
             self._needy[record.uid] = record
         self._by_name[f"{record.namespace}/{record.name}"] = record.uid
         self._on[record.node][record.uid] = None
@@ -180,7 +180,9 @@ class Books:
         record = self.nodes.get(node)
         return "" if record is None else record.host
 
-    def pending(self, pod: objects.Pod, wishes: Wishes, *, gone: frozenset[str] = frozenset()) -> PendingPod:
+    def pending(
+        self, pod: objects.Pod, annotations: PodAnnotations, *, gone: frozenset[str] = frozenset()
+    ) -> PendingPod:
         """Return a pod as policies see it; pods that have `gone`, by uid, are no peers.
 
         Peers that are pods count once they are on a node. A placed pod that names this one needs the path, too. No pod
@@ -189,23 +191,23 @@ class Books:
         without = gone | {pod.metadata.uid}
         own = [
             Peer(host, need.nbytes, need.min_bps, need.max_delay_ns)
-            for need, host, _ in self._resolved_needs(wishes, without)
+            for need, host, _ in self._resolved_needs(annotations, without)
         ]
         theirs = [
             Peer(host, need.nbytes, need.min_bps, need.max_delay_ns)
             for other in self._needy.values()
             if other.uid not in without and (host := self.host_of(other.node))
-            for need in other.wishes.peers
+            for need in other.annotations.peers
             if matches(need, pod)
         ]
         return PendingPod(
             pod.full_name,
             request_of(pod, self.kind_of),
             priority=pod.spec.priority or 0,
-            locations=wishes.nodes,
-            device_kind=wishes.device_kind,
+            locations=annotations.nodes,
+            device_kind=annotations.device_kind,
             peers=(*own, *theirs),
-            group=wishes.group,
+            group=annotations.group,
         )
 
     def reservations(self, gone: frozenset[str] = frozenset()) -> tuple[Reservation, ...]:
@@ -214,7 +216,7 @@ class Books:
             Reservation(self.host_of(pod.node), Peer(host, 0, need.min_bps), frozenset((pod.uid, other)))
             for pod in self._needy.values()
             if pod.uid not in gone and self.host_of(pod.node)
-            for need, host, other in self._resolved_needs(pod.wishes, gone | {pod.uid})
+            for need, host, other in self._resolved_needs(pod.annotations, gone | {pod.uid})
             if need.min_bps
         )
 
@@ -241,9 +243,11 @@ class Books:
             self._reserved = costs, held, with_reservations(costs, held)
         return self._reserved[2]
 
-    def _resolved_needs(self, wishes: Wishes, without: frozenset[str]) -> Iterator[tuple[PeerNeed, str, str]]:
+    def _resolved_needs(
+        self, annotations: PodAnnotations, without: frozenset[str]
+    ) -> Iterator[tuple[PeerNeed, str, str]]:
         """Yield each need with its peer's host and identity, a pod's uid or the host; skip the pods of `without`."""
-        for need in wishes.peers:
+        for need in annotations.peers:
             if need.host:
                 yield need, need.host, f"host/{need.host}"
                 continue
@@ -258,10 +262,10 @@ class Books:
 
     def _known(self, pod: objects.Pod) -> KnownPod:
         full_name = pod.full_name
-        wishes, request, problem = NOTHING, Request(), ""
+        annotations, request, problem = NOTHING, Request(), ""
         try:
             request = request_of(pod, self.kind_of)
-            wishes = wishes_of(pod)
+            annotations = annotations_of(pod)
         except SchedulerError as error:
             problem = str(error)
         namespace, _, name = full_name.partition("/")
@@ -272,7 +276,7 @@ class Books:
             pod.spec.node_name,
             request,
             pod.metadata.labels or {},
-            wishes,
+            annotations,
             problem,
         )
 
@@ -308,8 +312,8 @@ class Books:
     def _groups(self, columns: NodeColumns, gone: frozenset[str]) -> dict[str, dict[int, int]]:
         counts: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         for pod in self.pods.values():
-            if pod.wishes.group and pod.uid not in gone and pod.node in columns.number:
-                counts[pod.wishes.group][columns.number[pod.node]] += 1
+            if pod.annotations.group and pod.uid not in gone and pod.node in columns.number:
+                counts[pod.annotations.group][columns.number[pod.node]] += 1
         return {group: dict(nodes) for group, nodes in counts.items()}
 
     def _forget_columns(self) -> None:

@@ -33,7 +33,7 @@ from controller.scheduling.extender.settings import ExtenderLimits
 from dataplane.rpc.access.names import alternative_names, common_name
 from dataplane.rpc.addresses import is_loopback
 
-_Asked = Request[Any, Any, Any]
+_Request = Request[Any, Any, Any]
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
 _CLOSING: Final = {"Connection": "close"}
@@ -71,7 +71,7 @@ def application(service: ExtenderService, limits: ExtenderLimits, metrics: Metri
             MalformedError: _malformed_body,
             ControllerError: _refused,
             HTTPException: _malformed,
-            TimeoutError: _late,
+            TimeoutError: _timed_out,
         },
         openapi_config=None,
         logging_config=None,
@@ -87,7 +87,7 @@ def _verb(
     metrics: Metrics,
 ) -> Any:  # noqa: ANN401 - Litestar's
     @post(f"/{name}", status_code=200, name=name)
-    async def handle(request: _Asked) -> Response[bytes]:
+    async def handle(request: _Request) -> Response[bytes]:
         try:
             async with asyncio.timeout(limits.body_s):
                 body = await request.body()
@@ -98,7 +98,7 @@ def _verb(
             async with asyncio.timeout(limits.answer_s):
                 reply = await answer(body)
         except TimeoutError:
-            service.note_late(name)
+            service.note_timeout(name)
             raise TimeoutError(f"{name}: no decision within {limits.answer_s:g} s") from None
         finally:
             metrics.seconds.labels(name).observe(time.perf_counter() - begun_s)
@@ -187,19 +187,19 @@ def _token_of(header: str) -> bytes:
     return b""
 
 
-def _malformed_body(_: _Asked, error: MalformedError) -> Response[bytes]:
+def _malformed_body(_: _Request, error: MalformedError) -> Response[bytes]:
     return Response(_line(str(error)), status_code=400, media_type=_TEXT)
 
 
-def _refused(_: _Asked, error: ControllerError) -> Response[bytes]:
+def _refused(_: _Request, error: ControllerError) -> Response[bytes]:
     return Response(_line(str(error)), status_code=422, media_type=_TEXT)
 
 
-def _malformed(_: _Asked, error: HTTPException) -> Response[bytes]:
+def _malformed(_: _Request, error: HTTPException) -> Response[bytes]:
     return Response(_line(error.detail), status_code=error.status_code, media_type=_TEXT, headers=error.headers)
 
 
-def _late(_: _Asked, error: TimeoutError) -> Response[bytes]:
+def _timed_out(_: _Request, error: TimeoutError) -> Response[bytes]:
     return Response(_line(str(error)), status_code=503, media_type=_TEXT)
 
 

@@ -48,7 +48,7 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
     files = None if settings.tls is None else _files(settings.tls)
     context = None if files is None else _context(files)
     books = Books(kinds_of(settings.devices), settings.host_label)
-    contacts = _Contacts(clock)
+    contacts = _LastMessages(clock)
     metrics = Metrics(books, None if settings.kubernetes is None else contacts.age_s)
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(listening_at(settings.listen, "cannot serve the extender", SchedulerError))
@@ -138,7 +138,7 @@ def _log_problems(books: Books) -> None:
         LOGGER.warning("%s", problem)
 
 
-class _Contacts:
+class _LastMessages:
     """Times of the watches' last messages."""
 
     def __init__(self, clock: MonotonicClock) -> None:

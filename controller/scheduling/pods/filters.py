@@ -53,7 +53,7 @@ class StatedLocation:
         if not (pod.locations or pod.labels or pod.device_kind is not None or pod.device is not None):
             return None
         nodes = snapshot.columns.nodes
-        return np.fromiter((_where(pod, node) is None for node in nodes), np.bool_, len(nodes))
+        return np.fromiter((_location_mismatch(pod, node) is None for node in nodes), np.bool_, len(nodes))
 
     def devices(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
         """Return the devices with the stated number."""
@@ -61,10 +61,10 @@ class StatedLocation:
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return what was stated."""
-        return _where(pod, snapshot.columns.nodes[node]) or "it matches the stated location"
+        return _location_mismatch(pod, snapshot.columns.nodes[node]) or "it matches the stated location"
 
 
-def _where(pod: PendingPod, node: Node) -> str | None:
+def _location_mismatch(pod: PendingPod, node: Node) -> str | None:
     """Return the part of the stated location that a node does not match, None if it matches."""
     if pod.locations and node.name not in pod.locations:
         return f"the pod must run on {' or '.join(pod.locations)}"
@@ -73,10 +73,10 @@ def _where(pod: PendingPod, node: Node) -> str | None:
             return f"its label {name} is {node.labels.get(name, 'unset')!s}, not {value}"
     if pod.device_kind is not None and all(device.kind is not pod.device_kind for device in node.devices):
         return f"it has no {pod.device_kind}"
-    return None if pod.device is None else _which(pod, pod.device, node)
+    return None if pod.device is None else _device_mismatch(pod, pod.device, node)
 
 
-def _which(pod: PendingPod, number: int, node: Node) -> str | None:
+def _device_mismatch(pod: PendingPod, number: int, node: Node) -> str | None:
     """Return why the pod cannot get a device that was stated by its number, None if it can."""
     if not pod.request.devices:
         return f"device {number} is stated, but the pod requests no device"

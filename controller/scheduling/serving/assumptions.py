@@ -84,9 +84,9 @@ class Assumptions:
         if layer is None:
             return resource
         layer.seen = resource
-        return self.looked_at(type(resource), resource.metadata.name, before or resource)
+        return self.visible(type(resource), resource.metadata.name, before or resource)
 
-    def looked_at(self, kind: type[Resource], name: str, before: Resource) -> Resource:
+    def visible(self, kind: type[Resource], name: str, before: Resource) -> Resource:
         """Return a resource as it should appear, dropping obsolete assumptions."""
         layer = self._layers.get((kind, name))
         if layer is None:

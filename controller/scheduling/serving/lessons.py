@@ -81,7 +81,7 @@ class Lessons:
         self._awaited.clear()
         self._changed.set()
 
-    def stands(self, subject: str, learner: Learns, *, key: str, epoch: int, asked_ns: int) -> None:
+    def record(self, subject: str, learner: Learns, *, key: str, epoch: int, asked_ns: int) -> None:
         """Record a decision in force about a subject; an earlier one still awaited never started."""
         self.failed(subject)
         self._awaited[subject] = Awaited(key, learner, epoch, asked_ns, self._clock.now_ns())

@@ -95,7 +95,7 @@ class Scheduler:
         self.queue.wake(self._clock.now_ns())
         self._changed.set()
 
-    def note_away(self, line: str) -> None:
+    def note_unreachable(self, line: str) -> None:
         """Record that the API server is unreachable; only the first of several watches logs it."""
         if not self._is_away:
             self._is_away = True
@@ -111,7 +111,7 @@ class Scheduler:
                 if kind is Node:
                     self._on_nodes(node for node in event.items if isinstance(node, Node))
                 if kind is Pod:
-                    pod_lessons.look_at_all(self.lessons, self.view)
+                    pod_lessons.read_outcomes(self.lessons, self.view)
                 self._listed.add(kind)
                 self._refill()
                 self._wake()
@@ -137,7 +137,7 @@ class Scheduler:
                 self._wake()
             return
         if isinstance(resource, Pod):
-            pod_lessons.look_at(self.lessons, resource)
+            pod_lessons.read_outcome(self.lessons, resource)
             self._put(resource)
         else:
             self._refill()

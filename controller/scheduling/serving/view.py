@@ -114,7 +114,7 @@ class ClusterView:
         has_changed = False
         for kind, name in assumption.keys:
             before = self._of(kind).get(name)
-            if before is not None and (shown := self._assumptions.looked_at(kind, name, before)) is not before:
+            if before is not None and (shown := self._assumptions.visible(kind, name, before)) is not before:
                 self._put(shown)
                 if isinstance(before, Node) and isinstance(shown, Node):
                     has_changed = has_changed or before.shares != shown.shares

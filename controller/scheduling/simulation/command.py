@@ -33,7 +33,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SimulateOptions:
     """The command's options."""
 
     workloads: tuple[str, ...]
@@ -56,20 +56,22 @@ class _Graphs:
     apart_s: float = 1.0
 
 
-def run(wanted: Wanted) -> Summary:
+def run(options: SimulateOptions) -> Summary:
     """Replay, write the trace if requested, and return the summary; raise MillraceError for invalid arguments."""
-    if wanted.trace is not None:
-        check_name(wanted.trace)
+    if options.trace is not None:
+        check_name(options.trace)
     settings = SimulationSettings(
-        order=_one_of(Order, "--order", wanted.order),
-        spreading=_one_of(Spreading, "--spreading", wanted.spreading),
-        seed=wanted.seed,
+        order=_one_of(Order, "--order", options.order),
+        spreading=_one_of(Spreading, "--spreading", options.spreading),
+        seed=options.seed,
     )
-    profile = _profile(wanted)
-    cluster, costs = cluster_of(wanted.topology, wanted.nodes)
-    trace = simulate(cluster, workload_of(wanted.workloads, wanted.edge_bytes, wanted.seed), profile, settings, costs)
-    if wanted.trace is not None:
-        write_trace(trace, wanted.trace)
+    profile = _profile(options)
+    cluster, costs = cluster_of(options.topology, options.nodes)
+    trace = simulate(
+        cluster, workload_of(options.workloads, options.edge_bytes, options.seed), profile, settings, costs
+    )
+    if options.trace is not None:
+        write_trace(trace, options.trace)
     return summary_of(trace)
 
 
@@ -158,8 +160,8 @@ def _one_of(kind: type[E], option: str, text: str) -> E:
         raise SchedulerError(f"{option} {text!r} is not one of {', '.join(map(str, kind))}") from None
 
 
-def _profile(wanted: Wanted) -> PodProfile:
-    profiles = PodProfile.by_name(wanted.profiles)
-    if wanted.profile not in profiles:
-        raise SchedulerError(f"unknown profile {wanted.profile!r}; known: {', '.join(profiles)}")
-    return profiles[wanted.profile]
+def _profile(options: SimulateOptions) -> PodProfile:
+    profiles = PodProfile.by_name(options.profiles)
+    if options.profile not in profiles:
+        raise SchedulerError(f"unknown profile {options.profile!r}; known: {', '.join(profiles)}")
+    return profiles[options.profile]

@@ -49,7 +49,7 @@ class Tracer:
     def refused(self, unit: Unit, profile: PodProfile, empty: Snapshot) -> None:
         """Record that a unit can never be placed, and why."""
         self.is_refused[unit.number] = True
-        self._reasons[unit.number] = f"does not fit even an empty cluster: {self._why(unit, profile, empty)}"
+        self._reasons[unit.number] = f"does not fit even an empty cluster: {self._refusal(unit, profile, empty)}"
 
     def refused_with(self, unit: Unit, cause: str) -> None:
         """Record that a unit waits for one that can never be placed."""
@@ -59,7 +59,7 @@ class Tracer:
     def note_waiting(self, waiting: Iterable[Unit], profile: PodProfile, snapshot: Snapshot) -> None:
         """Record why units still wait at the end."""
         for unit in waiting:
-            self._reasons[unit.number] = self._why(unit, profile, snapshot)
+            self._reasons[unit.number] = self._refusal(unit, profile, snapshot)
 
     def finished(self, end_ns: int, network: Network | None) -> Trace:
         """Return the trace."""
@@ -95,7 +95,7 @@ class Tracer:
         )
 
     @staticmethod
-    def _why(unit: Unit, profile: PodProfile, snapshot: Snapshot) -> str:
+    def _refusal(unit: Unit, profile: PodProfile, snapshot: Snapshot) -> str:
         requests = unit.variants[0].requests
         why = explain(profile, PendingPod(unit.name, requests[0], unit.priority), snapshot, most=1)
         if why.choice is not None:

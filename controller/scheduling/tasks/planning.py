@@ -31,7 +31,7 @@ class Plan:
         self._starts: dict[int, _Starts] = {}
         self._taken: list[int] = []
         self._open = {position for position, slots in enumerate(view.slots) if slots.free}
-        self._ways: dict[tuple[object, int], tuple[Floats, Flags]] = {}
+        self._transfers: dict[tuple[object, int], tuple[Floats, Flags]] = {}
 
     def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
         """Return the decision about a task, and reserve its units in the books."""
@@ -53,7 +53,7 @@ class Plan:
 
     def timed(self, task: PendingTask, options: Options) -> TimedOptions:
         """Return the options of a task with their start and transfer times."""
-        transfer_s, is_measured = self._way(task, options)
+        transfer_s, is_measured = self._transfer_s(task, options)
         start_s = self._start_s(options)
         is_good = np.ones(len(options), np.bool_)
         if task.reads:
@@ -68,12 +68,12 @@ class Plan:
             starts = self._starts[id(options)] = _Starts(self.view, options)
         return starts.now(self._taken)
 
-    def _way(self, task: PendingTask, options: Options) -> tuple[Floats, Flags]:
+    def _transfer_s(self, task: PendingTask, options: Options) -> tuple[Floats, Flags]:
         """Return the transfer time of the task's data to each option's centre, and whether it is measured."""
         key = (task.reads, id(options))
-        if (way := self._ways.get(key)) is None:
-            way = self._ways[key] = _way(task, options, self.view)
-        return way
+        if (times := self._transfers.get(key)) is None:
+            times = self._transfers[key] = _transfer_times(task, options, self.view)
+        return times
 
     def _in_good_hours(
         self, task: PendingTask, options: Options, start_s: Floats, transfer_s: Floats
@@ -121,14 +121,14 @@ class _Starts:
             self._start_s[row] = slots.start_s(units, high if math.isfinite(high) else math.inf)
 
 
-def _way(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats, Flags]:
+def _transfer_times(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats, Flags]:
     seconds, is_measured = np.zeros(len(view.offers)), np.ones(len(view.offers), np.bool_)
     for position, offer in enumerate(view.offers):
-        ways = [view.transfer_s.get((read.host, offer.centre)) for read in task.reads]
-        for read, way in zip(task.reads, ways, strict=True):
-            if way is not None:
-                seconds[position] += read.nbytes * way[0] if read.nbytes else 0.0
-        is_measured[position] = all(way is not None and way[1] for way in ways)
+        rates = [view.transfer_s.get((read.host, offer.centre)) for read in task.reads]
+        for read, rate in zip(task.reads, rates, strict=True):
+            if rate is not None:
+                seconds[position] += read.nbytes * rate[0] if read.nbytes else 0.0
+        is_measured[position] = all(rate is not None and rate[1] for rate in rates)
     return seconds[options.offer], is_measured[options.offer]
 
 

@@ -205,7 +205,7 @@ class _Deciding:
         state = self._known.get((probe, *offer.key), NOTHING)
         if offer.centre in self._at or place.free < 1 or not kernels <= offer.operators or self._must_rest(state):
             return None
-        choice = self._why(need, state, place)
+        choice = self._reason(need, state, place)
         if choice is None:
             return None
         reason, counts = choice
@@ -223,7 +223,7 @@ class _Deciding:
             waits_s = max(waits_s, self._settings.period_s or float("inf"))
         return self._now_ns < state.tried_ns + waits_s * NS_PER_S
 
-    def _why(self, need: Need, state: Known, place: Place) -> tuple[Reason, tuple[int, ...]] | None:
+    def _reason(self, need: Need, state: Known, place: Place) -> tuple[Reason, tuple[int, ...]] | None:
         """Return why a probe goes to a place, and its numbers of units; None if it is not needed."""
         wanted = sorted({*self._settings.counts, *need.counts})
         possible = tuple(units for units in wanted if units <= min(place.free, place.offer.count))

@@ -42,7 +42,7 @@ class FinishTime:
         if timed.start_s[row] > 0:
             parts.append(f"begins in {timed.start_s[row]:.4g} s")
         if task.reads:
-            parts.append(_way(task, timed, row))
+            parts.append(_transfer_reason(task, timed, row))
         if (deadline_ns := task.deadline_ns) is not None:
             late_s = timed.finish_s[row] - (deadline_ns - timed.view.now_ns) / NS_PER_S
             if late_s > 0:
@@ -89,7 +89,7 @@ class GoodHours:
         return "begins in good hours" if timed.is_good[row] else "begins while the network is forecast worse"
 
 
-def _way(task: PendingTask, timed: TimedOptions, row: int) -> str:
+def _transfer_reason(task: PendingTask, timed: TimedOptions, row: int) -> str:
     nbytes = sum(read.nbytes for read in task.reads)
     basis = "measured" if timed.is_measured_way[row] else "nominal"
     return f"its {nbytes} bytes arrive in {timed.transfer_s[row]:.4g} s ({basis})"

@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
     request = read_request(folder)
     _restore_path(request)
     recorder, pid = Recorder(), os.getpid()
-    threading.Thread(target=_leave_when_stuck, args=(request, folder, recorder), daemon=True).start()
+    threading.Thread(target=_exit_when_stuck, args=(request, folder, recorder), daemon=True).start()
     program, deadline_s = _program(request), request.deadline_s
     if request.is_watched:
         traced = run_traced(recorder, program, (), {}, name=request.name, deadline_s=deadline_s)
@@ -43,7 +43,7 @@ def _write(request: Request, folder: Path, traced: Traced) -> None:
     write_answer(folder, replace(traced, graph=replace(traced.graph, category=request.category)))
 
 
-def _leave_when_stuck(request: Request, folder: Path, recorder: Recorder) -> None:
+def _exit_when_stuck(request: Request, folder: Path, recorder: Recorder) -> None:
     """Write the trace and exit if a call into a library does not return after the deadline."""
     threading.Event().wait(request.deadline_s + _STUCK_S)
     recorder.problem(

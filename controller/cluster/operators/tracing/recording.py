@@ -231,7 +231,7 @@ class Recorder:
                 written.nbytes += buffer.nbytes
                 return
         if len(writers) == _MOST_WRITERS:
-            self._let_go(writers.pop(0))
+            self._release(writers.pop(0))
         writers.append(_Written(operator, buffer.nbytes, owner=self._owner(buffer)))
 
     def _owner(self, buffer: Buffer) -> _Owner | None:
@@ -251,9 +251,9 @@ class Recorder:
 
     def _forget(self, key: int) -> None:
         for written in self._written.pop(key, ()):
-            self._let_go(written)
+            self._release(written)
 
     @staticmethod
-    def _let_go(written: _Written) -> None:
+    def _release(written: _Written) -> None:
         if not written.is_read:
             written.by.unread_bytes += written.nbytes

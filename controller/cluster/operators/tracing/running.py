@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from controller.cluster.operators.tracing import folding, state
 from controller.cluster.operators.tracing.arrays import plain, traced
-from controller.cluster.operators.tracing.instruments.all_of_them import instrumented
+from controller.cluster.operators.tracing.instruments.instrumenting import instrumented
 from controller.cluster.operators.tracing.places import is_user_code
 from controller.cluster.operators.tracing.recording import Recorder
 from controller.cluster.operators.tracing.values import Traced
@@ -81,7 +81,7 @@ def time_callable(function: Callable[..., Any], arguments: Sequence[Any] = (), *
 
 
 @dataclass(frozen=True, slots=True)
-class _Ran:
+class _TimedCall:
     """A call's result, None if it failed, and its times."""
 
     result: Any
@@ -89,12 +89,12 @@ class _Ran:
     cpu_time_s: float
 
 
-def _timed(recorder: Recorder, call: Callable[[], Any], deadline_s: float | None) -> _Ran:
+def _timed(recorder: Recorder, call: Callable[[], Any], deadline_s: float | None) -> _TimedCall:
     """Call a function; an exception becomes a problem of the recorder."""
     result = None
     cpu_s, waited_s, began_s = process_time(), _waited_s(), perf_counter()
     try:
-        with _until(deadline_s):
+        with _stopped_at(deadline_s):
             result = call()
     except _DeadlineError:
         recorder.problem(f"it was stopped after {deadline_s:g} s: the rest is not in the graph")
@@ -103,7 +103,7 @@ def _timed(recorder: Recorder, call: Callable[[], Any], deadline_s: float | None
             recorder.problem(f"it exited with status {error.code}")
     except Exception as error:  # noqa: BLE001 - any exception of the program becomes a line
         recorder.problem(_ending(error))
-    return _Ran(result, perf_counter() - began_s - (_waited_s() - waited_s), process_time() - cpu_s)
+    return _TimedCall(result, perf_counter() - began_s - (_waited_s() - waited_s), process_time() - cpu_s)
 
 
 def _waited_s() -> float:
@@ -125,7 +125,7 @@ def finished(recorder: Recorder, name: str, run_time_s: float, result: object = 
 
 
 @contextmanager
-def _until(deadline_s: float | None) -> Iterator[None]:
+def _stopped_at(deadline_s: float | None) -> Iterator[None]:
     """Raise _DeadlineError in this thread at the deadline, repeatedly until the program has ended.
 
     Once is not enough: Python prints and drops an exception raised while a destructor or a weak reference's callback

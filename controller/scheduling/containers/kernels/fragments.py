@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.scheduling.containers.kernels.structures import Asked, Room, Typical
+from controller.scheduling.containers.kernels.structures import KernelRequest, Room, Typical
 from dataplane.native import Array, as_i64, as_u64, i64, kernel, u32, u64
 
 NEVER: Final = -(1 << 62)
@@ -13,7 +13,13 @@ NEVER: Final = -(1 << 62)
 
 @kernel
 def fragment_changes(  # noqa: PLR0917 - kernels have no keywords
-    room: Room, typical: Typical, asked: Asked, rows: Array[i64], count: u32, scratch: Array[i64], out: Array[i64]
+    room: Room,
+    typical: Typical,
+    asked: KernelRequest,
+    rows: Array[i64],
+    count: u32,
+    scratch: Array[i64],
+    out: Array[i64],
 ) -> None:
     """Write the decrease of fragments for each node of `rows`, in thousandths times pods, with the best devices.
 
@@ -27,7 +33,7 @@ def fragment_changes(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=True)
-def best_change(room: Room, typical: Typical, asked: Asked, row: i64, scratch: Array[i64]) -> i64:
+def best_change(room: Room, typical: Typical, asked: KernelRequest, row: i64, scratch: Array[i64]) -> i64:
     """Return the decrease of a node's fragments, `NEVER` if no devices fit."""
     first: i64 = room.start[row]
     devices: i64 = room.start[row + 1] - first
@@ -57,7 +63,7 @@ def best_change(room: Room, typical: Typical, asked: Asked, row: i64, scratch: A
 
 
 @kernel(inline=True)
-def serves(room: Room, asked: Asked, device: i64) -> bool:
+def serves(room: Room, asked: KernelRequest, device: i64) -> bool:
     """Return whether a device satisfies the request for one."""
     return (
         asked.accepts[device] != 0
@@ -67,7 +73,7 @@ def serves(room: Room, asked: Asked, device: i64) -> bool:
 
 
 @kernel(inline=True)
-def is_first(room: Room, asked: Asked, scratch: Array[i64], first: i64, device: i64) -> bool:
+def is_first(room: Room, asked: KernelRequest, scratch: Array[i64], first: i64, device: i64) -> bool:
     """Return whether no earlier device is of the same model with as much left; such a device gives the same result."""
     for other in range(device):
         same: bool = scratch[other] == scratch[device] and room.alike[first + other] == room.alike[first + device]

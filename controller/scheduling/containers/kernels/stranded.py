@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller.scheduling.containers.kernels.fragments import serves
-from controller.scheduling.containers.kernels.structures import Asked, Demand, Room
+from controller.scheduling.containers.kernels.structures import Demand, KernelRequest, Room
 from dataplane.native import Array, as_i64, i64, kernel, u32
 
 IMPOSSIBLE: Final = 1 << 62
@@ -15,7 +15,7 @@ _MILLION: Final = 1_000_000
 
 @kernel
 def stranded_changes(  # noqa: PLR0917 - kernels have no keywords
-    room: Room, demand: Demand, asked: Asked, first: u32, last: u32, out: Array[i64], device: Array[i64]
+    room: Room, demand: Demand, asked: KernelRequest, first: u32, last: u32, out: Array[i64], device: Array[i64]
 ) -> None:
     """Write the growth of idle capacity on nodes `first` up to `last`, and the devices that would give the shares.
 
@@ -30,7 +30,7 @@ def stranded_changes(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def change(  # noqa: PLR0917 - kernels have no keywords
-    room: Room, demand: Demand, asked: Asked, row: i64, out: Array[i64], device: Array[i64]
+    room: Room, demand: Demand, asked: KernelRequest, row: i64, out: Array[i64], device: Array[i64]
 ) -> None:
     """Write one node's change. All devices of a request are of one kind."""
     chosen: i64 = -1
@@ -54,7 +54,7 @@ def change(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=True)
-def pick(room: Room, demand: Demand, asked: Asked, row: i64) -> i64:
+def pick(room: Room, demand: Demand, asked: KernelRequest, row: i64) -> i64:
     """Return the device whose idle capacity grows least, the first on a tie; -1 if there are too few devices."""
     able: i64 = 0
     best: i64 = IMPOSSIBLE
@@ -71,7 +71,7 @@ def pick(room: Room, demand: Demand, asked: Asked, row: i64) -> i64:
 
 
 @kernel(inline=True)
-def growth(room: Room, demand: Demand, asked: Asked, device: i64) -> i64:
+def growth(room: Room, demand: Demand, asked: KernelRequest, device: i64) -> i64:
     """Return how much more of a device is expected to stay idle after it has served one device of the request."""
     kind: i64 = demand.kind[device]
     if kind < 0:

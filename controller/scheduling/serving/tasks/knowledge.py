@@ -13,7 +13,7 @@ from controller.apiserver.resources.task import TaskPhase
 from controller.cluster.cost_map import CostMap
 from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE
 from controller.scheduling.serving.tasks.hours import Hours
-from controller.scheduling.serving.tasks.past import Measured, Ran, measured_of, ran_of, run_time_s, spent_of
+from controller.scheduling.serving.tasks.past import Measured, PastRuns, measured_of, past_runs_of, run_time_s, spent_of
 from controller.scheduling.serving.tasks.transfers import transfers
 from controller.scheduling.serving.tasks.trusts import Trusts
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
@@ -39,7 +39,7 @@ class Knowledge:
         self.hours = hours
         self._ranked = {profile.name for profile in settings.profiles if profile.benchmark}
         self._measured: tuple[int, Measured] | None = None
-        self._ran: tuple[int, Ran] | None = None
+        self._past_runs: tuple[int, PastRuns] | None = None
         self._seen: tuple[int, set[str]] | None = None
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
         self._options: dict[tuple[str, str], tuple[object, Options]] = {}
@@ -55,12 +55,12 @@ class Knowledge:
             self._measured = (version, measured_of(self._view))
         return self._measured[1]
 
-    def ran(self) -> Ran:
+    def past_runs(self) -> PastRuns:
         """Return past runs, by place; the same value until another task has ended."""
         version = self._view.ended_version
-        if self._ran is None or self._ran[0] != version:
-            self._ran = (version, ran_of(self._view))
-        return self._ran[1]
+        if self._past_runs is None or self._past_runs[0] != version:
+            self._past_runs = (version, past_runs_of(self._view))
+        return self._past_runs[1]
 
     def _age_of(self, centre: str, wall_ns: int) -> int:
         """Return a value that changes 24 times while figures are fresh, at a different time for each centre."""
@@ -110,10 +110,10 @@ class Knowledge:
 
     def options(self, profile: TaskProfile, known_type: KnownType, wall_ns: int) -> Options:
         """Return the options of all offers for a type, or by its benchmark for a profile that has one."""
-        offers, measured, ran = self.offers(), self.measured(), self.ran()
+        offers, measured, past_runs = self.offers(), self.measured(), self.past_runs()
         asked = self._by_benchmark(profile, known_type) if profile.benchmark else known_type
         name = profile.name if profile.benchmark else ""
-        key = (id(offers), id(measured), id(ran), asked, self._age_of("", wall_ns))
+        key = (id(offers), id(measured), id(past_runs), asked, self._age_of("", wall_ns))
         cached = self._options.get((name, known_type.name))
         if cached is not None and cached[0] == key:
             return cached[1]
@@ -123,14 +123,14 @@ class Knowledge:
         return made
 
     def _of_offer(self, profile: str, known_type: KnownType, offer: Offer, wall_ns: int) -> tuple[Option, ...]:
-        measured, ran = self.measured(), self.ran()
+        measured, past_runs = self.measured(), self.past_runs()
         results = measured.results.get(offer.key, {})
-        runs_s = {} if profile else ran.runs_s.get(offer.key, {}).get(known_type.name, {})
+        runs_s = {} if profile else past_runs.runs_s.get(offer.key, {}).get(known_type.name, {})
         mine = {probe.name: results[probe.name] for probe in known_type.probes if probe.name in results}
         revisions = tuple((name, len(some), some[-1].metadata.revision) for name, some in mine.items())
         times = tuple((units, len(some), some[-1]) for units, some in runs_s.items())
         trust = self._trusts.of(
-            offer.centre, measured.of_centre(offer.centre), ran.ended.get(offer.centre, ()), wall_ns
+            offer.centre, measured.of_centre(offer.centre), past_runs.ended.get(offer.centre, ()), wall_ns
         )
         key = (known_type, offer, revisions, times, trust, self._age_of(offer.centre, wall_ns))
         cached = self._made.get((profile, known_type.name, offer.key))
@@ -234,8 +234,8 @@ class Knowledge:
         That lasts until its probes have ended, at `first` centres or at all that can run them now; until patience runs
         out; or until a task of the type is dispatched to a place that its user stated.
         """
-        underway, probes = self._underway(task_type), {probe.name for probe in self._view.probes_of(task_type)}
-        times = [task.metadata.created_ns for task in underway]
+        in_progress, probes = self._in_progress(task_type), {probe.name for probe in self._view.probes_of(task_type)}
+        times = [task.metadata.created_ns for task in in_progress]
         complete: set[tuple[str, str]] = set()
         for location, by_probe in self.measured().results.items():
             mine = [by_probe[probe] for probe in probes if probe in by_probe]
@@ -246,7 +246,7 @@ class Knowledge:
             return False
         if task_type in self._seen_types():
             return False
-        return bool(underway) or (
+        return bool(in_progress) or (
             len(complete) < self._settings.first and self._may_complete(task_type, complete, view)
         )
 
@@ -284,10 +284,10 @@ class Knowledge:
 
     def probing_line(self, task_type: str) -> str:
         """Return which probes of a type are in progress, '' if none."""
-        places = sorted({task.spec.centre or "" for task in self._underway(task_type)})
+        places = sorted({task.spec.centre or "" for task in self._in_progress(task_type)})
         return f"type {task_type} is being probed at {', '.join(places)}" if places else ""
 
-    def _underway(self, task_type: str) -> list[Task]:
+    def _in_progress(self, task_type: str) -> list[Task]:
         return self._probing().get(task_type, [])
 
     def _probing(self) -> dict[str, list[Task]]:

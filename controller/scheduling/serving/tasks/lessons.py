@@ -46,10 +46,10 @@ class TaskLessons:
         key = f"{name}/{status.epoch}"
         note(key)
         asked_ns = now.metadata.created_ns if status.epoch == 1 else status.dispatched_ns or 0
-        self._lessons.stands(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
-        self.look_at(now)
+        self._lessons.record(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
+        self.read_outcome(now)
 
-    def look_at(self, task: Task) -> None:
+    def read_outcome(self, task: Task) -> None:
         """Read the outcome of a task's last dispatch from its record."""
         lessons, name, status = self._lessons, task.metadata.name, task.status
         if (awaited := lessons.awaited(name)) is None:
@@ -64,10 +64,10 @@ class TaskLessons:
         if status.phase in TASK_ENDED and status.finished_ns is not None:
             lessons.ended(name, status.finished_ns)
 
-    def look_at_all(self) -> None:
+    def read_outcomes(self) -> None:
         """Read all tasks' records after they were listed again."""
         for name in self._lessons.subjects():
             if (task := self._view.tasks.get(name)) is None:
                 self._lessons.gone(name)
             else:
-                self.look_at(task)
+                self.read_outcome(task)

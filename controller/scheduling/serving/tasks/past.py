@@ -17,7 +17,7 @@ _SUCCEEDED: Final = "succeeded"
 
 
 @dataclass(slots=True)
-class Ran:
+class PastRuns:
     """Run times of tasks by place, type and units; and all ended tasks, including probes, by centre."""
 
     runs_s: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = field(default_factory=dict)
@@ -51,19 +51,19 @@ def measured_of(view: TasksView) -> Measured:
     return measured
 
 
-def ran_of(view: TasksView) -> Ran:
+def past_runs_of(view: TasksView) -> PastRuns:
     """Return the runs of a view's tasks, in the order in which they ended."""
-    ran = Ran()
+    past_runs = PastRuns()
     ended = [task for task in view.tasks.values() if has_ended(task) and task.status.centre is not None]
     for task in sorted(ended, key=lambda task: (task.status.finished_ns or 0, task.metadata.name)):
         status, seconds = task.status, run_time_s(task)
-        ran.ended.setdefault(status.centre or "", []).append(task)
+        past_runs.ended.setdefault(status.centre or "", []).append(task)
         if task.spec.is_probe or seconds is None:
             continue
         location = (status.centre or "", status.unit or "")
-        times = ran.runs_s.setdefault(location, {}).setdefault(view.type_of(task), {})
+        times = past_runs.runs_s.setdefault(location, {}).setdefault(view.type_of(task), {})
         times.setdefault(status.units or 0, []).append(seconds)
-    return ran
+    return past_runs
 
 
 def spent_of(measured: Measured) -> dict[str, float]:

@@ -24,7 +24,7 @@ from controller.scheduling.tasks.names import name_of
 from controller.scheduling.tasks.probing import Order, Place, Reason, probes_due
 from controller.scheduling.tasks.profiles import TaskProfile
 from controller.scheduling.tasks.settings import TaskSettings
-from controller.scheduling.tasks.units import Chosen, Step, Wanted, choose_unit
+from controller.scheduling.tasks.units import Chosen, Step, WaitingProbe, choose_unit
 from controller.scheduling.tasks.values import CentreState, PendingTask
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
@@ -163,7 +163,7 @@ class Probes:
             return Chosen(Step.FAIL, f"centre {centre} did not answer: {'; '.join(asked.status.reasons)}")
         answered = asked.status.could_run if asked is not None and has_ended(asked) else None
         units = max(spec.units, default=1)
-        return choose_unit(Wanted(centre, kernels, spec.choice, spec.unit, units, answered), places)
+        return choose_unit(WaitingProbe(centre, kernels, spec.choice, spec.unit, units, answered), places)
 
     async def _dispatch(self, task: Task, centre: str, chosen: Chosen) -> None:
         name = task.metadata.name

@@ -104,13 +104,13 @@ class TaskScheduler:
             if hasattr(event, "items"):
                 self.view.take_all(kind, event.items, now_ns)
                 if kind is Task:
-                    self._task_lessons.look_at_all()
+                    self._task_lessons.read_outcomes()
                 self._listed.add(kind)
                 self._changed.set()
             elif event.name and event.resource is not None and event.type != "DELETE":
                 if self.view.take(event.resource, now_ns):
                     if isinstance(event.resource, Task):
-                        self._task_lessons.look_at(event.resource)
+                        self._task_lessons.read_outcome(event.resource)
                     self._changed.set()
             elif event.name and event.type == "DELETE":
                 self.view.remove(kind, event.name)

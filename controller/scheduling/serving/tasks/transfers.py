@@ -29,11 +29,13 @@ def transfers(
         its = [name for name in centre.hosts if name in numbers]
         for host in hosts:
             if its and host in numbers:
-                times[host, centre.name] = min((_way(costs, host, name) for name in its), key=lambda way: way[0])
+                times[host, centre.name] = min(
+                    (_seconds_per_byte(costs, host, name) for name in its), key=lambda pair: pair[0]
+                )
     return times
 
 
-def _way(costs: CostMap, host: str, to: str) -> tuple[float, bool]:
+def _seconds_per_byte(costs: CostMap, host: str, to: str) -> tuple[float, bool]:
     if host == to:
         return 0.0, True
     cost = costs.cost(host, to)

@@ -126,7 +126,7 @@ def gather(net: Sharing) -> u32:
     for index in range(links.changes):
         changed: u32 = links.changed[index]
         links.is_changed[changed] = 0
-        count = meet(links, changed, number, count)
+        count = list_link(links, changed, number, count)
     links.changes = 0
     done: u32 = 0
     while done < count:
@@ -140,14 +140,14 @@ def gather(net: Sharing) -> u32:
                 flows.seen[slot] = number
                 affected += 1
                 for hop in range(flows.hops[slot]):
-                    count = meet(links, flows.link[slot * flows.stride + hop], number, count)
+                    count = list_link(links, flows.link[slot * flows.stride + hop], number, count)
             node = flows.following[node]
     flows.listed[0] = affected
     return count
 
 
 @kernel(inline=True)
-def meet(links: Links, link: u32, number: u64, count: u32) -> u32:
+def list_link(links: Links, link: u32, number: u64, count: u32) -> u32:
     """List a link unless already listed; return the number of listed links."""
     listed: u32 = count
     if links.seen[link] != number:

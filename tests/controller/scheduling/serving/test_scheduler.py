@@ -278,8 +278,8 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
             await hang_up(broken)
             assert "keeping the previous profiles: profile default: unknown policy 'x'" in caplog.text
             assert set(scheduler.profiles) == {"default", "accelerated"}
-            scheduler.note_away("waiting 0.1 s: nobody is there")
-            scheduler.note_away("waiting 0.2 s: nobody is there")
+            scheduler.note_unreachable("waiting 0.1 s: nobody is there")
+            scheduler.note_unreachable("waiting 0.2 s: nobody is there")
             assert caplog.text.count("nobody is there") == 1
             await hang_up(lambda: SchedulerSettings(profiles=(PodProfileSettings(), SPREAD)))
             assert "restart required for: name" in caplog.text

@@ -59,19 +59,19 @@ class PodShares:
 
     def replace_pod(self, before: Pod | None, now: Pod | None) -> None:
         """Replace a pod's previous state with its current one."""
-        was = None if before is None or before.status.node is None else before
-        holds = None if now is None or now.status.node is None else now
-        if was is not None and holds is not None and _is_same(was, holds):
-            self._bound[holds.metadata.name] = holds
+        previous = None if before is None or before.status.node is None else before
+        current = None if now is None or now.status.node is None else now
+        if previous is not None and current is not None and _is_same(previous, current):
+            self._bound[current.metadata.name] = current
             return  # usually just a report
-        if was is not None:
-            self._bound.pop(was.metadata.name, None)
-            if self._shown[was.metadata.name]:
-                self._add(was, -1)
-        if holds is not None:
-            self._bound[holds.metadata.name] = holds
-            if self._shown[holds.metadata.name]:
-                self._add(holds, 1)
+        if previous is not None:
+            self._bound.pop(previous.metadata.name, None)
+            if self._shown[previous.metadata.name]:
+                self._add(previous, -1)
+        if current is not None:
+            self._bound[current.metadata.name] = current
+            if self._shown[current.metadata.name]:
+                self._add(current, 1)
 
     def _add(self, pod: Pod, sign: int) -> None:
         account = pod.metadata.account
@@ -88,12 +88,12 @@ class PodShares:
                 self._total.subtract(_hardware_of(before))
             if now is not None:
                 self._total.update(_hardware_of(now))
-        were, are = () if before is None else before.shares, () if now is None else now.shares
-        if were != are:
-            self._replace_shares({share.pod for share in were}, {share.pod for share in are})
+        old_shares, new_shares = () if before is None else before.shares, () if now is None else now.shares
+        if old_shares != new_shares:
+            self._replace_shares({share.pod for share in old_shares}, {share.pod for share in new_shares})
 
-    def _replace_shares(self, were: set[str], are: set[str]) -> None:
-        for names, sign in ((are - were, 1), (were - are, -1)):
+    def _replace_shares(self, old: set[str], new: set[str]) -> None:
+        for names, sign in ((new - old, 1), (old - new, -1)):
             for name in names:
                 self._shown[name] += sign
                 if self._shown[name] == 0:

@@ -54,18 +54,18 @@ class Metric:
         """Return the source of the values: `estimation` if telemetry has measured any of them, else `nominal`."""
         figure = self.figure or DELAY | AVAILABLE | LOSS
         # The upper bits mean that part of the path was measured, the lower ones that all of it was.
-        some = pairs.measured & (figure << 3) != 0
-        whole = some & (pairs.measured & figure == figure)
+        partly_measured = pairs.measured & (figure << 3) != 0
+        whole = partly_measured & (pairs.measured & figure == figure)
         # Leave out pairs of a host with itself: no delay and unlimited bandwidth.
-        apart = (pairs.delay_ns != 0) | (pairs.available_bps != UNLIMITED_BPS)
-        measured, partly = (int(np.count_nonzero(flags & apart)) for flags in (whole, some & ~whole))
+        is_pair = (pairs.delay_ns != 0) | (pairs.available_bps != UNLIMITED_BPS)
+        measured, partly = (int(np.count_nonzero(flags & is_pair)) for flags in (whole, partly_measured & ~whole))
         ages = pairs.age_ns[pairs.age_ns >= 0]
         oldest_ns = int(ages.max()) + state_age_ns if len(ages) else None
         provenance = Provenance(
             unit=self.unit,
             pairs_measured=measured,
             pairs_partly_measured=partly,
-            pairs_nominal=int(np.count_nonzero(apart)) - measured - partly,
+            pairs_nominal=int(np.count_nonzero(is_pair)) - measured - partly,
             state_age_ms=state_age_ns / NS_PER_MS,
             oldest_figure_age_ms=None if oldest_ns is None else oldest_ns / NS_PER_MS,
         )
@@ -98,9 +98,9 @@ def _age_ms(pairs: PairColumns) -> tuple[Numbers, Flags]:
 
 def _basis(figure: int) -> Callable[[PairColumns], tuple[Numbers, Flags]]:
     def values(pairs: PairColumns) -> tuple[Numbers, Flags]:
-        some = pairs.measured & (figure << 3) != 0
-        whole = some & (pairs.measured & figure != 0)
-        return some.astype(np.int64) + whole, pairs.delay_ns != UNREACHABLE_NS
+        partly = pairs.measured & (figure << 3) != 0
+        whole = partly & (pairs.measured & figure != 0)
+        return partly.astype(np.int64) + whole, pairs.delay_ns != UNREACHABLE_NS
 
     return values
 

@@ -93,11 +93,11 @@ class AltoService:
         pid_map = self.maps.get(network)
         if pid_map is None:
             return None
-        asked = read(body, NetworkFilter)
-        for kind in asked.address_types:
+        request = read(body, NetworkFilter)
+        for kind in request.address_types:
             if kind not in {"ipv4", "ipv6"}:
                 raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="address-types", value=kind)
-        return Answer(answers.network_map(pid_map, asked.pids, asked.address_types), NETWORK_MAP_TYPE)
+        return Answer(answers.network_map(pid_map, request.pids, request.address_types), NETWORK_MAP_TYPE)
 
     def cost_map(self, network: str, type_name: str) -> Answer | None:
         """Return a whole cost map, None if it does not exist; raise AltoError, CostMapError."""
@@ -124,25 +124,25 @@ class AltoService:
         pid_map = self.maps.get(network)
         if pid_map is None:
             return None
-        asked = read(body, CostFilter)
-        metric, constraints = _metric(asked.cost_type), constraints_of(asked.constraints)
-        srcs, dsts = (_known(pid_map, names) for names in (asked.pids.srcs, asked.pids.dsts))
+        request = read(body, CostFilter)
+        metric, constraints = _metric(request.cost_type), constraints_of(request.constraints)
+        srcs, dsts = (_known(pid_map, names) for names in (request.pids.srcs, request.pids.dsts))
         self._check_pairs(_count(pid_map, srcs) * _count(pid_map, dsts), "pids")
         live = self._source.current()
         table = _constrained(self._table(live, pid_map, metric, srcs, dsts), constraints)
         tag = table.tag()
-        made = answers.cost_map(table, pid_map, tag, f"{network}-costs-filtered")
-        return Answer(made, COST_MAP_TYPE, tag, live.age_ns(self._now_ns()))
+        content = answers.cost_map(table, pid_map, tag, f"{network}-costs-filtered")
+        return Answer(content, COST_MAP_TYPE, tag, live.age_ns(self._now_ns()))
 
     def endpoint_costs(self, body: bytes, client: Address | None) -> Answer:
         """Return costs between addresses; an empty list means the client's own. Raise AltoError, CostMapError."""
-        asked = read(body, EndpointCostRequest)
-        metric, constraints = _metric(asked.cost_type), constraints_of(asked.constraints)
-        if not asked.endpoints.srcs and not asked.endpoints.dsts:
+        request = read(body, EndpointCostRequest)
+        metric, constraints = _metric(request.cost_type), constraints_of(request.constraints)
+        if not request.endpoints.srcs and not request.endpoints.dsts:
             raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="endpoints", value="")
         hosts = self.maps[HOSTS]
-        srcs = _endpoints(hosts, asked.endpoints.srcs, "endpoints/srcs", client)
-        dsts = _endpoints(hosts, asked.endpoints.dsts, "endpoints/dsts", client)
+        srcs = _endpoints(hosts, request.endpoints.srcs, "endpoints/srcs", client)
+        dsts = _endpoints(hosts, request.endpoints.dsts, "endpoints/dsts", client)
         self._check_pairs(len(srcs) * len(dsts), "endpoints")
         live = self._source.current()
         costs = self._table(live, hosts, metric, list(srcs.values()), list(dsts.values()))
@@ -152,12 +152,12 @@ class AltoService:
 
     def endpoint_properties(self, body: bytes) -> Answer:
         """Return properties of addresses, without those that are not hosts; raise AltoError."""
-        asked = read(body, PropertyRequest)
-        readers = {name: self._property(name) for name in asked.properties}
-        self._check_pairs(len(readers) * len(asked.endpoints), "endpoints")
+        request = read(body, PropertyRequest)
+        readers = {name: self._property(name) for name in request.properties}
+        self._check_pairs(len(readers) * len(request.endpoints), "endpoints")
         places = self.maps[HOSTS].place_of
         properties = {}
-        for text in asked.endpoints:
+        for text in request.endpoints:
             host = places.get(address_of(text, "endpoints"))
             if host is not None:
                 properties[text] = {name: reader(host) for name, reader in readers.items()}
@@ -207,14 +207,14 @@ class AltoService:
                 self._kept.popitem(last=False)
 
 
-def _metric(asked: AskedCostType) -> Metric:
+def _metric(request: AskedCostType) -> Metric:
     """Return the metric of a cost type; raise AltoError for an unknown one."""
-    modes = {mode for mode, name in BY_TYPE if name == asked.cost_metric}
+    modes = {mode for mode, name in BY_TYPE if name == request.cost_metric}
     if not modes:
-        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-metric", value=asked.cost_metric)
-    if asked.cost_mode not in modes:
-        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-mode", value=asked.cost_mode)
-    return BY_TYPE[asked.cost_mode, asked.cost_metric]
+        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-metric", value=request.cost_metric)
+    if request.cost_mode not in modes:
+        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-mode", value=request.cost_mode)
+    return BY_TYPE[request.cost_mode, request.cost_metric]
 
 
 def _known(network: NetworkMap, pids: Sequence[str]) -> list[int] | None:

@@ -83,8 +83,8 @@ class CostMap:
         )
         if (routes is None or routes is self.routes) and dead == self.dead:
             links = _links(model, snapshot, dead, own, self.stale_after_ns)
-            made = replace(self._with(links), taken_ns=snapshot.taken_ns, host_links=own, is_predicted=False)
-            return replace(made, flows=snapshot.paths)
+            costs = replace(self._with(links), taken_ns=snapshot.taken_ns, host_links=own, is_predicted=False)
+            return replace(costs, flows=snapshot.paths)
         return CostMap.of(
             model,
             snapshot,

@@ -32,8 +32,8 @@ class CostModel:
         self.host_number = {name: number for number, name in enumerate(self.hosts)}
         loose = next((name for name in self.hosts if name not in topology.attachment), None)
         if loose is not None or not self.hosts:
-            what = "no hosts" if loose is None else f"a host without a switch: {loose}"
-            raise PathError(f"topology {topology.name} has {what}")
+            lack = "no hosts" if loose is None else f"a host without a switch: {loose}"
+            raise PathError(f"topology {topology.name} has {lack}")
         number, edges = self.table.switch_number, [topology.attachment[name].node for name in self.hosts]
         self.host_switch: Ids = np.array([number[edge] for edge in edges], np.uint32)
         self.destinations: Ids = np.unique(self.host_switch)

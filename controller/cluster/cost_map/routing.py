@@ -85,7 +85,7 @@ class Routing:
             yield (), 1.0
             return
         left = most
-        for row, part in sorted(self._onward(switch, target), key=lambda way: -way[1]):
+        for row, part in sorted(self._onward(switch, target), key=lambda pair: -pair[1]):
             for rest, share in self._spread(int(self.model.table.head[row]), target, left):
                 yield (row, *rest), part * share
                 left -= 1
@@ -119,10 +119,10 @@ def _spread(model: CostModel, weights: Ids, route: WeightedRoute) -> None:
 def _sort(model: CostModel, weights: Ids, order: Ids) -> Ids:
     """Write each destination's order of switches, and return how many there are."""
     left = np.zeros(len(model.table.switches), np.uint32)
-    sort = compiled(sort_switches)
+    sort_compiled = compiled(sort_switches)
     counts = np.zeros(len(model.destinations), np.uint32)
     for index, switch in enumerate(model.destinations.tolist()):
-        counts[index] = sort(
+        counts[index] = sort_compiled(
             model.graph, pointer_to(weights[index]), switch, pointer_to(left), pointer_to(order[index])
         )
     return counts

@@ -140,11 +140,11 @@ class CostMapFollower:
         """Accept hosts' latest measurements of their own links; PathError for an unknown host."""
         self._keeper.take_host_links(states, self._clock.now_ns())
 
-    def note_problem(self, what: str, line: str) -> None:
+    def note_problem(self, subject: str, line: str) -> None:
         """Record why `feed` or `routes` is being waited for."""
-        if what not in self._problems:
+        if subject not in self._problems:
             LOGGER.warning("%s", line)
-        self._problems[what] = line
+        self._problems[subject] = line
 
     def _is_usable(self) -> bool:
         try:
@@ -153,13 +153,13 @@ class CostMapFollower:
             return False
         return True
 
-    async def _keep(self, what: str, watch: Callable[[], Awaitable[None]]) -> None:
+    async def _keep(self, subject: str, watch: Callable[[], Awaitable[None]]) -> None:
         """Retry forever: a peer with an incompatible version may be replaced by a compatible one."""
         while True:
             try:
                 await watch()
             except MillraceError as error:
-                self.note_problem(what, str(error))
+                self.note_problem(subject, str(error))
             await self._sleep(_AGAIN_S)
 
     async def _watch_feed(self) -> None:
@@ -174,12 +174,12 @@ class CostMapFollower:
         async for routes in source.routes():
             await self._work("routes", partial(self._keeper.take_routes, routes))
 
-    async def _work(self, what: str, call: Callable[[], None]) -> None:
+    async def _work(self, subject: str, call: Callable[[], None]) -> None:
         """Build a map outside the event loop, one at a time, and notify waiters."""
         async with self._working:
             await asyncio.to_thread(call)
-        if self._problems.pop(what, None) is not None:
-            LOGGER.info("%s recovered", what)
+        if self._problems.pop(subject, None) is not None:
+            LOGGER.info("%s recovered", subject)
         self._changed.set()
         self._changed = asyncio.Event()
 

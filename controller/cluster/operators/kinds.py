@@ -61,18 +61,18 @@ def _unit(operator: Operator, kind: Kind) -> str:
 
 
 def _sizes(operator: Operator, kind: Kind) -> Sizes:
-    given = dict(operator.shape)
-    if given.keys() == _needed(operator.kind):
-        return given
-    if lacking := [name for name in kind.sizes if name not in given]:
+    sizes_given = dict(operator.shape)
+    if sizes_given.keys() == _needed(operator.kind):
+        return sizes_given
+    if lacking := [name for name in kind.sizes if name not in sizes_given]:
         raise OperatorError(f"{operator.name}: {operator.kind} without {', '.join(lacking)}", at="shape")
     optional = dict(kind.optional)
-    if strange := sorted(given.keys() - {*kind.sizes, *optional}):
+    if unknown := sorted(sizes_given.keys() - {*kind.sizes, *optional}):
         names = ", ".join((*kind.sizes, *optional))
         raise OperatorError(
-            f"{operator.name}: {operator.kind} has no {strange[0]}, only {names}", at=f"shape.{strange[0]}"
+            f"{operator.name}: {operator.kind} has no {unknown[0]}, only {names}", at=f"shape.{unknown[0]}"
         )
-    sizes = optional | given
+    sizes = optional | sizes_given
     groups = sizes.get("groups", 1)
     if operator.kind == "conv2d" and (groups < 1 or sizes["in_channels"] % groups or sizes["out_channels"] % groups):
         raise OperatorError(f"{operator.name}: channels cannot be divided into {groups} groups", at="shape.groups")

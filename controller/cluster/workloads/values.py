@@ -157,9 +157,9 @@ class DutyCycle:
     busy: tuple[float, ...]
 
 
-def _refuse_twice(owner: str, what: str, names: list[str]) -> None:
+def _refuse_twice(owner: str, noun: str, names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise WorkloadError(f"{owner}: duplicate {what} {name}")
+            raise WorkloadError(f"{owner}: duplicate {noun} {name}")
         seen.add(name)

@@ -57,8 +57,8 @@ class DeviceFit:
             if best is not None:
                 bus = "" if best.bus is None else f" on {best.bus.kind}"
                 memory = "" if best.memory_bytes is None else f" of {best.memory_bytes / 2**30:.0f} GiB"
-                asked = f" for {wanted.memory_bytes / 2**30:.1f} GiB" if wanted.memory_bytes else ""
-                parts.append(f"{best.kind} {best.model}{memory}{bus}{asked}".replace("  ", " "))
+                memory_wanted = f" for {wanted.memory_bytes / 2**30:.1f} GiB" if wanted.memory_bytes else ""
+                parts.append(f"{best.kind} {best.model}{memory}{bus}{memory_wanted}".replace("  ", " "))
         return "; ".join(parts) or "none of its devices fits"
 
 

@@ -170,9 +170,9 @@ def _has_changed(previous: _Cached, snapshot: Snapshot) -> Flags:
 def _compute(expectation: _Expectation, request: Request, snapshot: Snapshot, rows: Ids, decrease: Longs) -> None:
     if is_supported(request):
         scratch = np.empty(_MOST_DEVICES, np.int64)
-        asked = kernel_request_of(request, snapshot.columns)
+        wanted = kernel_request_of(request, snapshot.columns)
         pointers = (pointer_to(np.ascontiguousarray(rows)), len(rows), pointer_to(scratch), pointer_to(decrease))
-        compiled(fragment_changes)(room_of(snapshot), expectation.native, asked, *pointers)
+        compiled(fragment_changes)(room_of(snapshot), expectation.native, wanted, *pointers)
         return
     for row in rows.tolist():
         held = snapshot.free.held_of(snapshot.columns, row)

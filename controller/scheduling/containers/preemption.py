@@ -132,7 +132,7 @@ def _units(holders: Iterable[Holder], leaving: frozenset[str]) -> list[_Unit]:
     for holder in holders:
         if holder.pod not in leaving:
             together[f"group/{holder.group}" if holder.group else f"pod/{holder.pod}"].append(holder)
-    return [_Unit(tuple(some)) for some in together.values()]
+    return [_Unit(tuple(pods)) for pods in together.values()]
 
 
 def _nodes_for(profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot) -> tuple[int, ...] | None:
@@ -152,18 +152,18 @@ def _fewest_for_pod(
     passing, _ = filtered(profile, pod, empty)
     options, on = [], _by_node(units)
     for node in passing.nonzero()[0].tolist():
-        here = on.get(node, [])
-        options.append((_cost(here), node, here))
+        units_here = on.get(node, [])
+        options.append((_cost(units_here), node, units_here))
     best: list[_Unit] | None = None
-    for _, node, here in sorted(options, key=lambda option: option[:2])[:MOST_NODES]:
+    for _, node, units_here in sorted(options, key=lambda option: option[:2])[:MOST_NODES]:
 
         def fits(gone: Sequence[_Unit], node: int = node) -> bool:
             names = cluster.leaving.union(*(unit.names for unit in gone))
             return bool(filtered(profile, pod, profile.seen(pod, cluster.without(names)))[0][node])
 
-        start = here
+        start = units_here
         if not fits(start):  # something else is missing, such as bandwidth on a path
-            start = here + [unit for unit in units if unit not in here and _has_reservations(unit)]
+            start = units_here + [unit for unit in units if unit not in units_here and _has_reservations(unit)]
             if not fits(start):
                 continue
         needed = _spared(start, fits)

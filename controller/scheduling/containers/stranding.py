@@ -157,10 +157,10 @@ class Stranding:
         nodes, expectation = len(snapshot.columns.nodes), self._expectation_for(snapshot)
         growth, device = np.empty(nodes, np.int64), np.full(nodes, -1, np.int64)
         if is_supported(pod.request):
-            asked = kernel_request_of(pod.request, snapshot.columns)
+            wanted = kernel_request_of(pod.request, snapshot.columns)
             rows = (0, nodes) if only is None else (only, only + 1)
             pointers = pointer_to(growth), pointer_to(device)
-            compiled(stranded_changes)(room_of(snapshot), expectation.native, asked, *rows, *pointers)
+            compiled(stranded_changes)(room_of(snapshot), expectation.native, wanted, *rows, *pointers)
             return growth, device
         for node in range(nodes):
             held = snapshot.free.held_of(snapshot.columns, node)

@@ -109,8 +109,8 @@ def matches(need: PeerNeed, pod: objects.Pod) -> bool:
     if need.pod:
         return need.pod == pod.full_name
     labels = pod.metadata.labels or {}
-    same = need.namespace == (pod.metadata.namespace or "default")
-    return bool(need.labels) and same and all(labels.get(name) == value for name, value in need.labels)
+    same_namespace = need.namespace == (pod.metadata.namespace or "default")
+    return bool(need.labels) and same_namespace and all(labels.get(name) == value for name, value in need.labels)
 
 
 def _parsed(pod: objects.Pod, own: dict[str, str], name: str, parse: Callable[[str], T], default: T) -> T:

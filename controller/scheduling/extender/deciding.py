@@ -89,9 +89,9 @@ def score_nodes(
     """
     snapshot = profile.seen(pod, snapshot)
     rows = _rows(names, snapshot)
-    given = [checked_points(profile, score, pod, snapshot, rows) if len(rows) else rows for score in profile.scores]
+    columns = [checked_points(profile, score, pod, snapshot, rows) if len(rows) else rows for score in profile.scores]
     total, most = np.zeros(len(rows), np.int64), 0
-    for score, points in zip(profile.scores, given, strict=True):
+    for score, points in zip(profile.scores, columns, strict=True):
         if len(points) and points.min() < points.max():
             total += score.weight * points
             most += score.weight * MOST_POINTS
@@ -99,7 +99,7 @@ def score_nodes(
     if stretch and len(rows):
         least, most = int(total.min()), int(total.max())
     reasons = {
-        int(rows[index]): _reasons(profile, pod, snapshot, int(rows[index]), [int(points[index]) for points in given])
+        int(rows[index]): _reasons(profile, pod, snapshot, int(rows[index]), [int(points[index]) for points in columns])
         for index in np.argsort(-total, kind="stable")[:explained].tolist()
     }
     of = dict(zip(rows.tolist(), total.tolist(), strict=True))
@@ -127,8 +127,8 @@ def may_run(profile: PodProfile, pod: PendingPod, node: str, snapshot: Snapshot)
 def untolerated(taints: Mapping[str, Sequence[Taint]], tolerations: Sequence[Toleration]) -> dict[str, Taint]:
     """Return the first taint of each node that a pod does not tolerate."""
     first = {}
-    for name, some in taints.items():
-        for taint in some:
+    for name, node_taints in taints.items():
+        for taint in node_taints:
             if not any(toleration.tolerates(taint) for toleration in tolerations):
                 first[name] = taint
                 break
@@ -152,8 +152,8 @@ def _reasons(
     profile: PodProfile, pod: PendingPod, snapshot: Snapshot, row: int, points: Sequence[int]
 ) -> tuple[str, ...]:
     return tuple(
-        f"{score.weight} * {given} by {score.name}: {score.policy.reason(pod, snapshot, row)}"
-        for score, given in zip(profile.scores, points, strict=True)
+        f"{score.weight} * {value} by {score.name}: {score.policy.reason(pod, snapshot, row)}"
+        for score, value in zip(profile.scores, points, strict=True)
     )
 
 

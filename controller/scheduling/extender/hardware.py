@@ -42,10 +42,12 @@ def kinds_of(own: Sequence[DeviceResource]) -> KindOf:
 
 def node_of(node: objects.Node, kind_of: KindOf) -> Node:
     """Return a node's allocatable hardware; raise SchedulerError, naming the node, if it is invalid."""
-    name, has = node.metadata.name, node.status.allocatable or {}
+    name, allocatable = node.metadata.name, node.status.allocatable or {}
     try:
-        counts = {resource: whole(has[resource]) for resource in sorted(has) if kind_of(resource) is not None}
-        cpu_milli, memory_bytes = milli(has.get("cpu", 0)), whole(has.get("memory", 0))
+        counts = {
+            resource: whole(allocatable[resource]) for resource in sorted(allocatable) if kind_of(resource) is not None
+        }
+        cpu_milli, memory_bytes = milli(allocatable.get("cpu", 0)), whole(allocatable.get("memory", 0))
     except SchedulerError as error:
         raise SchedulerError(f"node {name}: allocatable: {error}") from None
     if sum(counts.values()) > _MOST_DEVICES:

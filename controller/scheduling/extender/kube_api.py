@@ -139,17 +139,17 @@ class KubernetesApi:
     async def _list(self, kind: type[T]) -> tuple[str, tuple[T, ...]]:
         """Return all objects of a kind, and the version of the list."""
         items: list[T] = []
-        asked: dict[str, str | int] = {"limit": _PAGE, **_selection(kind)}
+        params: dict[str, str | int] = {"limit": _PAGE, **_selection(kind)}
         while True:
-            page = _decoded(await self._ask("GET", _path(kind), params=asked), ObjectList)
+            page = _decoded(await self._ask("GET", _path(kind), params=params), ObjectList)
             items += [_decoded(raw, kind) for raw in page.items or ()]
             if not page.metadata.continue_:
                 return page.metadata.resource_version, tuple(items)
-            asked["continue"] = page.metadata.continue_
+            params["continue"] = page.metadata.continue_
 
     async def _watch(self, kind: type[T], version: str) -> AsyncGenerator[WatchEvent | None, None]:
         """Yield None once the API server has accepted the watch, then each event."""
-        asked: dict[str, str | int] = {
+        params: dict[str, str | int] = {
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
@@ -159,7 +159,7 @@ class KubernetesApi:
         timeout = httpx.Timeout(_SILENCE_S, connect=_CONNECT_S)
         try:
             async with self._http.stream(
-                "GET", _path(kind), params=asked, headers=self._headers(), timeout=timeout
+                "GET", _path(kind), params=params, headers=self._headers(), timeout=timeout
             ) as answer:
                 if not answer.is_success:
                     raise self._refused("GET", _path(kind), answer.status_code, await answer.aread())

@@ -43,7 +43,7 @@ class ExtenderArgs(msgspec.Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         """The nodes' names."""
         if self.nodes is not None:
-            return tuple(given.node.metadata.name for given in self.nodes)
+            return tuple(entry.node.metadata.name for entry in self.nodes)
         return self.node_names or ()
 
 
@@ -172,8 +172,8 @@ def _nodes(raw: msgspec.Raw | None) -> tuple[GivenNode, ...]:
     items = _fields(raw, "Nodes").get("items")
     if _is_null(items):
         return ()
-    given = _read(items, tuple[msgspec.Raw, ...], "Nodes.items")
-    nodes = tuple(GivenNode(_read(item, Node, f"Nodes.items[{index}]"), item) for index, item in enumerate(given))
+    raw_items = _read(items, tuple[msgspec.Raw, ...], "Nodes.items")
+    nodes = tuple(GivenNode(_read(item, Node, f"Nodes.items[{index}]"), item) for index, item in enumerate(raw_items))
     for index, entry in enumerate(nodes):
         if not entry.node.metadata.name:
             raise MalformedError(f"Nodes.items[{index}] has no name")
@@ -182,14 +182,14 @@ def _nodes(raw: msgspec.Raw | None) -> tuple[GivenNode, ...]:
 
 def _meta_victims(raw: msgspec.Raw) -> Victims:
     parts = _fields(raw, "NodeNameToMetaVictims")
-    pods = () if _is_null(given := parts.get("pods")) else _read(given, tuple[dict[str, Any], ...], "Pods")
+    pods = () if _is_null(raw_pods := parts.get("pods")) else _read(raw_pods, tuple[dict[str, Any], ...], "Pods")
     uids = tuple(str(value) for pod in pods for key, value in pod.items() if key.lower() == "uid")
     return Victims(uids, (), _violations(parts))
 
 
 def _whole_victims(raw: msgspec.Raw) -> Victims:
     parts = _fields(raw, "NodeNameToVictims")
-    pods = () if _is_null(given := parts.get("pods")) else _read(given, tuple[Pod, ...], "Pods")
+    pods = () if _is_null(raw_pods := parts.get("pods")) else _read(raw_pods, tuple[Pod, ...], "Pods")
     return Victims(tuple(pod.metadata.uid for pod in pods), pods, _violations(parts))
 
 

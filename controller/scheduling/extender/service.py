@@ -226,8 +226,8 @@ class ExtenderService:
 def _books_of(empty: Books, args: ExtenderArgs) -> Books:
     """Return the books of a request's nodes."""
     books = Books(empty.kind_of, empty.host_label)
-    for given in args.nodes or ():
-        books.take_node(given.node)
+    for entry in args.nodes or ():
+        books.take_node(entry.node)
     return books
 
 
@@ -235,7 +235,7 @@ def _filter_answer(args: ExtenderArgs, passed: frozenset[str], others: dict[str,
     """Return the answer in the form of the request's nodes."""
     nodes, names = None, None
     if args.nodes is not None:
-        nodes = NodeListResult(tuple(given.raw for given in args.nodes if given.node.metadata.name in passed))
+        nodes = NodeListResult(tuple(entry.raw for entry in args.nodes if entry.node.metadata.name in passed))
     else:
         names = tuple(name for name in args.names if name in passed)
     return msgspec.json.encode(ExtenderFilterResult(nodes, names, others, final))

@@ -86,8 +86,8 @@ def examine(profile: Profile[S, C], subject: S, candidates: C) -> tuple[Choice[S
     if not len(passing):
         return Choice(subject, NOBODY, 0, refused), Examined(candidates, refuser, passing, (), total)
     points = tuple(checked_points(profile, score, subject, candidates, passing) for score in profile.scores)
-    for score, some in zip(profile.scores, points, strict=True):
-        total += score.weight * some
+    for score, row in zip(profile.scores, points, strict=True):
+        total += score.weight * row
     chosen = _chosen(profile, subject, candidates, passing=passing, total=total, refused=refused)
     return chosen, Examined(candidates, refuser, passing, points, total)
 

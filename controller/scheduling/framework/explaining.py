@@ -67,9 +67,9 @@ def refusals_in_words(
     by = examined.refuser[numbers]
     reasons: dict[int, str] = {}
     for filter_number in np.unique(by).tolist():
-        some = numbers[by == filter_number]
-        why = _reasons(profile.filters[filter_number].policy, subject, examined.candidates, some)
-        reasons.update(zip(some.tolist(), why, strict=True))
+        refused = numbers[by == filter_number]
+        why = _reasons(profile.filters[filter_number].policy, subject, examined.candidates, refused)
+        reasons.update(zip(refused.tolist(), why, strict=True))
     for number, filter_number in zip(numbers.tolist(), by.tolist(), strict=True):
         yield Refused(name_of(number), profile.filters[filter_number].name, reasons[number])
 

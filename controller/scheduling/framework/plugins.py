@@ -62,15 +62,15 @@ def make_policy(kind: Kind, name: str, settings: Mapping[str, object], methods: 
     renamed: dict[str, str] = {}
     plain = plain_numbers(dict(settings), settings_kind, refuse, renamed)
     try:
-        made = policy_class(msgspec.convert(plain, settings_kind))
+        policy = policy_class(msgspec.convert(plain, settings_kind))
     except msgspec.ValidationError as error:
         raise SchedulerError(f"{where}: {error}") from None
     except Exception as error:  # a plug-in may raise anything
         raise SchedulerError(f"policy {name}: cannot be built: {_line(error)}") from error
     warn_of_renamed(where, renamed)
-    if missing := [method for method in methods if not hasattr(made, method)]:
+    if missing := [method for method in methods if not hasattr(policy, method)]:
         raise SchedulerError(f"policy {name}: has no {', '.join(missing)}, so it cannot be used here")
-    return made
+    return policy
 
 
 def known_policies() -> tuple[str, ...]:

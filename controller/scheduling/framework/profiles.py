@@ -147,8 +147,8 @@ class Profile(ABC, Generic[S, C]):
             raise SchedulerError(
                 f"policy {settings.policy}: a weight of {settings.weight} is not between 1 and {MOST_WEIGHT}"
             )
-        made: Score[S, C] = make_policy(cls.kind, settings.policy, settings.settings, ("points", "reason"))
-        return made
+        score: Score[S, C] = make_policy(cls.kind, settings.policy, settings.settings, ("points", "reason"))
+        return score
 
     @classmethod
     def _policy(cls, settings: PolicySettings, methods: tuple[str, ...], role: str) -> Any:  # noqa: ANN401 - a policy

@@ -21,8 +21,8 @@ def explain(
     most: int = 16,
 ) -> Explanation:
     """Return the explanation of `decide` for a pod; the chosen node is always among the candidates."""
-    made, examined = examine(profile, pod, snapshot)
-    return explained(profile, choice or made, examined, most=most)
+    decided, examined = examine(profile, pod, snapshot)
+    return explained(profile, choice or decided, examined, most=most)
 
 
 def explained(

@@ -187,8 +187,8 @@ class DeviceModel:
         """Return which nodes have enough."""
         enough: Flags | None = None
         for wanted in pod.request.devices:
-            has = _has(snapshot, wanted)
-            enough = has if enough is None else enough & has
+            has_devices = _has(snapshot, wanted)
+            enough = has_devices if enough is None else enough & has_devices
         return enough
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
@@ -200,7 +200,9 @@ class DeviceModel:
         counts = [(wanted, snapshot.columns.device_counts(wanted)[nodes].tolist()) for wanted in pod.request.devices]
         return [
             next(
-                f"it has {has[index]} of {wanted.count} {wanted}" for wanted, has in counts if has[index] < wanted.count
+                f"it has {present[index]} of {wanted.count} {wanted}"
+                for wanted, present in counts
+                if present[index] < wanted.count
             )
             for index in range(len(nodes))
         ]

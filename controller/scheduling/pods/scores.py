@@ -169,10 +169,10 @@ class NetworkCost:
         if not cost.is_reachable:
             return f"{peer.host}: unreachable"
         nbytes = peer.nbytes or self.settings.default_bytes
-        less = ", less reservations of bound pods" if snapshot.costs.is_predicted else ""
+        note = ", less reservations of bound pods" if snapshot.costs.is_predicted else ""
         return (
             f"{peer.host}: {nbytes} bytes over {cost.delay_ns / 1e6:.3f} ms ({cost.delay_basis}) "
-            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis}{less})"
+            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis}{note})"
         )
 
 
@@ -188,8 +188,8 @@ def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         wanted = sum(device.count * device.thousandths for device in request.devices)
         total = np.concatenate(([0], np.cumsum(free.device_milli)))[columns.device_start]
         device_free = (total[1:] - total[:-1])[nodes]
-        has = (columns.device_start[1:] - columns.device_start[:-1])[nodes] * MOST_POINTS
-        parts.append(_milli(device_free - wanted, has))
+        capacity = (columns.device_start[1:] - columns.device_start[:-1])[nodes] * MOST_POINTS
+        parts.append(_milli(device_free - wanted, capacity))
     mean: Longs = sum(parts) // len(parts)  # type: ignore[assignment]
     return mean
 

@@ -63,10 +63,10 @@ def with_mates(pod: PendingPod, group: Sequence[PendingPod], hosts: Mapping[str,
 
 def has_needs(pods: Sequence[PendingPod]) -> bool:
     """Return whether any of these pods has network requirements."""
-    ways: list[Peer | Mate] = []
+    needs: list[Peer | Mate] = []
     for pod in pods:
-        ways += [*pod.peers, *pod.mates]
-    return any(way.min_bps or way.max_delay_ns is not None for way in ways)
+        needs += [*pod.peers, *pod.mates]
+    return any(need.min_bps or need.max_delay_ns is not None for need in needs)
 
 
 def search_group(profile: PodProfile, pods: Sequence[PendingPod], snapshot: Snapshot) -> GroupChoice | None:
@@ -107,8 +107,8 @@ class _Search:
                 return None
             self.steps -= 1
             shares = self.profile.shares(pod, snapshot, node)
-            then = snapshot.taking(node, shares, pod.group, pod.peers)
-            others = self.placed(rest, {**hosts, pod.name: snapshot.host_name(node)}, then)
+            after = snapshot.taking(node, shares, pod.group, pod.peers)
+            others = self.placed(rest, {**hosts, pod.name: snapshot.host_name(node)}, after)
             if others is not None:
                 return {**others, pod.name: _Placed(Choice(pod, node, points, (), 1), shares)}
         return None

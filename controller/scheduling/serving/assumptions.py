@@ -32,18 +32,18 @@ class Assumption:
     is_withdrawn: bool = False
 
     @classmethod
-    def of(cls, made: State, nodes: Mapping[str, Node]) -> Assumption:
+    def of(cls, state: State, nodes: Mapping[str, Node]) -> Assumption:
         """Return the assumption for a request with this effect on its pods, nodes and groups."""
         shares = {
             name: tuple(share for share in node.shares if share not in nodes[name].shares)
-            for name, node in made.nodes.items()
+            for name, node in state.nodes.items()
         }
-        return cls(shares, tuple((type(resource), resource.metadata.name) for resource in _resources(made)))
+        return cls(shares, tuple((type(resource), resource.metadata.name) for resource in _resources(state)))
 
     @staticmethod
-    def resources(made: State) -> Iterator[Resource]:
+    def resources(state: State) -> Iterator[Resource]:
         """Yield the resources as a request leaves them."""
-        return _resources(made)
+        return _resources(state)
 
     def is_over(self, revision: int) -> bool:
         """Return whether the watch at a revision makes the assumption obsolete."""
@@ -72,11 +72,11 @@ class Assumptions:
         layer = self._layers.get((kind, name))
         return None if layer is None else layer.seen
 
-    def add(self, assumption: Assumption, made: Resource, before: Resource) -> Resource:
+    def add(self, assumption: Assumption, assumed: Resource, before: Resource) -> Resource:
         """Assume that a resource becomes another; return it as it should appear."""
-        layer = self._layers.setdefault((type(made), made.metadata.name), _Layer(before))
+        layer = self._layers.setdefault((type(assumed), assumed.metadata.name), _Layer(before))
         layer.assumptions.append(assumption)
-        return made
+        return assumed
 
     def shown(self, resource: Resource, before: Resource | None) -> Resource:
         """Return a watched resource with its assumptions; `before` is the previous result."""
@@ -119,7 +119,7 @@ def with_shares(node: Node, assumptions: list[Assumption]) -> Node:
     return replace(node, shares=tuple(shares), shares_version=node.shares_version + versions) if versions else node
 
 
-def _resources(made: State) -> Iterator[Pod | Node | PodGroup]:
-    yield from (pod for pod in made.pods.values() if pod is not None)
-    yield from made.nodes.values()
-    yield from made.groups.values()
+def _resources(state: State) -> Iterator[Pod | Node | PodGroup]:
+    yield from (pod for pod in state.pods.values() if pod is not None)
+    yield from state.nodes.values()
+    yield from state.groups.values()

@@ -36,8 +36,8 @@ def decision_of(
     """
     last = explanations[-1] if explanations else None
     placements = tuple(
-        Placement(pod=why.subject, node=why.choice, devices=device_shares(some))
-        for why, some in zip(explanations, shares, strict=False)
+        Placement(pod=why.subject, node=why.choice, devices=device_shares(pod_shares))
+        for why, pod_shares in zip(explanations, shares, strict=False)
         if why.choice is not None
     )
     return DecisionSpec(
@@ -59,8 +59,8 @@ def refusals_of(why: Explanation) -> tuple[Refusal, ...]:
     """Return refused nodes by their reason."""
     ordered = sorted(why.refused, key=lambda refused: (refused.policy, refused.reason, refused.name))
     return tuple(
-        Refusal(reason=line(reason), policy=policy, nodes=tuple(refused.name for refused in some))
-        for (policy, reason), some in groupby(ordered, key=lambda refused: (refused.policy, refused.reason))
+        Refusal(reason=line(reason), policy=policy, nodes=tuple(refused.name for refused in group))
+        for (policy, reason), group in groupby(ordered, key=lambda refused: (refused.policy, refused.reason))
     )
 
 

@@ -90,7 +90,7 @@ class NodeTable:
         if self.busy is None and any(entry.node.status.devices for entry in entries):
             return None
         nodes = list(self.nodes)
-        made = replace(
+        table = replace(
             self,
             free=self.free.copy(),
             ready=self.ready.copy(),
@@ -102,10 +102,10 @@ class NodeTable:
         )
         for row, entry in zip(rows, entries, strict=True):
             nodes[row] = entry.node
-            _write(made, row, entry)
-        if made.busy is not None and not any(node.status.devices for node in nodes):
+            _write(table, row, entry)
+        if table.busy is not None and not any(node.status.devices for node in nodes):
             return None
-        return replace(made, nodes=tuple(nodes))
+        return replace(table, nodes=tuple(nodes))
 
 
 def is_ready(node: Node) -> bool:
@@ -113,8 +113,8 @@ def is_ready(node: Node) -> bool:
     return node.status.ready and not node.spec.unschedulable and node.metadata.deleting_ns is None
 
 
-def _are_same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(item is other for item, other in zip(some, others, strict=True))
+def _are_same(items: Sequence[object], others: Sequence[object]) -> bool:
+    return len(items) == len(others) and all(item is other for item, other in zip(items, others, strict=True))
 
 
 def _has_same_hardware(before: Node, now: Node) -> bool:

@@ -140,7 +140,7 @@ def _explained(
     profile: PodProfile, snapshot: Snapshot, choices: Sequence[PodChoice], shares: Sequence[Shares], most: int
 ) -> Iterator[tuple[Explanation, Examined[Snapshot]]]:
     """Yield why each pod of a group was placed on its node, each after what those before it took."""
-    for choice, some in zip(choices, shares, strict=True):
+    for choice, pod_shares in zip(choices, shares, strict=True):
         examined = examine(profile, choice.subject, snapshot)[1]
         yield explained(profile, choice, examined, most=most), examined
-        snapshot = snapshot.taking(choice.candidate, some, choice.subject.group, choice.subject.peers)
+        snapshot = snapshot.taking(choice.candidate, pod_shares, choice.subject.group, choice.subject.peers)

@@ -52,14 +52,14 @@ class PodCounts:
 
         Groups without a pod on any of these nodes are left out.
         """
-        made, changed = self._groups_made, set(self._changed_groups)
+        cached, changed = self._groups_made, set(self._changed_groups)
         self._changed_groups.clear()
-        if made is None or made[0] is not numbers:
+        if cached is None or cached[0] is not numbers:
             groups, changed = dict[str, dict[int, int]](), set(self._groups)
         elif not changed:
-            return made[1]
+            return cached[1]
         else:
-            groups = dict(made[1])
+            groups = dict(cached[1])
         for group in changed:
             counts = {numbers[node]: count for node, count in self._groups[group].items() if count and node in numbers}
             if counts:
@@ -73,14 +73,14 @@ class PodCounts:
 
     def starting_on(self, numbers: Mapping[str, int]) -> Ids:
         """Return each node's count of pods that have not started, by node number; the same array until it changes."""
-        made, changed = self._starting_made, set(self._changed_nodes)
+        cached, changed = self._starting_made, set(self._changed_nodes)
         self._changed_nodes.clear()
-        if made is None or made[0] is not numbers:
+        if cached is None or cached[0] is not numbers:
             starting, changed = np.zeros(len(numbers), np.int64), set(self._starting)
         elif not changed:
-            return made[1]
+            return cached[1]
         else:
-            starting = made[1].copy()
+            starting = cached[1].copy()
         for node in changed:
             if node in numbers:
                 starting[numbers[node]] = self._starting[node]

@@ -39,8 +39,8 @@ def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColu
 def lower_loads(before: Node, now: Node) -> tuple[tuple[float, float], ...]:
     """Return the loads, before and now, of devices that are less busy; 0 for a device that is no longer measured."""
     loads = {device.number: device.load.busy or 0.0 for device in now.status.devices}
-    both = ((device.load.busy or 0.0, loads.get(device.number, 0.0)) for device in before.status.devices)
-    return tuple((was, is_now) for was, is_now in both if is_now < was)
+    pairs = ((device.load.busy or 0.0, loads.get(device.number, 0.0)) for device in before.status.devices)
+    return tuple((load, now_load) for load, now_load in pairs if now_load < load)
 
 
 def images_of(nodes: Sequence[Node]) -> Mapping[str, Mapping[int, int]]:

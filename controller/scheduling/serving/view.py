@@ -89,10 +89,10 @@ class ClusterView:
         self._drop(kind, name)
         self._others += kind is Pod
 
-    def assume(self, made: State) -> Assumption:
+    def assume(self, state: State) -> Assumption:
         """Apply bindings that were sent or are about to be, until `confirm` or `withdraw`."""
-        assumption = Assumption.of(made, self.nodes)
-        for resource in assumption.resources(made):
+        assumption = Assumption.of(state, self.nodes)
+        for resource in assumption.resources(state):
             before = self._of(type(resource))[resource.metadata.name]
             self._put(self._assumptions.add(assumption, resource, before))
         return assumption
@@ -189,7 +189,7 @@ class ClusterView:
             or before.starting is not starting
             or before.workload is not workload
         ):
-            made = Snapshot(
+            snapshot = Snapshot(
                 table.columns,
                 table.free,
                 table.ready,
@@ -202,10 +202,10 @@ class ClusterView:
                 starting=starting,
             )
             # The nodes' hosts depend only on columns and costs.
-            if before is not None and before.columns is made.columns and before.costs is made.costs:
-                made.keep_hosts(before)
-            self._snapshot = made
-            return made
+            if before is not None and before.columns is snapshot.columns and before.costs is snapshot.costs:
+                snapshot.keep_hosts(before)
+            self._snapshot = snapshot
+            return snapshot
         return before
 
     def _current_table(self) -> NodeTable:

@@ -112,14 +112,14 @@ def _batch(text: str, seed: int) -> Workload:
 def _layers(text: str, seed: int) -> Workload:
     pairs = _pairs("layers", text)
     own: dict[str, str] = {name: pairs.pop(name) for name in ("graphs", "apart_s") if name in pairs}
-    many, family = _converted("layers", _Graphs, own), _converted("layers", Layers, pairs)
-    if many.graphs < 1 or many.apart_s < 0:
-        raise WorkloadError(f"invalid: {many.graphs} graphs {many.apart_s:g} s apart")
-    first = seed * many.graphs
+    graphs, family = _converted("layers", _Graphs, own), _converted("layers", Layers, pairs)
+    if graphs.graphs < 1 or graphs.apart_s < 0:
+        raise WorkloadError(f"invalid: {graphs.graphs} graphs {graphs.apart_s:g} s apart")
+    first = seed * graphs.graphs
     return Workload(
         graphs=tuple(
-            GraphArrival(layered_graph(family, first + number), round(number * many.apart_s * NS_PER_S))
-            for number in range(many.graphs)
+            GraphArrival(layered_graph(family, first + number), round(number * graphs.apart_s * NS_PER_S))
+            for number in range(graphs.graphs)
         )
     )
 

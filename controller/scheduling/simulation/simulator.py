@@ -139,8 +139,8 @@ class Simulator:
 
     def _start(self, unit: Unit, variant: Variant, choices: list[PodChoice], shares: list[Shares]) -> None:
         now_ns = self.events.clock.time_ns
-        for choice, some in zip(choices, shares, strict=True):
-            self._free.add(self._columns, choice.candidate, some, -1)
+        for choice, member_shares in zip(choices, shares, strict=True):
+            self._free.add(self._columns, choice.candidate, member_shares, -1)
         if len(choices) > 1:
             counts = self._groups.setdefault(unit.name, {})
             for choice in choices:
@@ -172,8 +172,8 @@ class Simulator:
         self._trace.finished_ns[unit.number] = now_ns
         choices, shares = self._running.pop(unit.number)
         self._groups.pop(unit.name, None)
-        for choice, some in zip(choices, shares, strict=True):
-            self._free.add(self._columns, choice.candidate, some, 1)
+        for choice, member_shares in zip(choices, shares, strict=True):
+            self._free.add(self._columns, choice.candidate, member_shares, 1)
             self._freed.add(choice.candidate)
         for number in unit.after:
             follower = self._units[number]

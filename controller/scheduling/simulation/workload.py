@@ -121,7 +121,7 @@ class _Maker:
             return
         # A pod's containers are built for one kind of device; the pod runs as long as the longest of them.
         variant = Variant(
-            variants[0][0].kind, tuple(pod.request for pod in pods), max(some[0].duration_ns for some in variants)
+            variants[0][0].kind, tuple(pod.request for pod in pods), max(variant[0].duration_ns for variant in variants)
         )
         self._add(name, max(task.arrival_ns for task in tasks), (variant,), priority)
 
@@ -142,11 +142,11 @@ def variants_of(task: Task) -> tuple[Variant, ...]:
     """Return the ways to run a task, the shortest first; a kind that it does not request needs a whole extra device."""
     if task.duration_ns is None:
         return ()
-    ways = (
+    variants = (
         Variant(kind, (with_device(task.request, kind),) * task.instances, duration_ns)
         for kind, duration_ns in task.duration_ns.items()
     )
-    return tuple(sorted(ways, key=lambda way: way.duration_ns))
+    return tuple(sorted(variants, key=lambda variant: variant.duration_ns))
 
 
 @lru_cache(maxsize=4096)

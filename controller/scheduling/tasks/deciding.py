@@ -68,5 +68,5 @@ def devices_of(profile: TaskProfile, verdict: Verdict) -> tuple[OperatorDevice, 
     task, timed, row = verdict.task, verdict.timed, verdict.row
     if row is None or task.choice is UnitChoice.CENTRE:
         return ()
-    operators, has = [operator.name for operator in task.operators], tuple(timed.offer(row).devices)
-    return profile.assigned(task, timed, row, operators=operators, devices=has)
+    operators, kinds = [operator.name for operator in task.operators], tuple(timed.offer(row).devices)
+    return profile.assigned(task, timed, row, operators=operators, devices=kinds)

@@ -76,8 +76,8 @@ def estimate_in(known_type: KnownType, evidence: Evidence, units: int, now_ns: i
     Based on tasks of the type that ran there on as many units, if any; else on the type's probes. Old results count as
     history.
     """
-    if ran := evidence.runs_s.get(units):
-        samples = tuple(ran)[-MOST_SAMPLES:]
+    if run_times_s := evidence.runs_s.get(units):
+        samples = tuple(run_times_s)[-MOST_SAMPLES:]
         return lowered(Estimate.measured(samples, f"tasks of type {known_type.name} on {units} units"), evidence.trust)
     if not known_type.probes:
         return Estimate.unknown(known_type.problem or f"type {known_type.name} has no probe")

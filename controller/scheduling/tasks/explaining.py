@@ -28,7 +28,7 @@ def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Expl
     ordered = sorted(best.values(), key=lambda at: (examined.passing[at] != verdict.row, -examined.total[at]))
     furthest = np.array(list(_furthest_rows(verdict, set(best))), np.int64)
     refused_by = groupby(sorted(profile.filters[number].name for number in examined.refuser[furthest].tolist()))
-    counts = tuple((name, len(list(some))) for name, some in refused_by)
+    counts = tuple((name, len(list(refused))) for name, refused in refused_by)
     option, places = verdict.option, np.array(ordered[:most], np.int64)
     return Explanation(
         subject=task.name,

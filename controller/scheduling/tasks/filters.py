@@ -245,8 +245,8 @@ class Reachable:
 
 
 def _leads(timed: TimedOptions, host: str, centre: str) -> bool:
-    way = timed.view.transfer_s.get((host, centre))
-    return way is None or bool(np.isfinite(way[0]))
+    transfer = timed.view.transfer_s.get((host, centre))
+    return transfer is None or bool(np.isfinite(transfer[0]))
 
 
 class UnitsFree:

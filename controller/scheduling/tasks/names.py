@@ -21,8 +21,8 @@ def type_of(task: Task) -> str:
     spec = task.spec
     if spec.task_type is not None:
         return spec.task_type
-    same = json.encode((spec.program, spec.category, spec.operators), order="deterministic")
-    return f"{spec.program.kind}-{hashlib.sha256(same).hexdigest()[:_DIGEST]}"
+    content = json.encode((spec.program, spec.category, spec.operators), order="deterministic")
+    return f"{spec.program.kind}-{hashlib.sha256(content).hexdigest()[:_DIGEST]}"
 
 
 def name_of(*words: str | int) -> str:

@@ -191,8 +191,8 @@ class _Deciding:
 
     def _cost_of(self, need: Need) -> float:
         """Return the expected cost of one more probe of a type, from earlier ones; 0 for the first."""
-        ran = self._measured(need)
-        return need.spent_unit_s / ran if ran else 0.0
+        place_count = self._measured(need)
+        return need.spent_unit_s / place_count if place_count else 0.0
 
     def _cost_left(self, need: Need) -> float:
         """Return the unit-seconds left for probes of a type; the first centres do not count."""

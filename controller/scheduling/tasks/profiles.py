@@ -65,8 +65,8 @@ class TaskProfile(Profile[PendingTask, TimedOptions]):
     @classmethod
     def of(cls, settings: TaskProfileSettings) -> Self:
         """Return the profile for settings; raise SchedulerError, naming it, for invalid ones."""
-        made = super().of(settings)
-        return replace(made, filters=(*made.filters, NamedFilter(NO_UNITS, UnitsFree(NoSettings()))))
+        profile = super().of(settings)
+        return replace(profile, filters=(*profile.filters, NamedFilter(NO_UNITS, UnitsFree(NoSettings()))))
 
     def pick(self, subject: PendingTask, candidates: TimedOptions, best: Ids) -> int:  # noqa: ARG002 - equal for all tasks
         """Return the option to take of those with the most points."""

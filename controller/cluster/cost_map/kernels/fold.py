@@ -126,7 +126,7 @@ def fold_switch(  # noqa: PLR0917 - kernels have no keywords
     available: i64 = UNLIMITED_BPS
     age: i64 = NEVER_NS
     every: u8 = ALL
-    some: u8 = 0
+    any_measured: u8 = 0
     for link in range(graph.out_start[switch], graph.out_start[switch + 1]):
         if weights[link] != 0:
             weight: i64 = as_i64(weights[link])
@@ -135,7 +135,7 @@ def fold_switch(  # noqa: PLR0917 - kernels have no keywords
             age = max(age, links.age_ns[link])
             age = max(age, costs.age_ns[beyond])
             every &= links.measured[link] & costs.measured[beyond]
-            some |= links.measured[link] | (costs.measured[beyond] >> 3)
+            any_measured |= links.measured[link] | (costs.measured[beyond] >> 3)
             available = min(available, links.available_bps[link])
             available = min(available, costs.available_bps[beyond])
             if costs.delay_ns[beyond] != UNREACHABLE_NS:
@@ -144,7 +144,7 @@ def fold_switch(  # noqa: PLR0917 - kernels have no keywords
                 # Divide before weighting: the product of two shares reaches 10^18, close to the limit of 64 bits.
                 arrived += weight * ((PPB - links.loss_ppb[link]) * (PPB - costs.loss_ppb[beyond]) // PPB)
     if arriving != 0:
-        measured: u8 = every | (some << 3)
+        measured: u8 = every | (any_measured << 3)
         write(costs, start + as_u64(switch), delay // arriving, available, PPB - arrived // total, age, measured)
 
 
@@ -187,10 +187,10 @@ def join(  # noqa: PLR0917 - kernels have no keywords
         arrived = arrived * (PPB - hosts.down.loss_ppb[dst]) // PPB
         age: i64 = max(hosts.up.age_ns[src], hosts.down.age_ns[dst])
         age = max(age, between.age_ns[middle])
-        some: u8 = hosts.up.measured[src] | (between.measured[middle] >> 3) | hosts.down.measured[dst]
+        any_measured: u8 = hosts.up.measured[src] | (between.measured[middle] >> 3) | hosts.down.measured[dst]
         every: u8 = between.measured[middle] & hosts.down.measured[dst] & ALL
         own: u8 = hosts.up.measured[src] & AVAILABLE
-        write(costs, row, delay, available, PPB - arrived, age, every | (some << 3) | (own << 5))
+        write(costs, row, delay, available, PPB - arrived, age, every | (any_measured << 3) | (own << 5))
 
 
 @kernel
@@ -225,5 +225,5 @@ def cross(links: Figures, link: u32, costs: Figures) -> None:
     costs.available_bps[0] = min(costs.available_bps[0], links.available_bps[link])
     costs.loss_ppb[0] = PPB - (PPB - costs.loss_ppb[0]) * (PPB - links.loss_ppb[link]) // PPB
     costs.age_ns[0] = max(costs.age_ns[0], links.age_ns[link])
-    some: u8 = (costs.measured[0] >> 3) | links.measured[link]
-    costs.measured[0] = (costs.measured[0] & links.measured[link] & ALL) | (some << 3)
+    any_measured: u8 = (costs.measured[0] >> 3) | links.measured[link]
+    costs.measured[0] = (costs.measured[0] & links.measured[link] & ALL) | (any_measured << 3)

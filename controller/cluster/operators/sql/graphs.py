@@ -142,10 +142,10 @@ class _Builder:
             kind, sizes = "top-n", sizes | {"kept_rows": rows}
         else:
             kind = f"sql-{_WORD.sub('-', name.lower()).strip('-')}"[:64]
-        made = self._operator(kind, sizes, inputs)
+        operator = self._operator(kind, sizes, inputs)
         if kind == "aggregate":
-            self.aggregates[made] = tuple(_texts(info.get("Aggregates")))
-        return _Rows(rows, columns, [made], whole=source.whole)
+            self.aggregates[operator] = tuple(_texts(info.get("Aggregates")))
+        return _Rows(rows, columns, [operator], whole=source.whole)
 
     def _leaf(self, name: str, info: Mapping[str, Any], rows: int) -> _Rows:
         if name == "CTE_SCAN" and (shared := self._shared.get(str(info.get("CTE Index")))) is not None:

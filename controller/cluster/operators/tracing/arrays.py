@@ -252,10 +252,10 @@ def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) ->
     is_given = any(call.result is array for array in under.arrays)
     if not call.changes and not is_given and writes and _is_view(reads, writes):
         return
-    what = call.describe(call.args, call.kwargs, call.result)
+    described = call.describe(call.args, call.kwargs, call.result)
     place = place_of(state.caller())
-    if what is not None and not place.is_assembly:
-        recorder.record(what, reads, writes, seconds, place, library=call.library)
+    if described is not None and not place.is_assembly:
+        recorder.record(described, reads, writes, seconds, place, library=call.library)
     elif not is_given:
         recorder.pass_on(reads, writes)
 

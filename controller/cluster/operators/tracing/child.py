@@ -77,8 +77,8 @@ def _function(request: Request) -> Callable[..., Any]:
         target = getattr(target, part)
     if not callable(target):
         raise TypeError(f"{module}:{request.function} is not callable")
-    called: Callable[..., Any] = target
-    return called
+    function: Callable[..., Any] = target
+    return function
 
 
 def _value(text: str) -> object:

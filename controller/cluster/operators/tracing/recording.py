@@ -143,7 +143,7 @@ class Recorder:
 
     def record(
         self,
-        what: Described,
+        described: Described,
         reads: Iterable[Buffer],
         writes: Iterable[Buffer],
         seconds: float,
@@ -154,10 +154,10 @@ class Recorder:
     ) -> None:
         """Record an executed operator."""
         with self._lock:
-            operator = self._operator(what, place, library, code)
+            operator = self._operator(described, place, library, code)
             if operator is None:
                 return
-            operator.executions += what.count
+            operator.executions += described.count
             operator.seconds += seconds
             self._forget_gone()
             self._note_reads(operator, reads)
@@ -199,14 +199,14 @@ class Recorder:
                 or (operator.seconds >= least_s and (operator.executions >= _OFTEN or operator.repeats))
             )
 
-    def _operator(self, what: Described, place: Place, library: str, code: str) -> Folded | None:
-        key = (what.kind, what.shape, what.number_format, place.user, place.inner, code)
+    def _operator(self, described: Described, place: Place, library: str, code: str) -> Folded | None:
+        key = (described.kind, described.shape, described.number_format, place.user, place.inner, code)
         if (operator := self.operators.get(key)) is not None:
             return operator
         if len(self.operators) == MOST_OPERATORS:
             self.problem(f"more than {MOST_OPERATORS} different operators: later ones are left out")
             return None
-        operator = Folded(len(self.operators), what.kind, what.shape, what, place, library, code)
+        operator = Folded(len(self.operators), described.kind, described.shape, described, place, library, code)
         self.operators[key] = operator
         return operator
 

@@ -48,8 +48,8 @@ def trace_callable(
     single call that never returns to Python cannot be stopped from within: trace a script for that. OperatorError if
     another trace is running in this process.
     """
-    called = name or getattr(function, "__name__", "callable")
-    return run_traced(Recorder(), function, arguments, keywords or {}, name=called, deadline_s=deadline_s)
+    label = name or getattr(function, "__name__", "callable")
+    return run_traced(Recorder(), function, arguments, keywords or {}, name=label, deadline_s=deadline_s)
 
 
 def run_traced(
@@ -65,19 +65,19 @@ def run_traced(
     with state.tracing(recorder), instrumented(recorder):
         args, kwargs = traced(tuple(arguments)), {key: traced(argument) for key, argument in keywords.items()}
         before_s = recorder.overhead_s
-        ran = _timed(recorder, lambda: function(*args, **kwargs), deadline_s)
+        call = _timed(recorder, lambda: function(*args, **kwargs), deadline_s)
         own_s = recorder.overhead_s - before_s
-    trace = finished(recorder, name, ran.run_time_s - own_s, plain(ran.result))
-    return replace(trace, cpu_time_s=max(ran.cpu_time_s - own_s, 0.0))
+    trace = finished(recorder, name, call.run_time_s - own_s, plain(call.result))
+    return replace(trace, cpu_time_s=max(call.cpu_time_s - own_s, 0.0))
 
 
 def time_callable(function: Callable[..., Any], arguments: Sequence[Any] = (), *, deadline_s: float | None) -> Traced:
     """Run a function untraced and return only its times: tracing makes calls of a few microseconds look longer."""
     recorder = Recorder()
-    ran = _timed(recorder, lambda: function(*arguments), deadline_s)
+    call = _timed(recorder, lambda: function(*arguments), deadline_s)
     name = getattr(function, "__name__", "callable")
     problems = tuple(recorder.problems)
-    return Traced(OperatorGraph(name, ()), ran.run_time_s, problems, result=ran.result, cpu_time_s=ran.cpu_time_s)
+    return Traced(OperatorGraph(name, ()), call.run_time_s, problems, result=call.result, cpu_time_s=call.cpu_time_s)
 
 
 @dataclass(frozen=True, slots=True)

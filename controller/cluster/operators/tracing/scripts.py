@@ -69,13 +69,13 @@ def trace_target(
 
     A function's arguments are Python literals, otherwise strings. Untraced, it runs only for its times.
     """
-    script, module, called = _parts(target, function)
+    script, module, function_name = _parts(target, function)
     request = Request(
         script,
         module,
-        called,
+        function_name,
         tuple(arguments),
-        name or called or Path(script).stem,
+        name or function_name or Path(script).stem,
         category,
         deadline_s,
         os.environ.get("PYTHONPATH"),
@@ -93,10 +93,10 @@ def trace_target(
 def _parts(target: str, function: str | None) -> tuple[str, str, str]:
     """Return the script, module and function in a target, '' for missing parts."""
     if function is None and (match := _FUNCTION.fullmatch(target)):
-        source, called = match["place"], match["function"]
+        source, function_name = match["place"], match["function"]
         if not source.endswith(".py"):
-            return "", source, called
-        return str(_checked(source)), "", called
+            return "", source, function_name
+        return str(_checked(source)), "", function_name
     return str(_checked(target)), "", ""
 
 

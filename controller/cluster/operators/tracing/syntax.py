@@ -106,8 +106,8 @@ def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> frozenset
     if function is None:
         return frozenset()
     stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    given = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-    return frozenset(stored | given)
+    arguments = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    return frozenset(stored | arguments)
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -187,14 +187,14 @@ class _Writer:
     def _loop_roles(self, target: ast.expr, over: ast.expr, roles: Roles, depth: int) -> dict[str, Tree]:
         """Return the roles of a loop's variables: its index, or elements at its index."""
         index = Tree(f"i{depth}")
-        called = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
+        iterator = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
         arguments = over.args if isinstance(over, ast.Call) else []
-        if called == "range" or not isinstance(target, ast.Name | ast.Tuple):
+        if iterator == "range" or not isinstance(target, ast.Name | ast.Tuple):
             return dict.fromkeys(_names(target), index)
         parts = target.elts if isinstance(target, ast.Tuple) else [target]
-        if called == "enumerate" and len(parts) == 2 and arguments:
+        if iterator == "enumerate" and len(parts) == 2 and arguments:
             return {**dict.fromkeys(_names(parts[0]), index), **self._elements(parts[1], arguments[0], roles, depth)}
-        if called == "zip" and len(parts) == len(arguments):
+        if iterator == "zip" and len(parts) == len(arguments):
             element_roles: dict[str, Tree] = {}
             for part, argument in zip(parts, arguments, strict=True):
                 element_roles |= self._elements(part, argument, roles, depth)

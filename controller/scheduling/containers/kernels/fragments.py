@@ -15,7 +15,7 @@ NEVER: Final = -(1 << 62)
 def fragment_changes(  # noqa: PLR0917 - kernels have no keywords
     room: Room,
     typical: Typical,
-    asked: KernelRequest,
+    wanted: KernelRequest,
     rows: Array[i64],
     count: u32,
     scratch: Array[i64],
@@ -28,34 +28,34 @@ def fragment_changes(  # noqa: PLR0917 - kernels have no keywords
     for index in range(count):
         row: i64 = rows[index]
         out[row] = NEVER
-        if room.cpu_milli[row] >= asked.cpu_milli and room.memory_bytes[row] >= asked.memory_bytes:
-            out[row] = best_change(room, typical, asked, row, scratch)
+        if room.cpu_milli[row] >= wanted.cpu_milli and room.memory_bytes[row] >= wanted.memory_bytes:
+            out[row] = best_change(room, typical, wanted, row, scratch)
 
 
 @kernel(inline=True)
-def best_change(room: Room, typical: Typical, asked: KernelRequest, row: i64, scratch: Array[i64]) -> i64:
+def best_change(room: Room, typical: Typical, wanted: KernelRequest, row: i64, scratch: Array[i64]) -> i64:
     """Return the decrease of a node's fragments, `NEVER` if no devices fit."""
     first: i64 = room.start[row]
     devices: i64 = room.start[row + 1] - first
     for device in range(devices):
         scratch[device] = room.milli[first + device]
     before: i64 = expected(room, typical, first, devices, room.cpu_milli[row], room.memory_bytes[row], scratch)
-    cpu: i64 = room.cpu_milli[row] - asked.cpu_milli
-    memory: i64 = room.memory_bytes[row] - asked.memory_bytes
-    if asked.count == 1 and asked.milli < 1000:
+    cpu: i64 = room.cpu_milli[row] - wanted.cpu_milli
+    memory: i64 = room.memory_bytes[row] - wanted.memory_bytes
+    if wanted.count == 1 and wanted.milli < 1000:
         best: i64 = NEVER
         for device in range(devices):
-            if serves(room, asked, first + device) and is_first(room, asked, scratch, first, device):
-                scratch[device] -= asked.milli
+            if serves(room, wanted, first + device) and is_first(room, wanted, scratch, first, device):
+                scratch[device] -= wanted.milli
                 decrease: i64 = before - expected(room, typical, first, devices, cpu, memory, scratch)
-                scratch[device] += asked.milli
+                scratch[device] += wanted.milli
                 best = max(best, decrease)
         return best
-    left: i64 = asked.count
+    left: i64 = wanted.count
     never: i64 = NEVER
     for device in range(devices):
-        if left > 0 and serves(room, asked, first + device):
-            scratch[device] -= asked.milli
+        if left > 0 and serves(room, wanted, first + device):
+            scratch[device] -= wanted.milli
             left -= 1
     if left > 0:
         return never
@@ -63,21 +63,21 @@ def best_change(room: Room, typical: Typical, asked: KernelRequest, row: i64, sc
 
 
 @kernel(inline=True)
-def serves(room: Room, asked: KernelRequest, device: i64) -> bool:
+def serves(room: Room, wanted: KernelRequest, device: i64) -> bool:
     """Return whether a device satisfies the request for one."""
     return (
-        asked.accepts[device] != 0
-        and room.milli[device] >= asked.milli
-        and room.device_memory_bytes[device] >= asked.device_memory_bytes
+        wanted.accepts[device] != 0
+        and room.milli[device] >= wanted.milli
+        and room.device_memory_bytes[device] >= wanted.device_memory_bytes
     )
 
 
 @kernel(inline=True)
-def is_first(room: Room, asked: KernelRequest, scratch: Array[i64], first: i64, device: i64) -> bool:
+def is_first(room: Room, wanted: KernelRequest, scratch: Array[i64], first: i64, device: i64) -> bool:
     """Return whether no earlier device is of the same model with as much left; such a device gives the same result."""
     for other in range(device):
         same: bool = scratch[other] == scratch[device] and room.alike[first + other] == room.alike[first + device]
-        if same and serves(room, asked, first + other):
+        if same and serves(room, wanted, first + other):
             return False
     return True
 

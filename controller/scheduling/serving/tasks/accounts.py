@@ -27,8 +27,10 @@ class Accounts:
         unscored = [result for result in self._view.results.values() if not result.status.policy and result.status.runs]
         await gather_limited(self._score(result) for result in unscored[:_MOST])
         unpaid = [task for task in self._view.tasks.values() if has_ended(task) and task.status.cost is None]
-        ran = [task for task in unpaid if task.status.dispatched_ns and task.status.finished_ns and task.status.units]
-        await gather_limited(self._charge(task) for task in ran[:_MOST])
+        charged = [
+            task for task in unpaid if task.status.dispatched_ns and task.status.finished_ns and task.status.units
+        ]
+        await gather_limited(self._charge(task) for task in charged[:_MOST])
 
     async def _score(self, result: ProbeResult) -> None:
         status = scored(self._settings.scoring, result.status)
@@ -49,12 +51,12 @@ class Accounts:
         A score comes from the type's own probe if possible: how good a centre is depends on the work.
         """
         name, location = self._view.type_of(task), (task.status.centre, task.status.unit)
-        there = [
+        results = [
             result
             for result in self._view.results.values()
             if (result.spec.centre, result.status.unit or result.spec.unit) == location
             and result.status.score is not None
         ]
-        own = [result for result in there if result.spec.task_type == name]
-        newest = max(own or there, key=lambda result: result.metadata.created_ns, default=None)
+        own = [result for result in results if result.spec.task_type == name]
+        newest = max(own or results, key=lambda result: result.metadata.created_ns, default=None)
         return None if newest is None else newest.status.score

@@ -60,13 +60,13 @@ def probes_for(
     seconds = {operator.name: operator.seconds for operator in task.spec.operators if operator.seconds is not None}
     whole = seconds if len(seconds) == len(task.spec.operators) else None
     try:
-        built = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
+        probes = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
     except (OperatorError, ArithmeticError, ValueError, LookupError) as error:
         # A submitter may state anything about operators; none of it may stop the scheduler or its round.
         raise ProbeError(f"type {task_type}: no probe can be built from its operators: {_line(error)}") from None
     return tuple(
         ProbeTask(metadata=Metadata(name=name_of("of", task_type, number)), spec=files.to_spec(probe))
-        for number, probe in enumerate(built, 1)
+        for number, probe in enumerate(probes, 1)
     )
 
 

@@ -124,9 +124,9 @@ class Dispatching:
         accounts = {name: task.metadata.account for name, task in tasks.items()}
         return [
             task
-            for _, same in groupby(ordered, key=lambda task: task.priority)
+            for _, level in groupby(ordered, key=lambda task: task.priority)
             for task in in_turn(
-                same,
+                level,
                 lambda task: accounts[task.name],
                 lambda task: max(task.units, default=1) / weights.of(accounts[task.name]),
                 held,

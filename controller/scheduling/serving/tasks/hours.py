@@ -68,9 +68,9 @@ class Hours:
             return cached[1]
         good = good_hours(self._samples(results), path, wall_ns / NS_PER_S)
         windows = good_windows(good, wall_ns / NS_PER_S)
-        made = None if windows is None else tuple(Window(begin_ns, end_ns) for begin_ns, end_ns in windows)
-        self._windows[pair] = (key, made)
-        return made
+        forecast = None if windows is None else tuple(Window(begin_ns, end_ns) for begin_ns, end_ns in windows)
+        self._windows[pair] = (key, forecast)
+        return forecast
 
     def _samples(self, results: Sequence[ProbeResult]) -> tuple[ProbeSample, ...]:
         """Return the runs most telling about a centre's network: of a probe that uses it, else of the most frequent.
@@ -81,7 +81,7 @@ class Hours:
         for result in results:
             by_probe[result.spec.probe].append(result)
         probes = {name: probe for name in by_probe if (probe := self._view.probe(name)) is not None}
-        candidates = [probe_samples(some, probes) for some in by_probe.values()]
+        candidates = [probe_samples(runs, probes) for runs in by_probe.values()]
         return max(
             candidates,
             key=lambda samples: (any(run.network_s is not None for run in samples), len(samples)),

@@ -76,9 +76,9 @@ class Knowledge:
                 for name, centre in sorted(self._view.centres.items())
                 for unit in centre.status.units
             )
-            made = tuple(unit_offers)
+            current = tuple(unit_offers)
             before = None if self._offers is None else self._offers[1]
-            self._offers = (version, before if before == made else made)
+            self._offers = (version, before if before == current else current)
         return self._offers[1]
 
     def centres_view(
@@ -111,24 +111,24 @@ class Knowledge:
     def options(self, profile: TaskProfile, known_type: KnownType, wall_ns: int) -> Options:
         """Return the options of all offers for a type, or by its benchmark for a profile that has one."""
         offers, measured, past_runs = self.offers(), self.measured(), self.past_runs()
-        asked = self._by_benchmark(profile, known_type) if profile.benchmark else known_type
+        ranked_type = self._by_benchmark(profile, known_type) if profile.benchmark else known_type
         name = profile.name if profile.benchmark else ""
-        key = (id(offers), id(measured), id(past_runs), asked, self._age_of("", wall_ns))
+        key = (id(offers), id(measured), id(past_runs), ranked_type, self._age_of("", wall_ns))
         cached = self._options.get((name, known_type.name))
         if cached is not None and cached[0] == key:
             return cached[1]
-        items = tuple(option for offer in offers for option in self._of_offer(name, asked, offer, wall_ns))
-        made = Options.of(items, {offer.key: position for position, offer in enumerate(offers)})
-        self._options[name, known_type.name] = (key, made)
-        return made
+        items = tuple(option for offer in offers for option in self._of_offer(name, ranked_type, offer, wall_ns))
+        options = Options.of(items, {offer.key: position for position, offer in enumerate(offers)})
+        self._options[name, known_type.name] = (key, options)
+        return options
 
     def _of_offer(self, profile: str, known_type: KnownType, offer: Offer, wall_ns: int) -> tuple[Option, ...]:
         measured, past_runs = self.measured(), self.past_runs()
         results = measured.results.get(offer.key, {})
         runs_s = {} if profile else past_runs.runs_s.get(offer.key, {}).get(known_type.name, {})
         mine = {probe.name: results[probe.name] for probe in known_type.probes if probe.name in results}
-        revisions = tuple((name, len(some), some[-1].metadata.revision) for name, some in mine.items())
-        times = tuple((units, len(some), some[-1]) for units, some in runs_s.items())
+        revisions = tuple((name, len(values), values[-1].metadata.revision) for name, values in mine.items())
+        times = tuple((units, len(values), values[-1]) for units, values in runs_s.items())
         trust = self._trusts.of(
             offer.centre, measured.of_centre(offer.centre), past_runs.ended.get(offer.centre, ()), wall_ns
         )
@@ -136,9 +136,9 @@ class Knowledge:
         cached = self._made.get((profile, known_type.name, offer.key))
         if cached is not None and cached[0] == key:
             return cached[1]
-        made = options_of(known_type, offer, Evidence(mine, runs_s, trust), wall_ns, self._settings.fresh_s)
-        self._made[profile, known_type.name, offer.key] = (key, made)
-        return made
+        options = options_of(known_type, offer, Evidence(mine, runs_s, trust), wall_ns, self._settings.fresh_s)
+        self._made[profile, known_type.name, offer.key] = (key, options)
+        return options
 
     def _by_benchmark(self, profile: TaskProfile, known_type: KnownType) -> KnownType:
         candidates = [self._view.probe(name) for name in profile.benchmark]
@@ -196,7 +196,7 @@ class Knowledge:
         types = {probe.task_type for name in self._view.probes if (probe := self._view.probe(name)) is not None}
         type_needs = []
         for name in sorted(types - {""}):
-            some, probes = (
+            tasks, probes = (
                 waiting.get(name, ()),
                 {probe.name: frozenset(probe.kernels) for probe in self._view.probes_of(name)},
             )
@@ -204,12 +204,12 @@ class Knowledge:
                 Need(
                     name,
                     probes,
-                    tuple(sorted({units for task in some for units in task.units})),
-                    len(some),
-                    min((task.since_ns for task in some), default=0),
+                    tuple(sorted({units for task in tasks for units in task.units})),
+                    len(tasks),
+                    min((task.since_ns for task in tasks), default=0),
                     used.get(name, 0),
                     frozenset(finished[name]),
-                    work[name] + self._work_of(name, len(some)),
+                    work[name] + self._work_of(name, len(tasks)),
                     sum(spent.get(probe, 0.0) for probe in probes),
                 )
             )
@@ -239,7 +239,7 @@ class Knowledge:
         complete: set[tuple[str, str]] = set()
         for location, by_probe in self.measured().results.items():
             mine = [by_probe[probe] for probe in probes if probe in by_probe]
-            times += [some[0].metadata.created_ns for some in mine]
+            times += [tasks[0].metadata.created_ns for tasks in mine]
             if probes and len(mine) == len(probes):
                 complete.add(location)
         if not times or view.now_ns > min(times) + self._settings.patience_s * NS_PER_S:

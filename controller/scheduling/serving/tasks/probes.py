@@ -49,7 +49,7 @@ class Probes:
             if name in self._knowledge.problems and self._knowledge.problems[name][0] == tried:
                 continue
             try:
-                made = await asyncio.to_thread(
+                probes = await asyncio.to_thread(
                     probes_for, task, name, self._library().kernels(), BuildSettings(ratio=self._settings.ratio)
                 )
             except ProbeError as error:
@@ -57,7 +57,7 @@ class Probes:
                 LOGGER.info("%s", error)
                 continue
             self._knowledge.problems.pop(name, None)
-            for probe in made:
+            for probe in probes:
                 if await self._writer.create(probe):
                     LOGGER.info("type %s: built probe task %s", name, probe.metadata.name)
 
@@ -67,12 +67,12 @@ class Probes:
         names = {name for profile in used & profiles.keys() for name in profiles[profile].benchmark}
         for name in sorted(names - self._view.probes.keys() - self._not_built.keys()):
             try:
-                made = benchmark(name, self._library())
+                probe = benchmark(name, self._library())
             except ProbeError as error:
                 self._not_built[name] = str(error)
                 LOGGER.warning("%s", error)
             else:
-                await self._writer.create(made)
+                await self._writer.create(probe)
 
     def _unknown(self) -> Sequence[Task]:
         """Return a task of each type without a probe, one that states its operators if any does."""
@@ -158,10 +158,10 @@ class Probes:
         kernels = frozenset() if probe is None else frozenset(probe.kernels)
         if probe is None and spec.choice is not UnitChoice.CENTRE and spec.unit is None:
             return Chosen(Step.FAIL, "a probe that carries its text must state its unit or leave it to the centre")
-        asked = self._view.tasks.get(_question_name(task))
-        if asked is not None and asked.status.phase is TaskPhase.FAILED:
-            return Chosen(Step.FAIL, f"centre {centre} did not answer: {'; '.join(asked.status.reasons)}")
-        answered = asked.status.could_run if asked is not None and has_ended(asked) else None
+        question = self._view.tasks.get(_question_name(task))
+        if question is not None and question.status.phase is TaskPhase.FAILED:
+            return Chosen(Step.FAIL, f"centre {centre} did not answer: {'; '.join(question.status.reasons)}")
+        answered = question.status.could_run if question is not None and has_ended(question) else None
         units = max(spec.units, default=1)
         return choose_unit(WaitingProbe(centre, kernels, spec.choice, spec.unit, units, answered), places)
 

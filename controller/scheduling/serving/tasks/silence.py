@@ -28,13 +28,13 @@ class Silence:
 
     async def _take(self, task: Task, centre: str, heartbeat_ns: int | None) -> None:
         status, most = task.status, self._settings.retries + 1
-        again = status.epoch < most and not task.spec.is_probe
+        is_retried = status.epoch < most and not task.spec.is_probe
         why = f"centre {centre} is gone" if heartbeat_ns is None else f"centre {centre} has fallen silent"
-        reason = why if again else f"{why}, and it was dispatched {status.epoch} times: not retried"
+        reason = why if is_retried else f"{why}, and it was dispatched {status.epoch} times: not retried"
         item = Completion(
             task=task.metadata.name,
             epoch=status.epoch,
-            phase=TaskPhase.PENDING if again else TaskPhase.FAILED,
+            phase=TaskPhase.PENDING if is_retried else TaskPhase.FAILED,
             heartbeat_ns=heartbeat_ns,
             reasons=(reason,),
         )

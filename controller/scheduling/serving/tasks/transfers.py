@@ -26,11 +26,11 @@ def transfers(
     numbers = costs.model.host_number
     times = {}
     for centre in centres:
-        its = [name for name in centre.hosts if name in numbers]
+        names = [name for name in centre.hosts if name in numbers]
         for host in hosts:
-            if its and host in numbers:
+            if names and host in numbers:
                 times[host, centre.name] = min(
-                    (_seconds_per_byte(costs, host, name) for name in its), key=lambda pair: pair[0]
+                    (_seconds_per_byte(costs, host, name) for name in names), key=lambda pair: pair[0]
                 )
     return times
 

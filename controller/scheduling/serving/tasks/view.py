@@ -81,8 +81,8 @@ class TasksView:
         if isinstance(resource, Task):
             if not is_same:
                 self._types[name] = type_of(resource)
-            was = isinstance(before, Task) and is_same and has_ended(before)
-            self.ended_version += has_ended(resource) is not was
+            had_ended = isinstance(before, Task) and is_same and has_ended(before)
+            self.ended_version += has_ended(resource) is not had_ended
         if isinstance(resource, ProbeTask):
             self._read(resource)
         if isinstance(resource, ProbeKernel):

@@ -91,22 +91,24 @@ class Writer:
             request = DispatchRequest(dispatches=(item,), decision=decision)
             state.tasks = {item.task: due.task}
             try:
-                made = dispatches.dispatch(state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved)
+                outcome = dispatches.dispatch(
+                    state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved
+                )
             except (StaleError, NotFoundError) as error:
                 problems.append((due, error))
                 continue
-            state.centres.update(made.centres)
+            state.centres.update(outcome.centres)
             moved[item.centre] += 1
             sent.append(due)
-            expected.append(made)
+            expected.append(outcome)
             requests.append(request)
         answers = await self._client.dispatch_each(requests) if requests else []
         dispatched = set()
-        for due, made, answer in zip(sent, expected, answers, strict=True):
+        for due, outcome, answer in zip(sent, expected, answers, strict=True):
             if isinstance(answer, ApiError):
                 problems.append((due, answer))
                 continue
-            self._assume(made, answer.revision)
+            self._assume(outcome, answer.revision)
             dispatched.add(due.item.task)
             self._metrics.dispatched.labels("probe" if due.task.spec.is_probe else "task").inc()
             LOGGER.info("task %s: %s", due.item.task, due.spec.reason)
@@ -151,11 +153,11 @@ class Writer:
         """Create a resource; return whether it is new: another scheduler may have been first."""
         kind = type(resource)
         try:
-            made = await self._client.of(kind).create(resource)
+            created = await self._client.of(kind).create(resource)
         except StaleError:
             await self.read_again(kind, resource.metadata.name)
             return False
-        self._view.take(made, self._clock.now_ns())
+        self._view.take(created, self._clock.now_ns())
         return True
 
     async def read_again(self, kind: type[R], name: str) -> None:
@@ -190,15 +192,15 @@ class Writer:
             if (centre := self._view.centres.get(name)) is not None:
                 await self.read_again(type(centre), name)
 
-    def _assume(self, made: TaskState, revision: int) -> None:
+    def _assume(self, state: TaskState, revision: int) -> None:
         """Apply a write before the watch shows it, so that the next decision sees what is left."""
         now_ns = self._clock.now_ns()
-        for name, task in made.tasks.items():
+        for name, task in state.tasks.items():
             if task is None:
                 self._view.remove(Task, name)
             else:
                 self._view.take(replace(task, metadata=replace(task.metadata, revision=revision)), now_ns)
-        for centre in made.centres.values():
+        for centre in state.centres.values():
             self._view.assume_shares(centre)
 
 

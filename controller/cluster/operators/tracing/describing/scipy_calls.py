@@ -43,8 +43,8 @@ def _factored(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Des
     )
 
 
-def _doubled(what: Described | None) -> Described | None:
-    return None if what is None else Described(what.kind, what.shape, what.number_format, 2 * what.count)
+def _doubled(work: Described | None) -> Described | None:
+    return None if work is None else Described(work.kind, work.shape, work.number_format, 2 * work.count)
 
 
 def fft(name: str) -> Describe | None:
@@ -113,23 +113,23 @@ def stencil(shape: tuple[int, ...], dtype: np.dtype[Any], neighbours: int) -> De
     """Return a sweep over a grid: lines are one row, volumes are planes."""
     *planes, rows, columns = (1, *shape) if len(shape) == 1 else shape
     sizes = {"rows": rows, "columns": columns}
-    if (many := math.prod(planes)) > 1:
-        sizes["planes"] = many
-    if neighbours != (7 if many > 1 else 5):
+    if (plane_count := math.prod(planes)) > 1:
+        sizes["planes"] = plane_count
+    if neighbours != (7 if plane_count > 1 else 5):
         sizes["neighbours"] = neighbours
     return described("stencil", dtype, **sizes)
 
 
 def _neighbours(name: str, ndim: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    given = kwargs.get("weights", kwargs.get("size", args[1] if len(args) > 1 else None))
-    if name.startswith(("convolve", "correlate")) and given is not None:
-        return max(np.size(given), 1)
+    extent = kwargs.get("weights", kwargs.get("size", args[1] if len(args) > 1 else None))
+    if name.startswith(("convolve", "correlate")) and extent is not None:
+        return max(np.size(extent), 1)
     if name in {"laplace", "generic_laplace"}:
         return 2 * ndim + 1
-    if isinstance(given, int) and "gaussian" not in name:
+    if isinstance(extent, int) and "gaussian" not in name:
         # Mean filters work dimension by dimension, all others on the whole neighbourhood.
-        return given * ndim if name.startswith("uniform") else given if name.endswith("1d") else given**ndim
-    return 3 * ndim if given is None else max(2 * math.ceil(4 * float(np.max(given))) + 1, 1) * ndim
+        return extent * ndim if name.startswith("uniform") else extent if name.endswith("1d") else extent**ndim
+    return 3 * ndim if extent is None else max(2 * math.ceil(4 * float(np.max(extent))) + 1, 1) * ndim
 
 
 def sparse_solving(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Described | None:  # noqa: ANN401

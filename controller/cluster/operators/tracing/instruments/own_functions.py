@@ -140,8 +140,8 @@ class OwnFunctions:
         if isinstance(value, np.ndarray) and not self._recorder.is_known(buffer := buffer_of(value)):
             writes.append(buffer)
         place = Place((code, -1), (code, -1), code_name(code))
-        what = Described(kind, call.shape, call.number_format)
-        self._recorder.record(what, reads, writes, seconds, place, library="python", code=tree)
+        described = Described(kind, call.shape, call.number_format)
+        self._recorder.record(described, reads, writes, seconds, place, library="python", code=tree)
 
 
 def _arguments(frame: FrameType) -> tuple[Shape, NumberFormat | None, list[np.ndarray[Any, Any]]]:

@@ -73,20 +73,20 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
         elif writes and {write.key for write in writes} <= {read.key for read in reads}:
             return
         is_each = torch.Tag.pointwise in func.tags
-        what = describe(schema.name.partition("::")[2], args, kwargs, result, is_each=is_each)
-        if what is None:
+        described = describe(schema.name.partition("::")[2], args, kwargs, result, is_each=is_each)
+        if described is None:
             recorder.pass_on(reads, writes)
         else:
-            recorder.record(what, reads, writes, seconds, place, library="torch")
+            recorder.record(described, reads, writes, seconds, place, library="torch")
 
     def _place(self) -> Place:
         node = torch._C._current_autograd_node()  # noqa: SLF001 - the only way to ask
         if node is not None:
-            here = place_of(state.caller())
+            current = place_of(state.caller())
             forward = self._forward.get(node._sequence_nr())  # noqa: SLF001
             if forward is None:
-                return here._replace(label=f"backward at {here.label}")
-            return Place(forward.user, (here.user[0], -1 - forward.inner[1]), f"backward of {forward.label}")
+                return current._replace(label=f"backward at {current.label}")
+            return Place(forward.user, (current.user[0], -1 - forward.inner[1]), f"backward of {forward.label}")
         place = _in_module(place_of(state.caller()))
         # The operation has taken its number already: the counter names the next one.
         self._forward[torch._C._autograd._get_sequence_nr() - 1] = place  # noqa: SLF001
